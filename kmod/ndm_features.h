@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Per-ACK records to the ten network inputs, once per packet-timed round trip.
+ *
+ * This is the only implementation: the kernel module and the dataset builder
+ * compile this file, so training and kernel cannot drift apart. Per ACK it adds
+ * and compares; divisions and entropies come once per round.
+ */
+#ifndef _NDM_FEATURES_H
+#define _NDM_FEATURES_H
+
+#include "generated/ndm_contract.h"
+#include "generated/ndm_tables.h"
+
+#define NDM_CA_LOSS	4	/* TCP_CA_Loss */
+
+/* What ndm_features_ack() says of an ACK. */
+enum ndm_round {
+	NDM_ROUND_GOES_ON,	/* no round ended */
+	NDM_ROUND_VALID,	/* a round ended, the inputs are good */
+	NDM_ROUND_BLIND,	/* a round ended without RTT, rate or window */
+};
+
+struct ndm_features {
+	u64 rtt_ring;		/* bins of RTT samples, newest in the low nibble */
+	u64 gap_ring;		/* log2 of gaps between losses, likewise */
+	u32 round_delivered;	/* packets delivered when the round began */
+	u32 round_lost;		/* packets marked lost in this round */
+	u32 rate_delivered;	/* newest valid rate sample of this round: packets, */
+	u32 rate_interval_us;	/* and microseconds; 0: none yet */
+	u32 max_rate[2];	/* highest rate, Q24 packets/us: this half window, the last */
+	u32 floor_lo_us[2];	/* lowest raw RTT: this half window, the last */
+	u32 floor_hi_us[2];	/* highest raw RTT, likewise */
+	u32 srtt_us;		/* smoothed RTT when the previous round ended */
+	u32 sample_us;		/* when the newest RTT entered the ring */
+	u32 loss_delivered;	/* packets delivered at the newest loss */
+	u16 plasticity;		/* Q12 */
+	u8 rtt_n;		/* samples in rtt_ring */
+	u8 gap_n;		/* samples in gap_ring */
+	u8 rtt_taken;		/* samples taken in this round */
+	u8 rate_rounds:4,	/* rounds in this half window of max_rate */
+	   floor_rounds:4;	/* rounds in this half window of floor_*_us */
+	u8 started:1,
+	   in_loss:1;		/* the previous ACK was in CA_Loss */
+};
+
+/* min(numerator / denominator, limit), Q12; numerator < 2^52. */
+static inline u32 ndm_ratio(u64 numerator, u64 denominator, u32 limit)
+{
+	u64 ratio;
+
+	if (!denominator)
+		return limit;
+	ratio = ndm_div(numerator << NDM_Q_INPUT, denominator);
+	return ratio < limit ? (u32)ratio : limit;
+}
+
+static inline u8 ndm_push(u64 *ring, u8 n, u32 bin)
+{
+	*ring = *ring << 4 | bin;
+	return n < NDM_ENTROPY_RING ? n + 1 : n;
+}
+
+/*
+ * Shannon entropy of the n newest bins, over the 4 bits it could be, Q12.
+ * H = log2(n) - sum(k log2 k) / n, with k the count of each bin.
+ */
+static inline u32 ndm_entropy(u64 ring, u32 n)
+{
+	u8 count[16] = { 0 };
+	u32 sum = 0, i;
+
+	if (n < 2)
+		return 0;
+	for (i = 0; i < n; i++) {
+		count[ring & 15]++;
+		ring >>= 4;
+	}
+	for (i = 0; i < 16; i++)
+		sum += ndm_klog2k_table[count[i]];
+	return (ndm_log2_table[n] - sum / n) >> (16 + 2 - NDM_Q_INPUT);
+}
+
+/* A spread RTT sample: at most one per quarter of srtt and four per round. */
+static inline void ndm_take_rtt(struct ndm_features *f, const struct ndm_ack *ack)
+{
+	u32 now = (u32)ack->now_us, rtt = (u32)ack->rtt_us;
+	u64 bin;
+
+	f->floor_lo_us[0] = ndm_min(f->floor_lo_us[0], rtt);
+	f->floor_hi_us[0] = ndm_max(f->floor_hi_us[0], rtt);
+	if (!ack->srtt_us || f->rtt_taken == NDM_RTT_SAMPLES_PER_ROUND ||
+	    (f->rtt_n && now - f->sample_us < ack->srtt_us / NDM_RTT_SAMPLES_PER_ROUND))
+		return;
+	/* Bin 8 is centred on srtt: floor(rtt * 16 / srtt + 1/2) - 8. */
+	bin = ndm_div((u64)rtt * NDM_RTT_BINS_PER_SRTT * 2 + ack->srtt_us,
+		      2 * (u64)ack->srtt_us);
+	bin = bin < 8 ? 0 : bin - 8;
+	f->rtt_n = ndm_push(&f->rtt_ring, f->rtt_n, bin < 15 ? (u32)bin : 15);
+	f->sample_us = now;
+	f->rtt_taken++;
+}
+
+/* Losses marked together lie zero packets apart; the first one ends a gap. */
+static inline void ndm_take_loss(struct ndm_features *f, const struct ndm_ack *ack)
+{
+	u32 gap = ack->delivered - f->loss_delivered;
+	u32 more = ndm_min(ack->lost - 1, NDM_ENTROPY_RING);
+
+	f->gap_n = ndm_push(&f->gap_ring, f->gap_n, ndm_min(ndm_bit_length(gap), 15));
+	while (more--)
+		f->gap_n = ndm_push(&f->gap_ring, f->gap_n, 0);
+	f->loss_delivered = ack->delivered;
+	f->round_lost += ack->lost;
+	f->plasticity = NDM_ONE;
+}
+
+/* Q24 packets/us; u32 holds 715 bit/s to 3 Tbit/s of 1500-byte packets. */
+static inline u32 ndm_rate(u32 packets, u32 interval_us)
+{
+	u64 rate = ndm_div((u64)packets << NDM_RATE_SHIFT, interval_us);
+
+	return rate < 0xffffffffU ? (u32)rate : 0xffffffffU;
+}
+
+/* A sample limited by the application counts only if it raises the maximum. */
+static inline void ndm_update_max_rate(struct ndm_features *f, u32 rate, bool app_limited)
+{
+	if (app_limited && rate < ndm_max(f->max_rate[0], f->max_rate[1]))
+		return;
+	f->max_rate[0] = ndm_max(f->max_rate[0], rate);
+	if (++f->rate_rounds < NDM_MAX_RATE_HALF_ROUNDS)
+		return;
+	f->max_rate[1] = f->max_rate[0];
+	f->max_rate[0] = rate;
+	f->rate_rounds = 0;
+}
+
+static inline void ndm_floor_restart(struct ndm_features *f)
+{
+	f->floor_lo_us[0] = 0xffffffffU;
+	f->floor_hi_us[0] = 0;
+	f->floor_rounds = 0;
+}
+
+static inline u32 ndm_queue_floor(const struct ndm_features *f, u32 min_rtt_us)
+{
+	u32 lo = ndm_min(f->floor_lo_us[0], f->floor_lo_us[1]);
+	u32 hi = ndm_max(f->floor_hi_us[0], f->floor_hi_us[1]);
+
+	if (lo <= min_rtt_us || hi <= min_rtt_us || lo > hi)
+		return 0;
+	return ndm_ratio(lo - min_rtt_us, hi - min_rtt_us, NDM_ONE);
+}
+
+static inline s32 ndm_gradient(u32 now_us, u32 before_us)
+{
+	if (!before_us || now_us == before_us)
+		return 0;
+	if (now_us > before_us)
+		return (s32)ndm_ratio(now_us - before_us, before_us, NDM_ONE);
+	return -(s32)ndm_ratio(before_us - now_us, before_us, NDM_ONE);
+}
+
+/* The ten inputs at the end of a round. False, x all zero: nothing to go by. */
+static inline bool ndm_features_inputs(const struct ndm_features *f, const struct ndm_ack *ack,
+				       u32 rate, s16 x[NDM_N_INPUTS])
+{
+	u32 delivered = ack->delivered - f->round_delivered;
+	u32 max_rate = ndm_max(f->max_rate[0], f->max_rate[1]);
+	u32 h_loss, h_rtt;
+
+	memset(x, 0, NDM_N_INPUTS * sizeof(*x));
+	if (!ack->srtt_us || !ack->min_rtt_us || !ack->cwnd || !max_rate)
+		return false;
+	h_loss = ndm_entropy(f->gap_ring, f->gap_n);
+	h_rtt = ndm_entropy(f->rtt_ring, f->rtt_n);
+	x[NDM_IN_RTT_RATIO] = (s16)ndm_ratio(ack->min_rtt_us, ack->srtt_us, NDM_ONE);
+	x[NDM_IN_LOSS_RATE] = (s16)(f->round_lost ? ndm_ratio(f->round_lost,
+		(u64)f->round_lost + delivered, NDM_ONE) : 0);
+	x[NDM_IN_BDP_RATIO] = (s16)ndm_ratio(((u64)max_rate * ack->min_rtt_us) >> NDM_Q_INPUT,
+		(u64)ack->cwnd << (NDM_RATE_SHIFT - NDM_Q_INPUT), 2 * NDM_ONE);
+	x[NDM_IN_ENTROPY] = (s16)((h_loss * NDM_ENTROPY_LOSS_WEIGHT +
+		h_rtt * NDM_ENTROPY_DELAY_WEIGHT + NDM_ONE / 2) >> NDM_Q_INPUT);
+	x[NDM_IN_SLOW_START] = ack->cwnd < ack->ssthresh ? NDM_ONE : 0;
+	x[NDM_IN_PLASTICITY] = (s16)f->plasticity;
+	x[NDM_IN_RTT_VARIATION] = (s16)ndm_ratio(ack->rttvar_us, ack->srtt_us, 2 * NDM_ONE);
+	x[NDM_IN_RTT_GRADIENT] = (s16)ndm_gradient(ack->srtt_us, f->srtt_us);
+	x[NDM_IN_DELIVERY_RATIO] = (s16)ndm_ratio(rate, max_rate, NDM_ONE);
+	x[NDM_IN_QUEUE_FLOOR] = (s16)ndm_queue_floor(f, ack->min_rtt_us);
+	return true;
+}
+
+static inline void ndm_features_next_round(struct ndm_features *f, const struct ndm_ack *ack)
+{
+	f->round_delivered = ack->delivered;
+	f->round_lost = 0;
+	f->rate_interval_us = 0;
+	f->rtt_taken = 0;
+	f->srtt_us = ack->srtt_us;
+	f->plasticity -= f->plasticity >> NDM_PLASTICITY_DECAY_SHIFT;
+	if (f->plasticity < 1 << NDM_PLASTICITY_DECAY_SHIFT)
+		f->plasticity = 0;
+	if (++f->floor_rounds == NDM_FLOOR_HALF_ROUNDS) {
+		f->floor_lo_us[1] = f->floor_lo_us[0];
+		f->floor_hi_us[1] = f->floor_hi_us[0];
+		ndm_floor_restart(f);
+	}
+}
+
+static inline void ndm_features_start(struct ndm_features *f, const struct ndm_ack *ack)
+{
+	memset(f, 0, sizeof(*f));
+	f->round_delivered = ack->delivered;
+	f->loss_delivered = ack->delivered;
+	f->srtt_us = ack->srtt_us;
+	f->floor_lo_us[1] = 0xffffffffU;
+	ndm_floor_restart(f);
+	f->started = 1;
+}
+
+/*
+ * Take one ACK. f: all zero before the first. x is written when a round ends:
+ * at the first ACK for a packet sent after the round began, or at an RTO.
+ */
+static inline enum ndm_round ndm_features_ack(struct ndm_features *f, const struct ndm_ack *ack,
+					      s16 x[NDM_N_INPUTS])
+{
+	bool rto = ack->ca_state == NDM_CA_LOSS && !f->in_loss;
+	bool valid;
+	u32 rate;
+
+	if (!f->started)
+		ndm_features_start(f, ack);
+	f->in_loss = ack->ca_state == NDM_CA_LOSS;
+	if (ack->rtt_us > 0)
+		ndm_take_rtt(f, ack);
+	if (ack->lost)
+		ndm_take_loss(f, ack);
+	if (rto)
+		f->plasticity = NDM_ONE;
+	if (ack->acked && ack->interval_us > 0) {
+		f->rate_delivered = ack->delivered - ack->prior_delivered;
+		f->rate_interval_us = (u32)ack->interval_us;
+	}
+	if (!rto && (!ack->acked || ndm_before(ack->prior_delivered, f->round_delivered)))
+		return NDM_ROUND_GOES_ON;
+
+	rate = 0;
+	if (f->rate_interval_us) {
+		rate = ndm_rate(f->rate_delivered, f->rate_interval_us);
+		ndm_update_max_rate(f, rate, ack->app_limited);
+	}
+	valid = ndm_features_inputs(f, ack, rate, x) && f->rate_interval_us;
+	if (!valid)
+		memset(x, 0, NDM_N_INPUTS * sizeof(*x));
+	ndm_features_next_round(f, ack);
+	return valid ? NDM_ROUND_VALID : NDM_ROUND_BLIND;
+}
+
+#endif /* _NDM_FEATURES_H */

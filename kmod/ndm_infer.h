@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The integer network: s16 weights with a power-of-two scale per row, s16
+ * activations, s64 accumulators that the exporter proves to fit s32, one
+ * rounding rule, tanh from a table. No division, no floating point.
+ * src/ndm_tcp/fixedpoint.py specifies every bit of it.
+ */
+#ifndef _NDM_INFER_H
+#define _NDM_INFER_H
+
+#include "generated/ndm_contract.h"
+#include "generated/ndm_tables.h"
+
+struct ndm_layer {
+	const s16 *weight;	/* [n_out][n_in] */
+	const s32 *bias;	/* [n_out], in the scale of the accumulator */
+	const u8 *shift;	/* [n_out], accumulator to Q16, 1 .. 31 */
+	u8 n_in;
+	u8 n_out;
+};
+
+struct ndm_model {
+	const struct ndm_layer *layer;
+	u8 n_layers;		/* the last one is linear, the others tanh */
+};
+
+/* Round half up; n is 1 .. 31. */
+static inline s64 ndm_round_shift(s64 acc, u32 n)
+{
+	return (acc + ((s64)1 << (n - 1))) >> n;
+}
+
+#define NDM_TANH_LIMIT	(1U << (NDM_Q_PRE + NDM_TANH_RANGE_LOG2))
+#define NDM_TANH_BITS	(NDM_Q_PRE + NDM_TANH_RANGE_LOG2 - NDM_TANH_STEPS_LOG2)
+
+/* Q16 to Q15, odd-symmetric, linear interpolation between 513 entries. */
+static inline s16 ndm_tanh(s32 pre)
+{
+	u32 magnitude = pre < 0 ? 0U - (u32)pre : (u32)pre;
+	s32 low, high, value;
+	u32 index;
+
+	if (magnitude >= NDM_TANH_LIMIT) {
+		value = ndm_tanh_table[1 << NDM_TANH_STEPS_LOG2];
+	} else {
+		index = magnitude >> NDM_TANH_BITS;
+		low = ndm_tanh_table[index];
+		high = ndm_tanh_table[index + 1];
+		value = (high - low) * (s32)(magnitude & ((1U << NDM_TANH_BITS) - 1));
+		value = low + (s32)ndm_round_shift(value, NDM_TANH_BITS);
+	}
+	return (s16)(pre < 0 ? -value : value);
+}
+
+/*
+ * One linear layer: pre[r] = (weight[r] . in + bias[r]) >> shift[r], Q16.
+ * The accumulator fits s32 for every input in the box (proved at export);
+ * s64 keeps a foreign or damaged model free of undefined behaviour.
+ */
+static inline void ndm_layer_forward(const struct ndm_layer *layer, const s16 *in, s32 *pre)
+{
+	const s16 *weight = layer->weight;
+	u32 row, column;
+
+	for (row = 0; row < layer->n_out; row++) {
+		s64 acc = layer->bias[row];
+
+		for (column = 0; column < layer->n_in; column++)
+			acc += (s32)*weight++ * in[column];
+		pre[row] = (s32)ndm_round_shift(acc, layer->shift[row]);
+	}
+}
+
+static inline s32 ndm_clamp(s32 value, s32 lo, s32 hi)
+{
+	return value < lo ? lo : value > hi ? hi : value;
+}
+
+/*
+ * x: the ten inputs, Q12, inside the contract's box. out: the two outputs, Q16.
+ * trace: NULL, or room for every layer's pre-activations one after the other.
+ */
+static inline void ndm_infer(const struct ndm_model *model, const s16 x[NDM_N_INPUTS],
+			     s32 out[NDM_N_OUTPUTS], s32 *trace)
+{
+	s16 activation[NDM_MAX_WIDTH];
+	s32 pre[NDM_MAX_WIDTH];
+	const s16 *in = x;
+	u32 i, l;
+
+	for (l = 0; l < model->n_layers; l++) {
+		const struct ndm_layer *layer = &model->layer[l];
+
+		ndm_layer_forward(layer, in, pre);
+		if (trace) {
+			memcpy(trace, pre, layer->n_out * sizeof(*pre));
+			trace += layer->n_out;
+		}
+		for (i = 0; i < layer->n_out; i++)
+			activation[i] = ndm_tanh(pre[i]);
+		in = activation;
+	}
+	out[NDM_OUT_CWND_GAIN] = ndm_clamp(pre[NDM_OUT_CWND_GAIN], NDM_OUT_CWND_GAIN_LO,
+					   NDM_OUT_CWND_GAIN_HI);
+	out[NDM_OUT_CONGESTION] = ndm_clamp(pre[NDM_OUT_CONGESTION], NDM_OUT_CONGESTION_LO,
+					    NDM_OUT_CONGESTION_HI);
+}
+
+#endif /* _NDM_INFER_H */

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The few types and helpers that kernel and user space name differently. */
+#ifndef _NDM_TYPES_H
+#define _NDM_TYPES_H
+
+#ifdef __KERNEL__
+
+#include <linux/bitops.h>
+#include <linux/build_bug.h>
+#include <linux/math64.h>
+#include <linux/minmax.h>
+#include <linux/string.h>
+#include <linux/types.h>
+
+static inline u64 ndm_div(u64 dividend, u64 divisor)
+{
+	return div64_u64(dividend, divisor);
+}
+
+static inline u32 ndm_bit_length(u32 x)
+{
+	return fls(x);
+}
+
+#else
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef int16_t s16;
+typedef int32_t s32;
+typedef int64_t s64;
+
+static inline u64 ndm_div(u64 dividend, u64 divisor)
+{
+	return dividend / divisor;
+}
+
+static inline u32 ndm_bit_length(u32 x)
+{
+	return x ? 32 - (u32)__builtin_clz(x) : 0;
+}
+
+#endif
+
+static inline u32 ndm_min(u32 a, u32 b)
+{
+	return a < b ? a : b;
+}
+
+static inline u32 ndm_max(u32 a, u32 b)
+{
+	return a > b ? a : b;
+}
+
+/* True if sequence number or packet count a precedes b, modulo 2^32. */
+static inline bool ndm_before(u32 a, u32 b)
+{
+	return (s32)(a - b) < 0;
+}
+
+#endif /* _NDM_TYPES_H */

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the network sees, what it says, and in which numbers: the one table.
+
+The C enum, structs, clamps and constants (`kmod/generated/ndm_contract.h`), the NumPy
+types, the dataset schema and the table in `docs/contract.md` are generated from this
+module. `HASH` travels in datasets, checkpoints, ONNX files, headers and vectors; a loader
+that meets another hash refuses. Standard library only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+
+from ndm_tcp.errors import NdmError
+
+REVISION = 1
+"""Raised by hand whenever the C features or the inference change their results."""
+
+# --- arithmetic --------------------------------------------------------------------------
+Q_INPUT = 12  # inputs: s16, 1.0 = 4096
+Q_ACT = 15  # hidden activations: s16, tanh in (-1, 1)
+Q_PRE = 16  # pre-activations and outputs: s32
+TANH_RANGE_LOG2 = 3  # the table covers |x| < 8; tanh(8) rounds to 1 in Q15
+TANH_STEPS_LOG2 = 9  # 512 intervals, 513 entries
+EXP2_STEPS_LOG2 = 5  # 32 intervals for 2**x on [0, 1]
+MAX_WIDTH = 64  # widest hidden layer; bounds the stack of the inference
+MAX_LAYERS = 4
+WEIGHT_SHIFT_MIN, WEIGHT_SHIFT_MAX = 4, 15  # fractional bits of a weight row
+
+# --- features ----------------------------------------------------------------------------
+ENTROPY_RING = 16  # samples held per entropy, four bits each
+RTT_SAMPLES_PER_ROUND = 4  # H_delay must not depend on the ACK rate
+RTT_BINS_PER_SRTT = 16  # bin width is srtt / 16, sixteen bins centred on srtt
+ENTROPY_LOSS_WEIGHT = 2458  # 0.6 in Q12
+ENTROPY_DELAY_WEIGHT = 1638  # 0.4 in Q12; the two add to exactly 1
+PLASTICITY_DECAY_SHIFT = 4  # plasticity loses 1/16 per round
+MAX_RATE_HALF_ROUNDS = 5  # max_rate: maximum of the last 5 to 10 rounds
+FLOOR_HALF_ROUNDS = 4  # queue_floor: extremes of the last 4 to 8 rounds
+RATE_SHIFT = 24  # delivery rates: packets per microsecond, Q24, as in tcp_bbr.c
+PRIVATE_BYTES = 104  # ICSK_CA_PRIV_SIZE of Linux 6.1 and 6.12
+
+
+@dataclass(frozen=True)
+class Input:
+    """One of the ten network inputs."""
+
+    index: int
+    """1-based number, as the field's papers and `--mask` count."""
+    name: str
+    meaning: str
+    lo: float
+    hi: float
+
+    @property
+    def lo_q(self) -> int:
+        return round(self.lo * (1 << Q_INPUT))
+
+    @property
+    def hi_q(self) -> int:
+        return round(self.hi * (1 << Q_INPUT))
+
+
+@dataclass(frozen=True)
+class Output:
+    """One of the two network outputs."""
+
+    name: str
+    meaning: str
+    lo: float
+    hi: float
+
+    @property
+    def lo_q(self) -> int:
+        return round(self.lo * (1 << Q_PRE))
+
+    @property
+    def hi_q(self) -> int:
+        return round(self.hi * (1 << Q_PRE))
+
+
+@dataclass(frozen=True)
+class AckField:
+    """One field of the per-ACK record."""
+
+    name: str
+    ctype: str
+    meaning: str
+
+
+INPUTS: tuple[Input, ...] = (
+    Input(1, "rtt_ratio", "min_rtt / srtt", 0, 1),
+    Input(2, "loss_rate", "lost / (lost + delivered) in the round", 0, 1),
+    Input(3, "bdp_ratio", "max_rate x min_rtt / cwnd", 0, 2),
+    Input(4, "entropy", "0.6 x H_loss + 0.4 x H_delay, each normalised", 0, 1),
+    Input(5, "slow_start", "1 if cwnd < ssthresh", 0, 1),
+    Input(6, "plasticity", "1 at a loss event, times 15/16 per round", 0, 1),
+    Input(7, "rtt_variation", "rttvar / srtt", 0, 2),
+    Input(8, "rtt_gradient", "(srtt - srtt of the round before) / srtt of the round before", -1, 1),
+    Input(9, "delivery_ratio", "delivery rate / max_rate", 0, 1),
+    Input(
+        10,
+        "queue_floor",
+        "(lowest RTT of the last 4-8 rounds - min_rtt) / (highest of them - min_rtt)",
+        0,
+        1,
+    ),
+)
+
+OUTPUTS: tuple[Output, ...] = (
+    Output("cwnd_gain", "log2 multiplier on cwnd for the next round", -1, 1),
+    Output("congestion", "logit that a loss now is congestion, not noise", -8, 8),
+)
+
+ACK_FIELDS: tuple[AckField, ...] = (
+    AckField("now_us", "u64", "arrival of the ACK, us, any epoch"),
+    AckField("rtt_us", "s32", "raw RTT sample of this ACK, us; -1: none"),
+    AckField("acked", "u32", "packets newly delivered (cumulatively or by SACK)"),
+    AckField("lost", "u32", "packets newly marked lost"),
+    AckField("inflight", "u32", "packets in flight after this ACK"),
+    AckField("cwnd", "u32", "congestion window, packets, before this ACK changes it"),
+    AckField("ssthresh", "u32", "slow start threshold, packets"),
+    AckField("srtt_us", "u32", "smoothed RTT, us; 0: none yet"),
+    AckField("rttvar_us", "u32", "mean deviation of the RTT, us (tcp_info's rttvar)"),
+    AckField("min_rtt_us", "u32", "lowest RTT of the connection, us; 0: none yet"),
+    AckField("delivered", "u32", "packets delivered so far, wraps"),
+    AckField("prior_delivered", "u32", "`delivered` when the newest packet acked here was sent"),
+    AckField("interval_us", "s32", "interval of the rate sample, us; -1: invalid"),
+    AckField("app_limited", "u32", "1: the rate sample is limited by the application"),
+    AckField("ca_state", "u32", "0 Open, 1 Disorder, 2 CWR, 3 Recovery, 4 Loss"),
+)
+
+N_INPUTS = len(INPUTS)
+N_OUTPUTS = len(OUTPUTS)
+
+NUMPY_TYPES = {"u64": "<u8", "s32": "<i4", "u32": "<u4"}
+ACK_DTYPE = [(f.name, NUMPY_TYPES[f.ctype]) for f in ACK_FIELDS]
+"""NumPy structured type of `struct ndm_ack`: 64 bytes, no padding."""
+
+
+def constants() -> dict[str, int]:
+    """Every integer constant the C code shares with Python, by its C name without `NDM_`."""
+    return {
+        name: value
+        for name, value in globals().items()
+        if name.isupper() and isinstance(value, int)
+    }
+
+
+def canonical() -> dict[str, object]:
+    """The contract as plain data, in a fixed order."""
+    return {
+        "revision": REVISION,
+        "constants": constants(),
+        "inputs": [asdict(i) for i in INPUTS],
+        "outputs": [asdict(o) for o in OUTPUTS],
+        "ack": [asdict(f) for f in ACK_FIELDS],
+    }
+
+
+HASH = hashlib.sha256(json.dumps(canonical(), sort_keys=True).encode()).hexdigest()[:16]
+"""First 64 bits of the SHA-256 of the canonical contract, in hex."""
+
+
+def require(found: str | None, what: str, remedy: str) -> None:
+    """Refuse an artefact made under another contract.
+
+    Args:
+        found: the hash it carries, None if it carries none.
+        what: the artefact, for the message.
+        remedy: the command that makes it anew.
+
+    Raises:
+        NdmError: if `found` is not `HASH`.
+    """
+    if found != HASH:
+        raise NdmError(
+            f"{what}: made for contract {found or 'unknown'}, this code has {HASH}; run: {remedy}"
+        )

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Write files whole or not at all, and name their contents by SHA-256."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; rename it onto `path` if the block succeeds."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` to `path` atomically."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def sha256(path: Path) -> str:
+    """SHA-256 of a file, in hex."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
