@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The kernel module's C, called from Python: features of ACK streams and integer inference.
+
+Nothing is computed here; every function passes arrays to `kmod/ndm_*.h` as compiled into
+the extension `ndm_tcp._core`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ndm_tcp import contract
+from ndm_tcp.errors import NdmError
+from ndm_tcp.fixedpoint import Layer
+
+try:
+    from ndm_tcp._core import ffi, lib
+except ImportError as error:  # pragma: no cover - only in a checkout that was never set up
+    raise NdmError(f"ndm_tcp._core: the C extension is not built ({error}); run: make setup") from None
+
+contract.require(f"{lib.ndm_core_contract():016x}", "ndm_tcp._core", "make setup")
+ACK_DTYPE = np.dtype(contract.ACK_DTYPE)
+if lib.ndm_core_ack_size() != ACK_DTYPE.itemsize:  # pragma: no cover
+    raise NdmError("ndm_tcp._core: struct ndm_ack has another size here; run: make setup")
+
+FEATURES_BYTES: int = lib.ndm_core_features_size()
+"""Size of `struct ndm_features`, which shares the kernel's 104 bytes with the controller."""
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """The rounds of one ACK stream, in order."""
+
+    x: npt.NDArray[np.int16]
+    """[rounds, 10] inputs, Q12; all zero where not valid"""
+    ack_index: npt.NDArray[np.int32]
+    """[rounds] the ACK that ended each round"""
+    valid: npt.NDArray[np.bool_]
+    """[rounds] false where the round had no RTT, rate or window to go by"""
+
+
+def _pointer(ctype: str, array: npt.NDArray[Any]) -> Any:
+    return ffi.cast(ctype, array.ctypes.data)
+
+
+def replay(acks: npt.NDArray[Any]) -> Rounds:
+    """Run the kernel's feature code over a whole flow.
+
+    Args:
+        acks: [n] structured array of `contract.ACK_DTYPE`, in order.
+
+    Raises:
+        NdmError: if the array has another type.
+    """
+    if acks.dtype != ACK_DTYPE:
+        raise NdmError(f"replay: ACK records of type {acks.dtype}, expected {ACK_DTYPE}")
+    acks = np.ascontiguousarray(acks)
+    n = len(acks)
+    # The C code writes a round's inputs before it knows whether the round ends: one row spare.
+    x = np.zeros((n + 1, contract.N_INPUTS), dtype=np.int16)
+    index = np.zeros(n, dtype=np.int32)
+    valid = np.zeros(n, dtype=np.uint8)
+    state = np.zeros(FEATURES_BYTES, dtype=np.uint8)
+    rounds = lib.ndm_core_replay(
+        _pointer("void *", acks),
+        n,
+        _pointer("void *", state),
+        _pointer("int16_t *", x),
+        _pointer("int32_t *", index),
+        _pointer("uint8_t *", valid),
+    )
+    return Rounds(x[:rounds].copy(), index[:rounds].copy(), valid[:rounds].astype(bool))
+
+
+def infer(
+    layers: Sequence[Layer], x: npt.NDArray[np.int16]
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Integer inference in C.
+
+    Args:
+        layers: at most MAX_LAYERS layers, none wider than MAX_WIDTH.
+        x: [batch, 10], Q12.
+
+    Returns:
+        outputs [batch, 2] in Q16, and all pre-activations [batch, sum of widths] in Q16.
+
+    Raises:
+        NdmError: if the shapes do not fit the contract.
+    """
+    if not 1 <= len(layers) <= contract.MAX_LAYERS:
+        raise NdmError(f"infer: {len(layers)} layers, at most {contract.MAX_LAYERS}")
+    widths = [layers[0].n_in, *(layer.n_out for layer in layers)]
+    if any(a.n_out != b.n_in for a, b in zip(layers, layers[1:], strict=False)):
+        raise NdmError("infer: layer shapes do not chain")
+    if max(widths) > contract.MAX_WIDTH:
+        raise NdmError(f"infer: width {max(widths)}, at most {contract.MAX_WIDTH}")
+    if x.ndim != 2 or x.shape[1] != contract.N_INPUTS or x.dtype != np.int16:
+        raise NdmError(f"infer: inputs {x.dtype}{x.shape}, expected int16[batch, 10]")
+    x = np.ascontiguousarray(x)
+    width_array = np.array(widths, dtype=np.uint8)
+    weight = np.concatenate([layer.weight.ravel() for layer in layers]).astype(np.int16)
+    bias = np.concatenate([layer.bias for layer in layers]).astype(np.int32)
+    shift = np.concatenate([layer.shift for layer in layers]).astype(np.uint8)
+    out = np.zeros((len(x), contract.N_OUTPUTS), dtype=np.int32)
+    trace = np.zeros((len(x), sum(widths[1:])), dtype=np.int32)
+    status = lib.ndm_core_infer(
+        len(layers),
+        _pointer("uint8_t *", width_array),
+        _pointer("int16_t *", weight),
+        _pointer("int32_t *", bias),
+        _pointer("uint8_t *", shift),
+        _pointer("int16_t *", x),
+        len(x),
+        _pointer("int32_t *", out),
+        _pointer("int32_t *", trace),
+    )
+    if status:
+        raise NdmError("infer: layer shapes do not fit the contract")
+    return out, trace
+
+
+def _map(function: Any, out_dtype: Any, *arrays: tuple[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    out = np.zeros(len(arrays[0][1]), dtype=out_dtype)
+    ctypes = {np.int16: "int16_t *", np.uint32: "uint32_t *"}
+    pointers = [_pointer(ctype, array) for ctype, array in arrays]
+    *head, last = pointers
+    function(*head, last, len(out), _pointer(ctypes[out_dtype], out))
+    return out
+
+
+def tanh(pre: npt.NDArray[np.int32]) -> npt.NDArray[np.int16]:
+    """[n] Q16 to Q15, by `ndm_tanh`."""
+    return _map(lib.ndm_core_tanh, np.int16, ("int32_t *", np.ascontiguousarray(pre, np.int32)))
+
+
+def exp2(gain: npt.NDArray[np.int32]) -> npt.NDArray[np.uint32]:
+    """[n] 2**gain, Q16 to Q16, by `ndm_exp2`."""
+    return _map(lib.ndm_core_exp2, np.uint32, ("int32_t *", np.ascontiguousarray(gain, np.int32)))
+
+
+def apply_gain(
+    cwnd: npt.NDArray[np.uint32], gain: npt.NDArray[np.int32]
+) -> npt.NDArray[np.uint32]:
+    """[n] windows in packets after a gain in Q16, by `ndm_apply_gain`."""
+    return _map(
+        lib.ndm_core_apply_gain,
+        np.uint32,
+        ("uint32_t *", np.ascontiguousarray(cwnd, np.uint32)),
+        ("int32_t *", np.ascontiguousarray(gain, np.int32)),
+    )
+
+
+def cut(
+    cwnd: npt.NDArray[np.uint32], congestion: npt.NDArray[np.int32]
+) -> npt.NDArray[np.uint32]:
+    """[n] windows in packets after a loss, by `ndm_cut`; congestion is the logit in Q16."""
+    return _map(
+        lib.ndm_core_cut,
+        np.uint32,
+        ("uint32_t *", np.ascontiguousarray(cwnd, np.uint32)),
+        ("int32_t *", np.ascontiguousarray(congestion, np.int32)),
+    )
+
+
+def entropy(
+    ring: npt.NDArray[np.uint64], samples: npt.NDArray[np.uint32]
+) -> npt.NDArray[np.uint32]:
+    """[n] entropy of rings of four-bit bins, Q12, by `ndm_entropy`."""
+    return _map(
+        lib.ndm_core_entropy,
+        np.uint32,
+        ("uint64_t *", np.ascontiguousarray(ring, np.uint64)),
+        ("uint32_t *", np.ascontiguousarray(samples, np.uint32)),
+    )

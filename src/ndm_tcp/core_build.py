@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Builds `ndm_tcp._core`: the kernel module's own headers, compiled for user space."""
+
+from pathlib import Path
+
+import cffi
+
+ROOT = Path(__file__).resolve().parents[2]
+
+ffi = cffi.FFI()
+ffi.cdef(
+    """
+    unsigned long long ndm_core_contract(void);
+    size_t ndm_core_features_size(void);
+    size_t ndm_core_ack_size(void);
+    int ndm_core_replay(const void *acks, int n, void *features, int16_t *x,
+                        int32_t *ack_index, uint8_t *valid);
+    int ndm_core_infer(int n_layers, const uint8_t *widths, const int16_t *weight,
+                       const int32_t *bias, const uint8_t *shift, const int16_t *x, int n,
+                       int32_t *out, int32_t *trace);
+    void ndm_core_tanh(const int32_t *pre, int n, int16_t *out);
+    void ndm_core_exp2(const int32_t *gain, int n, uint32_t *out);
+    void ndm_core_apply_gain(const uint32_t *cwnd, const int32_t *gain, int n, uint32_t *out);
+    void ndm_core_cut(const uint32_t *cwnd, const int32_t *congestion, int n, uint32_t *out);
+    void ndm_core_entropy(const uint64_t *ring, const uint32_t *n_samples, int n, uint32_t *out);
+    """
+)
+ffi.set_source(
+    "ndm_tcp._core",
+    '#include "src/ndm_tcp/core.c"',
+    include_dirs=["."],
+    depends=[
+        "src/ndm_tcp/core.c",
+        *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "kmod").glob("ndm_*.h")),
+        "kmod/generated/ndm_contract.h",
+        "kmod/generated/ndm_tables.h",
+    ],
+    extra_compile_args=["-O2", "-Wall", "-Wextra", "-fno-strict-overflow"],
+)
