@@ -48,6 +48,8 @@ class LossCause(enum.IntEnum):
     """Dropped at random by the link."""
     QUEUE = 2
     """Dropped because the queue was full, or marked by it."""
+    REORDERED = 3
+    """Not dropped at all: overtaken, and mistaken for lost."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,506 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Replays a captured connection through the sender's own bookkeeping.
+
+From the data packets that left and the ACKs that came back, this rebuilds what the kernel
+knew at each ACK: RTT samples by the rule of tcp_clean_rtx_queue(), srtt by RFC 6298 as in
+tcp_rtt_estimator(), delivery rate as in tcp_rate.c (draft-cheng-iccrg-delivery-rate-
+estimation), losses by RACK (RFC 8985), recovery by RFC 6675. The window is not on the wire:
+it is estimated from the packets in flight, unless `truth` knows better.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from ndm_tcp.datasets.pcap import ACK, SYN, Segment
+from ndm_tcp.datasets.records import ACK_DTYPE, INITIAL_SSTHRESH, AckArray, LossCause
+
+OPEN, DISORDER, CWR, RECOVERY, LOSS = range(5)
+DUPTHRESH = 3
+MIN_RTO_US = 200_000  # TCP_RTO_MIN
+MIN_RTT_WINDOW_US = 300_000_000  # sysctl tcp_min_rtt_wlen
+
+
+@dataclass
+class Options:
+    """The TCP options a replay needs."""
+
+    mss: int | None = None
+    wscale: int | None = None
+    ts: tuple[int, int] | None = None
+    """TSval, TSecr"""
+    sack: tuple[tuple[int, int], ...] = ()
+    """32-bit edges"""
+
+
+def parse_options(raw: bytes) -> Options:
+    """Read TCP options; stops silently where they are cut off."""
+    found = Options()
+    i = 0
+    while i < len(raw):
+        kind = raw[i]
+        if kind == 0:
+            break
+        if kind == 1:
+            i += 1
+            continue
+        if i + 1 >= len(raw):
+            break
+        size = raw[i + 1]
+        body = raw[i + 2 : i + size]
+        if size < 2 or len(body) < size - 2:
+            break
+        if kind == 2 and size == 4:
+            found.mss = int.from_bytes(body, "big")
+        elif kind == 3 and size == 3:
+            found.wscale = min(body[0], 14)
+        elif kind == 8 and size == 10:
+            found.ts = (int.from_bytes(body[:4], "big"), int.from_bytes(body[4:], "big"))
+        elif kind == 5:
+            edges = [int.from_bytes(body[k : k + 4], "big") for k in range(0, size - 2, 4)]
+            found.sack = tuple(zip(edges[::2], edges[1::2], strict=False))
+        i += size
+    return found
+
+
+class _Packet:
+    """A segment in flight."""
+
+    __slots__ = (
+        "app_limited",
+        "delivered",
+        "delivered_us",
+        "end",
+        "first_tx_us",
+        "lost",
+        "rate_taken",
+        "resent",
+        "resent_out",
+        "sacked",
+        "seq",
+        "sent_us",
+    )
+
+    def __init__(self, seq: int, end: int) -> None:
+        self.seq = seq
+        self.end = end
+        self.sacked = self.lost = self.resent = self.resent_out = self.rate_taken = False
+        self.sent_us = self.first_tx_us = self.delivered_us = self.delivered = 0
+        self.app_limited = False
+
+
+class RttEstimator:
+    """srtt and mean deviation in the kernel's fixed point (srtt << 3, mdev << 2), us."""
+
+    def __init__(self) -> None:
+        self.srtt8 = 0
+        self.mdev4 = 0
+
+    def update(self, rtt_us: int) -> None:
+        """Take one sample: gains 1/8 and 1/4; a falling RTT raises mdev only by 1/32."""
+        if not self.srtt8:
+            self.srtt8 = max(rtt_us << 3, 1)
+            self.mdev4 = rtt_us << 1
+            return
+        error = rtt_us - (self.srtt8 >> 3)
+        self.srtt8 = max(self.srtt8 + error, 1)
+        if error < 0:
+            change = -error - (self.mdev4 >> 2)
+            if change > 0:
+                change >>= 3
+        else:
+            change = error - (self.mdev4 >> 2)
+        self.mdev4 += change
+
+    @property
+    def srtt_us(self) -> int:
+        return self.srtt8 >> 3
+
+    @property
+    def rttvar_us(self) -> int:
+        return self.mdev4 >> 2
+
+
+class WindowedMin:
+    """Lowest value of the last `window_us` microseconds."""
+
+    def __init__(self, window_us: int) -> None:
+        self.window_us = window_us
+        self.queue: deque[tuple[int, int]] = deque()
+
+    def update(self, now_us: int, value: int) -> None:
+        while self.queue and self.queue[-1][1] >= value:
+            self.queue.pop()
+        self.queue.append((now_us, value))
+        while now_us - self.queue[0][0] > self.window_us:
+            self.queue.popleft()
+
+    @property
+    def value(self) -> int:
+        """0 before the first sample."""
+        return self.queue[0][1] if self.queue else 0
+
+
+def _unwrap(value: int, near: int) -> int:
+    """The 64-bit number closest to `near` that ends in these 32 bits."""
+    return near + ((value - near + 0x80000000) & 0xFFFFFFFF) - 0x80000000
+
+
+class SenderReplay:
+    """One direction of a connection; feed it packets in order, then ask for `records`."""
+
+    def __init__(
+        self, mss: int, wscale: int | None, loss_cause: dict[int, list[tuple[int, int]]] | None
+    ) -> None:
+        """
+        Args:
+            mss: payload bytes of a full segment.
+            wscale: the receiver's window scale; None if the handshake was not captured.
+            loss_cause: 32-bit sequence number to [(time in us, LossCause)] for every packet
+                the path dropped; None where the path did not tell.
+        """
+        self.mss = mss
+        self.wscale = wscale
+        self.causes = loss_cause
+        self.rtt = RttEstimator()
+        self.min_rtt = WindowedMin(MIN_RTT_WINDOW_US)
+        self.packets: list[_Packet] = []
+        self.starts: list[int] = []
+        self.head = 0
+        self.una = -1
+        self.nxt = -1
+        self.top_sacked = -1
+        self.sacked_out = self.lost_out = self.resent_out = 0
+        self.delivered = 0
+        self.delivered_us = self.first_tx_us = 0
+        self.app_limited = 1  # the first flight counts as limited, as in the kernel
+        self.state = OPEN
+        self.high_seq = 0
+        self.reordered = False
+        self.rack_sent_us = self.rack_end = self.rack_rtt_us = 0
+        self.window = 0
+        self.last_progress_us = 0
+        self.ts_sent: dict[int, int] = {}
+        self.ssthresh = INITIAL_SSTHRESH
+        self.peak = self.last_peak = 0
+        self.peak_mark = 0
+        self.retransmitted = 0
+        self.sent_segments = 0
+        self.rtos = 0
+        self.rows: list[tuple[int, ...]] = []
+        self.cause_rows: list[int] = []
+        self.rwnd_rows: list[bool] = []
+
+    # --- what leaves ---------------------------------------------------------------------
+
+    def _packets_out(self) -> int:
+        return len(self.packets) - self.head
+
+    def inflight(self) -> int:
+        """Packets in flight: out - sacked - lost + retransmitted, as the kernel counts."""
+        return self._packets_out() - self.sacked_out - self.lost_out + self.resent_out
+
+    def _stamp(self, packet: _Packet, now_us: int) -> None:
+        if not self._packets_out():
+            self.first_tx_us = self.delivered_us = now_us
+        packet.sent_us = now_us
+        packet.first_tx_us = self.first_tx_us
+        packet.delivered_us = self.delivered_us
+        packet.delivered = self.delivered
+        packet.app_limited = bool(self.app_limited)
+        packet.rate_taken = False
+
+    def sent(self, now_us: int, seq32: int, length: int, options: Options) -> None:
+        """A data packet (or TSO super-packet) left the sender."""
+        if self.nxt < 0:
+            self.una = self.nxt = seq32
+        seq = _unwrap(seq32, self.nxt)
+        end = seq + length
+        if options.ts:
+            self.ts_sent.setdefault(options.ts[0], now_us)
+            if len(self.ts_sent) > 4096:
+                self.ts_sent.pop(next(iter(self.ts_sent)))
+        self.sent_segments += -(-length // self.mss)
+        if seq < self.nxt:
+            self._resent(now_us, seq, min(end, self.nxt))
+            seq = self.nxt
+        if not self._packets_out() and self.rows and end > seq:
+            self.app_limited = self.delivered + 1
+        while seq < end:
+            packet = _Packet(seq, min(seq + self.mss, end))
+            self._stamp(packet, now_us)
+            self.packets.append(packet)
+            self.starts.append(seq)
+            seq = packet.end
+        self.nxt = max(self.nxt, end)
+        self.peak = max(self.peak, self.inflight())
+
+    def _resent(self, now_us: int, seq: int, end: int) -> None:
+        self.retransmitted += -(-(end - seq) // self.mss)
+        i = max(bisect_left(self.starts, seq, self.head), self.head)
+        if i < len(self.packets) and i == self.head and self._is_rto(now_us, self.packets[i]):
+            self._enter_loss()
+        for packet in self.packets[i:]:
+            if packet.seq >= end:
+                break
+            tail = packet.end == self.nxt and not packet.lost and self.state < RECOVERY
+            if not packet.lost and not packet.sacked and not tail:
+                packet.lost = True
+                self.lost_out += 1
+            self._stamp(packet, now_us)
+            packet.resent = True
+            if not packet.resent_out and not packet.sacked:
+                packet.resent_out = True
+                self.resent_out += 1
+
+    def _is_rto(self, now_us: int, first: _Packet) -> bool:
+        quiet = now_us - max(self.last_progress_us, first.sent_us)
+        rto = self.rtt.srtt_us + max(4 * self.rtt.rttvar_us, MIN_RTO_US)
+        return self.rtt.srtt_us > 0 and quiet * 8 >= rto * 7
+
+    def _enter_loss(self) -> None:
+        self.rtos += 1
+        self.ssthresh = max(self._cwnd() // 2, 2)
+        self.state = LOSS
+        self.high_seq = self.nxt
+        self.peak = self.last_peak = 1
+        for packet in self.packets[self.head :]:
+            if packet.resent_out:
+                packet.resent_out = False
+                self.resent_out -= 1
+            if not packet.sacked and not packet.lost:
+                packet.lost = True
+                self.lost_out += 1
+
+    # --- what comes back -----------------------------------------------------------------
+
+    def acked(self, now_us: int, ack32: int, window: int, options: Options) -> None:
+        """An ACK arrived."""
+        if self.nxt < 0:
+            return
+        ack = _unwrap(ack32, self.una)
+        if ack > self.nxt or not self._packets_out():
+            self.window = window << (self.wscale or 0)
+            self.una = max(self.una, min(ack, self.nxt))
+            return
+        before = self.delivered
+        self.round: list[int] = [0, 0, -1, 0, 0]  # prior_delivered, prior_us, end, send us, app
+        rtt_us, ca_rtt_us = self._take_ack(now_us, ack, options)
+        newly = self.delivered - before
+        if newly or ack > self.una:
+            self.last_progress_us = now_us
+        self.una = max(self.una, ack)
+        self.window = window << (self.wscale or 0)
+        if rtt_us >= 0:
+            self.min_rtt.update(now_us, max(ca_rtt_us, 1))
+            self.rtt.update(max(rtt_us, 1))
+        lost, cause = self._rack(now_us)
+        self._advance_state(lost)
+        self._record(now_us, ca_rtt_us, newly, lost, cause)
+        self._compact()
+
+    def _deliver(self, packet: _Packet) -> None:
+        """Count a packet and keep the newest one's state for the rate sample."""
+        self.delivered += 1
+        if packet.rate_taken:
+            return
+        packet.rate_taken = True
+        sample = self.round
+        if sample[2] < 0 or (packet.sent_us, packet.end) > (self.first_tx_us, sample[2]):
+            sample[0] = packet.delivered
+            sample[1] = packet.delivered_us
+            sample[2] = packet.end
+            sample[3] = packet.sent_us - packet.first_tx_us
+            sample[4] = packet.app_limited
+            self.first_tx_us = packet.sent_us
+
+    def _rack_advance(self, now_us: int, packet: _Packet) -> None:
+        rtt = now_us - packet.sent_us
+        if packet.resent and rtt < self.min_rtt.value:
+            return
+        self.rack_rtt_us = rtt
+        if (packet.sent_us, packet.end) > (self.rack_sent_us, self.rack_end):
+            self.rack_sent_us, self.rack_end = packet.sent_us, packet.end
+
+    def _take_ack(self, now_us: int, ack: int, options: Options) -> tuple[int, int]:
+        """Remove and mark packets; returns the RTT for srtt and the one for the controller."""
+        first_sack = last_sack = first_ack = last_ack = -1
+        old_top = self.top_sacked
+        for left32, right32 in options.sack:
+            left, right = _unwrap(left32, self.una), _unwrap(right32, self.una)
+            if right <= ack or right > self.nxt or left >= right:
+                continue
+            for i in range(bisect_left(self.starts, left, self.head), len(self.packets)):
+                packet = self.packets[i]
+                if packet.end > right:
+                    break
+                if packet.sacked:
+                    continue
+                self._deliver(packet)
+                self._rack_advance(now_us, packet)
+                packet.sacked = True
+                self.sacked_out += 1
+                self._unmark(packet)
+                if not packet.resent:
+                    if packet.end <= old_top:
+                        self.reordered = True
+                    if first_sack < 0 or packet.sent_us < first_sack:
+                        first_sack = packet.sent_us
+                    last_sack = max(last_sack, packet.sent_us)
+                self.top_sacked = max(self.top_sacked, packet.end)
+        resent_acked = False
+        while self.head < len(self.packets) and self.packets[self.head].end <= ack:
+            packet = self.packets[self.head]
+            self.head += 1
+            if packet.sacked:
+                self.sacked_out -= 1
+            else:
+                self._deliver(packet)
+                self._rack_advance(now_us, packet)
+                self._unmark(packet)
+                if packet.resent:
+                    resent_acked = True
+                else:
+                    last_ack = packet.sent_us
+                    if first_ack < 0:
+                        first_ack = packet.sent_us
+                    if packet.end <= old_top:
+                        self.reordered = True
+        rtt = ca_rtt = -1
+        if first_ack >= 0 and not resent_acked:
+            rtt, ca_rtt = now_us - first_ack, now_us - last_ack
+        if first_sack >= 0:
+            ca_rtt = now_us - last_sack
+            if rtt < 0:
+                rtt = now_us - first_sack
+        if rtt < 0 and ack > self.una and options.ts:
+            echoed = self.ts_sent.get(options.ts[1])
+            if echoed is not None:
+                rtt = ca_rtt = now_us - echoed
+        return rtt, ca_rtt
+
+    def _unmark(self, packet: _Packet) -> None:
+        if packet.lost:
+            packet.lost = False
+            self.lost_out -= 1
+        if packet.resent_out:
+            packet.resent_out = False
+            self.resent_out -= 1
+
+    def _rack(self, now_us: int) -> tuple[int, int]:
+        """Mark what a later packet overtook; returns how many, and why they were lost."""
+        if not self.rack_sent_us or self.top_sacked <= self.una:
+            return 0, LossCause.UNKNOWN
+        hurry = self.state >= RECOVERY or self.sacked_out >= DUPTHRESH
+        reo_us = 0
+        if self.reordered or not hurry:
+            reo_us = min(self.min_rtt.value >> 2, self.rtt.srtt_us >> 3)
+        newest = (self.rack_sent_us, self.rack_end)
+        lost, cause = 0, int(LossCause.UNKNOWN)
+        for packet in self.packets[self.head :]:
+            if packet.sacked or (packet.lost and not packet.resent_out):
+                continue
+            if not packet.resent and packet.seq >= self.top_sacked:
+                break
+            if (packet.sent_us, packet.end) >= newest:
+                continue
+            if self.rack_rtt_us + reo_us - (now_us - packet.sent_us) > 0:
+                continue
+            if packet.resent_out:
+                packet.resent_out = False
+                self.resent_out -= 1
+            if not packet.lost:
+                packet.lost = True
+                self.lost_out += 1
+            lost += 1
+            cause = max(cause, self._cause(packet))
+        return lost, cause
+
+    def _cause(self, packet: _Packet) -> int:
+        if self.causes is None:
+            return LossCause.UNKNOWN
+        drops = self.causes.get(packet.seq & 0xFFFFFFFF, ())
+        since = [cause for at_us, cause in drops if at_us >= packet.sent_us - 1000]
+        return since[0] if since else LossCause.REORDERED
+
+    def _advance_state(self, lost: int) -> None:
+        if self.state in (RECOVERY, LOSS) and self.una >= self.high_seq:
+            if self.state == RECOVERY:
+                self.ssthresh = max(self._cwnd() // 2, 2)
+            self.state = OPEN
+        if self.state in (OPEN, DISORDER):
+            if lost or self.lost_out:
+                self.state = RECOVERY
+                self.high_seq = self.nxt
+                self.ssthresh = max(self._cwnd() // 2, 2)
+            else:
+                self.state = DISORDER if self.sacked_out else OPEN
+
+    def _cwnd(self) -> int:
+        return max(self.peak, self.last_peak, 1)
+
+    def _record(self, now_us: int, ca_rtt_us: int, newly: int, lost: int, cause: int) -> None:
+        prior_delivered, prior_us, end, send_us, app = self.round
+        interval = -1
+        if newly:
+            self.delivered_us = now_us
+        if end >= 0:
+            interval = max(send_us, now_us - prior_us)
+            if interval < self.min_rtt.value:
+                interval = -1
+        if self.delivered > self.app_limited:
+            self.app_limited = 0
+        inflight = self.inflight()
+        self.rows.append(
+            (
+                now_us,
+                ca_rtt_us if ca_rtt_us >= 0 else -1,
+                newly,
+                lost,
+                inflight,
+                self._cwnd(),
+                self.ssthresh,
+                self.rtt.srtt_us,
+                self.rtt.rttvar_us,
+                self.min_rtt.value,
+                self.delivered & 0xFFFFFFFF,
+                prior_delivered & 0xFFFFFFFF,
+                min(interval, 0x7FFFFFFF),
+                app,
+                self.state,
+            )
+        )
+        self.cause_rows.append(cause)
+        self.rwnd_rows.append(
+            self.wscale is not None and self.una + self.window - self.nxt < self.mss
+        )
+        if end >= 0 and prior_delivered >= self.peak_mark:
+            self.last_peak, self.peak = self.peak, inflight
+            self.peak_mark = self.delivered
+
+    def _compact(self) -> None:
+        if self.head > 4096:
+            del self.packets[: self.head]
+            del self.starts[: self.head]
+            self.head = 0
+
+    def records(self) -> AckArray:
+        """[n] per-ACK records; `now_us` starts at 0."""
+        rows = np.array(self.rows, dtype=ACK_DTYPE)
+        if len(rows):
+            rows["now_us"] -= rows["now_us"][0]
+        return rows
+
+
+def is_data(segment: Segment) -> bool:
+    """True if the packet carries sequence space the sender must get acknowledged."""
+    return segment.payload > 0 and not segment.flags & SYN
+
+
+def is_ack(segment: Segment) -> bool:
+    """True if the packet acknowledges and is no SYN."""
+    return bool(segment.flags & ACK) and not segment.flags & SYN
