@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What differs between kernels. Kbuild looks into the kernel's own net/tcp.h
+ * and defines NDM_HAVE_*: version numbers say nothing of backports and patched
+ * trees. Nothing outside this file and Kbuild asks which kernel it is.
+ */
+#ifndef _NDM_COMPAT_H
+#define _NDM_COMPAT_H
+
+#include <net/tcp.h>
+
+/* 6.10 gave cong_control() the ACK number and the flags; neither is used. */
+#ifdef NDM_HAVE_CONG_CONTROL_ACK
+#define NDM_CONG_CONTROL(name) \
+	void name(struct sock *sk, u32 ack, int flag, const struct rate_sample *rs)
+#else
+#define NDM_CONG_CONTROL(name) \
+	void name(struct sock *sk, const struct rate_sample *rs)
+#endif
+
+/*
+ * 7.1 took CA_EVENT_TX_START out of cwnd_event() into a callback of its own.
+ * NDM_TX_START defines the callback that runs body when a sender leaves idle,
+ * NDM_TX_START_MEMBER is where it goes.
+ */
+#ifdef NDM_HAVE_CWND_EVENT_TX_START
+#define NDM_TX_START_MEMBER cwnd_event_tx_start
+#define NDM_TX_START(name, body) \
+	void name(struct sock *sk) { body(sk); }
+#else
+#define NDM_TX_START_MEMBER cwnd_event
+#define NDM_TX_START(name, body) \
+	void name(struct sock *sk, enum tcp_ca_event event) \
+	{ if (event == CA_EVENT_TX_START) body(sk); }
+#endif
+
+#endif /* _NDM_COMPAT_H */

@@ -1,0 +1,484 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * NDM-TCP: congestion control by a small integer neural network.
+ *
+ * Once per packet-timed round trip the network sees ten dimensionless numbers
+ * (ndm_features.h) and says two: by what factor the window should change in the
+ * next round, and how likely a loss now is congestion rather than noise. The
+ * first sets a target that the window approaches as ACKs arrive, the second the
+ * depth of the cut when a packet is lost.
+ *
+ * The network proposes, classic rules dispose. Slow start, retransmission
+ * timeouts, ECN, idle restart and the rule that an unused window does not grow
+ * are not the network's to decide, and the shape of a recovery is RFC 6937's.
+ * The core leaves all of that to a module with cong_control(), so it is here.
+ *
+ * The weights are fixed when the module is built (generated/ndm_model.h). Before
+ * it registers, the module computes the exporter's golden vectors and refuses to
+ * load if one bit differs.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/module.h>
+#include <net/tcp.h>
+
+#include "compat.h"
+#include "ndm_control.h"
+#include "ndm_features.h"
+#include "ndm_selftest.h"
+
+/*
+ * Packets; the smallest window that the network may choose. A sender whose
+ * receiver acknowledges every second packet needs four in flight to keep two
+ * ACKs under way; below that a lost packet cannot be repaired without a timeout.
+ */
+static const u32 ndm_min_cwnd = 4;
+
+/*
+ * Packets; the lowest slow start threshold, RFC 5681's (equation 4), and below
+ * ndm_min_cwnd because a loss may ask for less than the network may.
+ */
+static const u32 ndm_min_ssthresh = 2;
+
+/*
+ * BDP / cwnd, Q12 like the input it is compared with, in [0, 2]: slow start
+ * ends below it. A rate sample describes packets sent one round ago, so while
+ * the pipe still fills and the window doubles, the ratio is 1/2 on every path.
+ * 3/8 leaves a quarter of that for the noise of the samples and still stops at
+ * a window of 2.7 BDP.
+ */
+static const s16 ndm_full_pipe_ratio = NDM_ONE * 3 / 8;
+
+/*
+ * Percent of cwnd / srtt, the rate at which packets leave. In slow start the
+ * window doubles in a round, so must the rate. Else 120: enough above the rate
+ * of the ACKs that the window and not the pacing limits the flow.
+ */
+static const u32 ndm_pacing_start_percent = 200;
+static const u32 ndm_pacing_percent = 120;
+
+/* Per-flow state, in the socket's private area of ICSK_CA_PRIV_SIZE bytes. */
+struct ndm {
+	struct ndm_features f;
+	u32 target;		/* window to approach as ACKs arrive, packets */
+	s32 congestion;		/* the network's newest logit, Q16 */
+	u32 has_output:1,	/* congestion is set */
+	    reducing:1,		/* ssthresh() began a reduction that still runs */
+	    unused:30;
+};
+
+static void ndm_set_cwnd(struct sock *sk, u32 cwnd)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	tcp_snd_cwnd_set(tp, min(cwnd, tp->snd_cwnd_clamp));
+}
+
+/* Put the window somewhere and let it stay there until the next round ends. */
+static void ndm_jump(struct sock *sk, u32 cwnd)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+
+	ndm_set_cwnd(sk, cwnd);
+	ca->target = tcp_snd_cwnd(tcp_sk(sk));
+}
+
+/*
+ * Pace at a percentage of window per smoothed RTT. packets_out counts what a
+ * reduction has not yet drained: paced by the small window of a recovery, its
+ * retransmissions would trickle.
+ *
+ * srtt_us is in 1/8 us, hence the 8. The product fits u64: mss * window is at
+ * most 2^31, the sequence space, and 2^31 * 200 * 80000 < 2^55.
+ */
+static void ndm_update_pacing(struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	u32 percent = tcp_in_slow_start(tp) ? ndm_pacing_start_percent : ndm_pacing_percent;
+	u64 rate = (u64)tp->mss_cache * max(tcp_snd_cwnd(tp), tp->packets_out);
+
+	/* Without an RTT there is no rate; the initial window bounds the burst. */
+	if (!tp->srtt_us)
+		return;
+	rate = div_u64(rate * percent * (USEC_PER_SEC / 100 * 8), tp->srtt_us);
+	/* sch_fq reads the rate without the socket's lock. */
+	WRITE_ONCE(sk->sk_pacing_rate, min_t(u64, rate, READ_ONCE(sk->sk_max_pacing_rate)));
+}
+
+/* The contract's record of this ACK, before it changes the window. */
+static void ndm_fill_ack(const struct sock *sk, const struct rate_sample *rs,
+			 struct ndm_ack *ack)
+{
+	const struct ndm *ca = inet_csk_ca(sk);
+	const struct tcp_sock *tp = tcp_sk(sk);
+	u32 min_rtt_us = tcp_min_rtt(tp);
+
+	*ack = (struct ndm_ack){
+		.now_us		= tp->tcp_mstamp,
+		.rtt_us		= rs->rtt_us < 0 ? -1 : min_t(long, rs->rtt_us, S32_MAX),
+		.acked		= rs->acked_sacked,
+		.lost		= max(rs->losses, 0),
+		.inflight	= tcp_packets_in_flight(tp),
+		.cwnd		= tcp_snd_cwnd(tp),
+		.ssthresh	= tp->snd_ssthresh,
+		.srtt_us	= tp->srtt_us >> 3,
+		.rttvar_us	= tp->mdev_us >> 2,
+		.min_rtt_us	= min_rtt_us == ~0U ? 0 : min_rtt_us,
+		.delivered	= tp->delivered,
+		.prior_delivered = rs->prior_delivered,
+		.interval_us	= rs->delivered < 0 || rs->interval_us < 0 ?
+				  -1 : min_t(long, rs->interval_us, S32_MAX),
+		.app_limited	= rs->is_app_limited,
+		.ca_state	= inet_csk(sk)->icsk_ca_state,
+	};
+	/*
+	 * Nothing acknowledged here says when it was sent (a duplicate ACK
+	 * without SACK): prior_delivered is zero and not a count, which once the
+	 * flow has delivered 2^31 packets would read as the end of a round.
+	 */
+	if (!rs->prior_mstamp)
+		ack->prior_delivered = ca->f.round_delivered - 1;
+}
+
+/*
+ * Slow start filled the pipe: go down to the BDP, which drains the queue that
+ * the last doubling built. Rounded up, as ndm_apply_gain() does.
+ */
+static void ndm_leave_slow_start(struct sock *sk, s16 bdp_ratio)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+	struct tcp_sock *tp = tcp_sk(sk);
+	u64 bdp = ((u64)tcp_snd_cwnd(tp) * bdp_ratio + NDM_ONE - 1) >> NDM_Q_INPUT;
+
+	ca->target = max_t(u32, bdp, ndm_min_cwnd);
+	tp->snd_ssthresh = ca->target;
+}
+
+/* A round ended: ask the network, and set the target of the next round. */
+static void ndm_end_round(struct sock *sk, enum ndm_round round, const s16 *x,
+			  bool app_limited)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+	struct tcp_sock *tp = tcp_sk(sk);
+	u32 cwnd = tcp_snd_cwnd(tp);
+	s32 out[NDM_N_OUTPUTS];
+	u32 target;
+
+	if (round == NDM_ROUND_VALID) {
+		ndm_infer(&ndm_model, x, out, NULL);
+		ca->congestion = out[NDM_OUT_CONGESTION];
+		ca->has_output = 1;
+	}
+	if (inet_csk(sk)->icsk_ca_state > TCP_CA_Disorder)
+		return;
+	if (tcp_in_slow_start(tp)) {
+		/*
+		 * A sender that does not fill its window delivers less than the
+		 * path could: that says nothing about the pipe. Here the window
+		 * must have been full, not merely half full as
+		 * tcp_is_cwnd_limited() asks in slow start.
+		 */
+		if (round == NDM_ROUND_VALID && tp->is_cwnd_limited && !app_limited &&
+		    x[NDM_IN_BDP_RATIO] < ndm_full_pipe_ratio)
+			ndm_leave_slow_start(sk, x[NDM_IN_BDP_RATIO]);
+		return;
+	}
+
+	/* Blind, without RTT or rate: one packet per round, as Reno grows. */
+	target = cwnd + 1;
+	if (round == NDM_ROUND_VALID)
+		target = ndm_apply_gain(cwnd, out[NDM_OUT_CWND_GAIN]);
+	if (!tcp_is_cwnd_limited(sk))
+		target = min(target, cwnd);
+	target = max(target, ndm_min_cwnd);
+	ca->target = min(target, tp->snd_cwnd_clamp);
+	/* A window below ssthresh would be in slow start and double again. */
+	tp->snd_ssthresh = min(tp->snd_ssthresh, max(ca->target, ndm_min_ssthresh));
+}
+
+/*
+ * The window during CWR and Recovery: proportional rate reduction, RFC 6937.
+ * While more is in flight than ssthresh allows, ssthresh packets are sent for
+ * every prior_cwnd that arrive, which spreads the cut over the round. When
+ * losses took more than that, send what arrives and, if nothing more is lost,
+ * one packet in addition, up to ssthresh. The core counts prr_out.
+ */
+static u32 ndm_reduce(struct tcp_sock *tp, u32 acked, u32 lost)
+{
+	u32 in_flight = tcp_packets_in_flight(tp);
+	s32 budget;
+
+	tp->prr_delivered += acked;
+	if (in_flight > tp->snd_ssthresh) {
+		u32 prior = max(tp->prior_cwnd, 1U);
+		u64 due = (u64)tp->snd_ssthresh * tp->prr_delivered + prior - 1;
+
+		budget = (s32)((u32)div_u64(due, prior) - tp->prr_out);
+	} else {
+		budget = max_t(s32, tp->prr_delivered - tp->prr_out, acked) + !lost;
+		budget = min_t(s32, budget, tp->snd_ssthresh - in_flight);
+	}
+	/* The first ACK must let the fast retransmission go. */
+	budget = max(budget, tp->prr_out ? 0 : 1);
+	return max(in_flight + budget, 1U);
+}
+
+/*
+ * Move the window. Never by more than what this ACK delivered: upwards that is
+ * slow start's pace, downwards it lets the flight shrink without a silence.
+ */
+static void ndm_update_cwnd(struct sock *sk, u32 acked, u32 lost)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+	struct tcp_sock *tp = tcp_sk(sk);
+	u32 cwnd = tcp_snd_cwnd(tp);
+
+	if (!acked)
+		return;
+	switch (inet_csk(sk)->icsk_ca_state) {
+	case TCP_CA_CWR:
+	case TCP_CA_Recovery:
+		/* Else undone, or begun under another algorithm: hold. */
+		if (ca->reducing)
+			ndm_set_cwnd(sk, ndm_reduce(tp, acked, lost));
+		return;
+	case TCP_CA_Loss:
+		/* From what the core left, in_flight + 1, up to ssthresh. */
+		if (tcp_in_slow_start(tp) && tcp_is_cwnd_limited(sk))
+			cwnd = min(cwnd + acked, tp->snd_ssthresh);
+		ndm_jump(sk, cwnd);
+		return;
+	}
+	if (tcp_in_slow_start(tp)) {
+		if (tcp_is_cwnd_limited(sk))
+			cwnd = min(cwnd + acked, tp->snd_ssthresh);
+		ndm_jump(sk, cwnd);
+		return;
+	}
+	if (cwnd > ca->target)
+		cwnd -= min(cwnd - ca->target, acked);
+	else if (tcp_is_cwnd_limited(sk))
+		cwnd += min(ca->target - cwnd, acked);
+	ndm_set_cwnd(sk, cwnd);
+}
+
+static void ndm_ack_arrived(struct sock *sk, const struct rate_sample *rs)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+	s16 x[NDM_N_INPUTS];
+	enum ndm_round round;
+	struct ndm_ack ack;
+
+	ndm_fill_ack(sk, rs, &ack);
+	round = ndm_features_ack(&ca->f, &ack, x);
+	if (round != NDM_ROUND_GOES_ON)
+		ndm_end_round(sk, round, x, ack.app_limited);
+	ndm_update_cwnd(sk, ack.acked, ack.lost);
+	ndm_update_pacing(sk);
+}
+
+static NDM_CONG_CONTROL(ndm_cong_control)
+{
+	ndm_ack_arrived(sk, rs);
+}
+
+/*
+ * The window to fall to. Called for a loss, but also for an ECN mark, a drop in
+ * this host's own queue and a loss that a tail loss probe repaired; the caller
+ * has noted the present window in prior_cwnd.
+ *
+ * prior_ssthresh is zero when the core rules out an undo, that is for ECN and
+ * for local drops: that is congestion without doubt, and the network is not
+ * asked. (A tail loss probe leaves it as it was, and may count as congestion.)
+ * Neither is it asked before it has spoken, or when a retransmission timed out
+ * in a recovery from a timeout.
+ */
+static u32 ndm_ssthresh(struct sock *sk)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+	const struct tcp_sock *tp = tcp_sk(sk);
+	u32 cwnd = tcp_snd_cwnd(tp);
+	u32 window = cwnd >> 1;
+
+	if (ca->has_output && tp->prior_ssthresh &&
+	    inet_csk(sk)->icsk_ca_state != TCP_CA_Loss)
+		window = ndm_cut(cwnd, ca->congestion);
+	ca->reducing = 1;
+	return max(window, ndm_min_ssthresh);
+}
+
+/*
+ * The reduction was for nothing: back to the window before it. The features
+ * keep the loss they saw, as the contract's record of ACKs has no undo either.
+ */
+static u32 ndm_undo_cwnd(struct sock *sk)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	ca->reducing = 0;
+	ca->target = max(tcp_snd_cwnd(tp), tp->prior_cwnd);
+	return ca->target;
+}
+
+/*
+ * A retransmission timed out: half of the window before the loss, whatever the
+ * network said. ssthresh() cannot tell a timeout from the losses that it is
+ * asked about, and it is not called when a recovery ends in a timeout.
+ */
+static void ndm_enter_loss(struct sock *sk)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	ca->reducing = 0;
+	/* Without undo_marker it is a smaller MTU, after which nothing was lost. */
+	if (tp->undo_marker)
+		tp->snd_ssthresh = min(tp->snd_ssthresh,
+				       max(tp->prior_cwnd >> 1, ndm_min_ssthresh));
+}
+
+/* Called before icsk_ca_state changes. */
+static void ndm_set_state(struct sock *sk, u8 new_state)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	switch (new_state) {
+	case TCP_CA_Loss:
+		ndm_enter_loss(sk);
+		break;
+	case TCP_CA_Recovery:
+		/*
+		 * RACK's timer retransmits right after this, without an ACK that
+		 * would reduce the window: room for one packet, not for all that
+		 * was lost. On an ACK ndm_reduce() follows.
+		 */
+		if (ca->reducing)
+			ndm_set_cwnd(sk, tcp_packets_in_flight(tp) + 1);
+		break;
+	case TCP_CA_Open:
+	case TCP_CA_Disorder:
+		/* The reduction is complete: what is left of it at one stroke. */
+		if (ca->reducing)
+			ndm_jump(sk, tp->snd_ssthresh);
+		ca->reducing = 0;
+		break;
+	}
+}
+
+/*
+ * Sending again after a silence: nobody knows the path any more. Halve the
+ * window for every RTO of it, no further than to the initial window, and come
+ * back by slow start; RFC 2861, and the same sysctl as for every other sender.
+ */
+static void ndm_leave_idle(struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u32 cwnd = tcp_snd_cwnd(tp);
+	u32 floor = min_t(u32, cwnd, TCP_INIT_CWND);
+	s32 idle = tcp_jiffies32 - tp->lsndtime;
+	s32 rto = inet_csk(sk)->icsk_rto;
+
+	if (!READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_slow_start_after_idle) ||
+	    tp->packets_out || idle <= rto)
+		return;
+	tp->snd_ssthresh = tcp_current_ssthresh(sk);
+	for (; idle > rto && cwnd > floor; idle -= rto)
+		cwnd >>= 1;
+	ndm_jump(sk, max(cwnd, floor));
+	ndm_update_pacing(sk);
+}
+
+static NDM_TX_START(ndm_tx_start, ndm_leave_idle)
+
+/*
+ * The core has zeroed the private area. The socket need not be new: it may have
+ * a window, a threshold and a recovery from another algorithm, all of which it
+ * keeps. The features start with the next ACK.
+ */
+static void ndm_init(struct sock *sk)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+
+	ca->target = tcp_snd_cwnd(tcp_sk(sk));
+	/* sch_fq paces if there is one, else TCP does; fq changes the status. */
+	cmpxchg(&sk->sk_pacing_status, SK_PACING_NONE, SK_PACING_NEEDED);
+	ndm_update_pacing(sk);
+}
+
+/* Three windows of buffer: data to send while a recovery slow-starts. */
+static u32 ndm_sndbuf_expand(struct sock *sk)
+{
+	return 3;
+}
+
+static struct tcp_congestion_ops ndm_ops __read_mostly = {
+	.name			= "ndm_tcp",
+	.owner			= THIS_MODULE,
+	.init			= ndm_init,
+	.cong_control		= ndm_cong_control,
+	.ssthresh		= ndm_ssthresh,
+	.undo_cwnd		= ndm_undo_cwnd,
+	.set_state		= ndm_set_state,
+	.NDM_TX_START_MEMBER	= ndm_tx_start,
+	.sndbuf_expand		= ndm_sndbuf_expand,
+};
+
+/*
+ * /sys/module/ndm_tcp/parameters says which network runs. Not even the insmod
+ * command line may say otherwise.
+ */
+static int ndm_refuse_parameter(const char *value, const struct kernel_param *param)
+{
+	return -EPERM;
+}
+
+static const struct kernel_param_ops ndm_hash_ops = {
+	.set = ndm_refuse_parameter,
+	.get = param_get_charp,
+};
+
+static char *model_hash = NDM_MODEL_HASH;
+module_param_cb(model_hash, &ndm_hash_ops, &model_hash, 0444);
+MODULE_PARM_DESC(model_hash, "hash of the network's integers (read only)");
+
+static char *contract_hash = NDM_CONTRACT_HASH;
+module_param_cb(contract_hash, &ndm_hash_ops, &contract_hash, 0444);
+MODULE_PARM_DESC(contract_hash, "hash of the definition of its inputs and outputs (read only)");
+
+static int __init ndm_register(void)
+{
+	struct ndm_selftest_result r;
+	const char *failure;
+	int err;
+
+	BUILD_BUG_ON(sizeof(struct ndm) > ICSK_CA_PRIV_SIZE);
+	BUILD_BUG_ON(TCP_CA_Loss != NDM_CA_LOSS);
+
+	failure = ndm_selftest(&r);
+	if (failure) {
+		pr_err("golden %s: index %u, element %u: want %d, got %d\n",
+		       failure, r.index, r.element, r.want, r.got);
+		return -EINVAL;
+	}
+	err = tcp_register_congestion_control(&ndm_ops);
+	if (!err)
+		pr_info("model %s, %u golden vectors\n", NDM_MODEL_HASH, (u32)NDM_VECTORS);
+	return err;
+}
+
+static void __exit ndm_unregister(void)
+{
+	tcp_unregister_congestion_control(&ndm_ops);
+}
+
+module_init(ndm_register);
+module_exit(ndm_unregister);
+
+MODULE_AUTHOR("The NDM-TCP authors");
+MODULE_DESCRIPTION("NDM-TCP: congestion control by a small integer neural network");
+MODULE_LICENSE("GPL");
+MODULE_VERSION("0.1.0");
+MODULE_ALIAS("tcp_ndm_tcp");
+MODULE_INFO(model, NDM_MODEL_HASH);
