@@ -18,6 +18,10 @@ from ndm_tcp.datasets.tcp_probe import ProbeColumns
 MIN_SEGMENTS = 64
 """A flow with fewer data segments has too few rounds to learn from."""
 
+PACED = ("bbr", "bbr2", "bbr3")
+"""Algorithms that steer by pacing: their cwnd is only a cap, so what is in flight is taken
+as the window even where the kernel's is known."""
+
 TIMESTAMP_BYTES = 12  # what the option takes from every segment's payload
 
 
@@ -26,6 +30,7 @@ class Truth:
     """What the machine that made the capture recorded beside it."""
 
     cc_name: str | None = None
+    path: str | None = None
     probes: dict[tuple[int, int], ProbeColumns] = field(default_factory=dict)
     """(sender's port, receiver's port) to the kernel's own cwnd and ssthresh"""
     probe_offset_s: float = 0.0
@@ -168,7 +173,7 @@ def read(
             continue
         sender = next(s for s, way in packets if way == forward)
         ports = (sender.source[1], sender.target[1])
-        probe = truth.probes.get(ports)
+        probe = None if truth.cc_name in PACED else truth.probes.get(ports)
         records = FlowRecords(
             flow_id=flow_id(digest, str(number)),
             sampling=Sampling.PER_ACK,
@@ -176,6 +181,7 @@ def read(
             acks=replay.records(),
             format="pcap",
             cc_name=truth.cc_name,
+            path=truth.path,
             mss=replay.mss,
             loss_cause=np.array(replay.cause_rows, dtype=np.uint8),
             rwnd_limited=np.array(replay.rwnd_rows, dtype=np.bool_),

@@ -41,15 +41,15 @@ class CwndSource(enum.StrEnum):
 
 
 class LossCause(enum.IntEnum):
-    """Why packets were lost, where the path was ours and told."""
+    """Why packets were lost, where the path was ours and told. The gravest has the last word."""
 
     UNKNOWN = 0
-    RANDOM = 1
-    """Dropped at random by the link."""
-    QUEUE = 2
-    """Dropped because the queue was full, or marked by it."""
-    REORDERED = 3
+    REORDERED = 1
     """Not dropped at all: overtaken, and mistaken for lost."""
+    RANDOM = 2
+    """Dropped at random by the link."""
+    QUEUE = 3
+    """Dropped because the queue was full."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,8 @@ class FlowRecords:
     """The reader: pcap, ss, iperf3, tcp_probe, mlab_tcpinfo, ndt7."""
     cc_name: str | None = None
     """The sender's congestion control, where known (cubic, bbr, ...)."""
+    path: str | None = None
+    """A name for the network path, equal for all flows over it; returns are compared within."""
     mss: int | None = None
     """Payload bytes of a full segment."""
     loss_cause: npt.NDArray[np.uint8] | None = None

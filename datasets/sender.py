@@ -188,6 +188,7 @@ class SenderReplay:
         self.ssthresh = INITIAL_SSTHRESH
         self.peak = self.last_peak = 0
         self.peak_mark = 0
+        self.full_peak = self.flat_rounds = 0
         self.retransmitted = 0
         self.sent_segments = 0
         self.rtos = 0
@@ -479,8 +480,20 @@ class SenderReplay:
             self.wscale is not None and self.una + self.window - self.nxt < self.mss
         )
         if end >= 0 and prior_delivered >= self.peak_mark:
+            self._leave_slow_start()
             self.last_peak, self.peak = self.peak, inflight
             self.peak_mark = self.delivered
+
+    def _leave_slow_start(self) -> None:
+        """Without loss, slow start is over once three rounds brought less than a quarter more."""
+        if self.ssthresh != INITIAL_SSTHRESH:
+            return
+        if self.peak * 4 >= self.full_peak * 5:
+            self.full_peak, self.flat_rounds = self.peak, 0
+            return
+        self.flat_rounds += 1
+        if self.flat_rounds == 3:
+            self.ssthresh = self._cwnd()
 
     def _compact(self) -> None:
         if self.head > 4096:

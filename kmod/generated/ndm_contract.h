@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Do not edit directly, auto-generated from: */
 /*	src/ndm_tcp/contract.py */
-/* contract 8e67663d11a7c07a */
+/* contract e92c08cb07b2b7aa */
 
 #ifndef _NDM_CONTRACT_H
 #define _NDM_CONTRACT_H
 
 #include "../ndm_types.h"
 
-#define NDM_CONTRACT_HASH	"8e67663d11a7c07a"
-#define NDM_CONTRACT_ID		0x8e67663d11a7c07aULL
+#define NDM_CONTRACT_HASH	"e92c08cb07b2b7aa"
+#define NDM_CONTRACT_ID		0xe92c08cb07b2b7aaULL
 
 #define NDM_REVISION	1
 #define NDM_Q_INPUT	12
@@ -20,7 +20,7 @@
 #define NDM_EXP2_STEPS_LOG2	5
 #define NDM_MAX_WIDTH	64
 #define NDM_MAX_LAYERS	4
-#define NDM_WEIGHT_SHIFT_MIN	4
+#define NDM_WEIGHT_SHIFT_MIN	5
 #define NDM_WEIGHT_SHIFT_MAX	15
 #define NDM_ENTROPY_RING	16
 #define NDM_RTT_SAMPLES_PER_ROUND	4

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Do not edit directly, auto-generated from: */
 /*	src/ndm_tcp/fixedpoint.py */
-/* contract 8e67663d11a7c07a */
+/* contract e92c08cb07b2b7aa */
 
 #ifndef _NDM_TABLES_H
 #define _NDM_TABLES_H

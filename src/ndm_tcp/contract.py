@@ -27,7 +27,7 @@ TANH_STEPS_LOG2 = 9  # 512 intervals, 513 entries
 EXP2_STEPS_LOG2 = 5  # 32 intervals for 2**x on [0, 1]
 MAX_WIDTH = 64  # widest hidden layer; bounds the stack of the inference
 MAX_LAYERS = 4
-WEIGHT_SHIFT_MIN, WEIGHT_SHIFT_MAX = 4, 15  # fractional bits of a weight row
+WEIGHT_SHIFT_MIN, WEIGHT_SHIFT_MAX = 5, 15  # fractional bits of a weight row
 
 # --- features ----------------------------------------------------------------------------
 ENTROPY_RING = 16  # samples held per entropy, four bits each

@@ -61,8 +61,7 @@ def replay(acks: npt.NDArray[Any]) -> Rounds:
         raise NdmError(f"replay: ACK records of type {acks.dtype}, expected {ACK_DTYPE}")
     acks = np.ascontiguousarray(acks)
     n = len(acks)
-    # The C code writes a round's inputs before it knows whether the round ends: one row spare.
-    x = np.zeros((n + 1, contract.N_INPUTS), dtype=np.int16)
+    x = np.zeros((n, contract.N_INPUTS), dtype=np.int16)
     index = np.zeros(n, dtype=np.int32)
     valid = np.zeros(n, dtype=np.uint8)
     state = np.zeros(FEATURES_BYTES, dtype=np.uint8)

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A recorded run: the sender's capture with what the machine knew beside it.
+
+Files are found by name with any of the endings plain, .gz, .zst:
+`sender.pcap` (required), `tcp_probe.txt` or `trace.txt` (the kernel's cwnd and ssthresh),
+`drops.csv` (t_ns,seq,len,cause), `run.toml` or `clock.txt` (capture clock against trace
+clock), `iperf3.json` (the congestion control's name).
+"""
+
+from __future__ import annotations
+
+import csv
+import tomllib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ndm_tcp.datasets import capture, streams, tcp_probe
+from ndm_tcp.datasets.pcap import CaptureReport
+from ndm_tcp.datasets.records import FlowRecords, LossCause
+from ndm_tcp.errors import NdmError
+
+CAUSES = {"random": LossCause.RANDOM, "queue": LossCause.QUEUE}
+
+
+def find(folder: Path, *stems: str) -> Path | None:
+    """The first of these files that exists, compressed or not."""
+    for stem in stems:
+        for ending in ("", ".zst", ".gz"):
+            path = folder / (stem + ending)
+            if path.is_file():
+                return path
+    return None
+
+
+def is_run(folder: Path) -> bool:
+    """True if the folder holds a recorded run."""
+    return folder.is_dir() and find(folder, "sender.pcap") is not None
+
+
+def read_drops(path: Path) -> dict[int, list[tuple[int, int]]]:
+    """32-bit sequence number to [(time in us, LossCause)] of every dropped data packet.
+
+    Raises:
+        NdmError: a column is missing or a value is not of its kind.
+    """
+    drops: dict[int, list[tuple[int, int]]] = {}
+    with streams.open_text(path) as stream:
+        for number, row in enumerate(csv.DictReader(stream), start=2):
+            try:
+                at_us, seq = int(row["t_ns"]) // 1000, int(row["seq"])
+                drops.setdefault(seq, []).append((at_us, CAUSES[row["cause"]]))
+            except (KeyError, TypeError, ValueError):
+                raise NdmError(
+                    f"{path}:{number}: expected t_ns,seq,len,cause with cause random or queue"
+                ) from None
+    return drops
+
+
+def _facts(folder: Path) -> dict[str, Any]:
+    path = find(folder, "run.toml")
+    if path is None:
+        return {}
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise NdmError(f"{path}: not valid TOML ({error})") from None
+
+
+def _clock_offset_s(folder: Path, facts: dict[str, Any]) -> float | None:
+    """Capture clock minus trace clock, s; None if the folder does not say."""
+    if "realtime_ns" in facts.get("clock", facts):
+        clock = facts.get("clock", facts)
+        return (int(clock["realtime_ns"]) - int(clock["monotonic_ns"])) / 1e9
+    path = find(folder, "clock.txt")
+    if path is None:
+        return None
+    try:
+        realtime_s, monotonic_s = (float(word) for word in path.read_text().split())
+    except ValueError:
+        raise NdmError(f"{path}: expected two numbers, CLOCK_REALTIME CLOCK_MONOTONIC") from None
+    return realtime_s - monotonic_s
+
+
+def _cc_name(folder: Path, facts: dict[str, Any]) -> str | None:
+    if "cc" in facts:
+        return str(facts["cc"])
+    path = find(folder, "iperf3.json")
+    if path is None:
+        return None
+    with streams.open_bytes(path) as stream:
+        try:
+            report = orjson.loads(stream.read())
+        except orjson.JSONDecodeError as error:
+            raise NdmError(f"{path}: not valid JSON ({error})") from None
+    name = report.get("end", {}).get("sender_tcp_congestion")
+    return str(name) if name else None
+
+
+PATH_KEYS = (
+    "rate_bps", "rtt_us", "queue_packets", "loss", "jitter_us", "reorder", "rate_steps", "burst",
+)  # fmt: skip
+
+
+def _path_name(facts: dict[str, Any]) -> str | None:
+    """The link's parameters as one word."""
+    link = facts.get("link", facts)
+    parts = [f"{key}={link[key]}" for key in PATH_KEYS if link.get(key)]
+    return " ".join(parts) or None
+
+
+def read(
+    folder: Path, keep_going: bool = False, report: CaptureReport | None = None
+) -> tuple[list[FlowRecords], Counter[str]]:
+    """The flows of a recorded run, with the kernel's windows and the causes of loss.
+
+    Raises:
+        NdmError: a file of the run is damaged.
+    """
+    facts = _facts(folder)
+    pcap = find(folder, "sender.pcap")
+    assert pcap is not None
+    probe = find(folder, "tcp_probe.txt", "trace.txt")
+    offset_s = _clock_offset_s(folder, facts)
+    drops = find(folder, "drops.csv")
+    truth = capture.Truth(
+        cc_name=_cc_name(folder, facts),
+        path=_path_name(facts),
+        probes=tcp_probe.read_columns(probe) if probe and offset_s is not None else {},
+        probe_offset_s=offset_s or 0.0,
+        drops=read_drops(drops) if drops else None,
+    )
+    return capture.read(pcap, truth, keep_going, report)

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A quantised network and its golden vectors as C headers, and the JSON twin of the network."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from ndm_tcp import contract
+from ndm_tcp import contract as c
+from ndm_tcp.errors import NdmError
+from ndm_tcp.export import quantize
+from ndm_tcp.export.contract_c import preamble
+from ndm_tcp.export.golden import Vectors
+from ndm_tcp.fixedpoint import Layer
+
+JSON_FORMAT = "ndm-tcp-model-1"
+EXPORT = "ndm export RUN"
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network ready for the kernel."""
+
+    layers: list[Layer]
+    notes: dict[str, str]
+    """what the header's comment says of it, in order"""
+
+    def hash(self) -> str:
+        """First 64 bits, in hex, of the SHA-256 over contract, shapes and integers."""
+        h = hashlib.sha256(c.HASH.encode())
+        for layer in self.layers:
+            h.update(bytes([layer.n_in, layer.n_out]))
+            h.update(np.ascontiguousarray(layer.weight, dtype="<i2").tobytes())
+            h.update(np.ascontiguousarray(layer.bias, dtype="<i4").tobytes())
+            h.update(np.ascontiguousarray(layer.shift, dtype="u1").tobytes())
+        return h.hexdigest()[:16]
+
+
+def to_json(model: Model) -> str:
+    """The model's twin for tools; `from_json` reads it."""
+    data = {
+        "format": JSON_FORMAT,
+        "contract": c.HASH,
+        "model": model.hash(),
+        "notes": model.notes,
+        "layers": [
+            {
+                "weight": layer.weight.tolist(),
+                "bias": layer.bias.tolist(),
+                "shift": layer.shift.tolist(),
+            }
+            for layer in model.layers
+        ],
+    }
+    return orjson.dumps(data, option=orjson.OPT_INDENT_2).decode() + "\n"
+
+
+def from_json(path: Path) -> Model:
+    """Read a model's twin.
+
+    Raises:
+        NdmError: missing, damaged, changed by hand, or made under another contract.
+    """
+    if not path.is_file():
+        raise NdmError(f"{path}: no exported model here; run: {EXPORT}")
+    try:
+        data: dict[str, Any] = orjson.loads(path.read_bytes())
+        if data["format"] != JSON_FORMAT:
+            raise KeyError("format")
+        contract_hash, model_hash = data["contract"], data["model"]
+        layers = [
+            Layer(
+                np.array(layer["weight"], dtype=np.int16),
+                np.array(layer["bias"], dtype=np.int32),
+                np.array(layer["shift"], dtype=np.uint8),
+            )
+            for layer in data["layers"]
+        ]
+        notes = {str(k): str(v) for k, v in data["notes"].items()}
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise NdmError(f"{path}: not a model written by ndm export ({error}); run: {EXPORT}") from None
+    contract.require(contract_hash, str(path), EXPORT)
+    model = Model(layers, notes)
+    if model.hash() != model_hash:
+        raise NdmError(f"{path}: its integers do not match its hash; run: {EXPORT}")
+    return model
+
+
+def _rows(values: npt.NDArray[Any], indent: str = "\t") -> str:
+    if values.ndim == 1:
+        parts = [str(v) for v in values.tolist()]
+        lines, line = [], indent
+        for part in parts:
+            if len(line.expandtabs(8)) + len(part) + 2 > 96:
+                lines.append(line.rstrip())
+                line = indent
+            line += part + ", "
+        lines.append(line.rstrip())
+        return "\n".join(lines)
+    return "\n".join(
+        f"{indent}{{\n{_rows(row, indent + chr(9))}\n{indent}}}," for row in values
+    )
+
+
+def _array(ctype: str, name: str, dims: str, values: npt.NDArray[Any], comment: Sequence[str] = ()) -> str:
+    head = "/*\n" + "".join(f" * {line}\n" for line in comment) + " */\n" if comment else ""
+    return f"{head}static const {ctype} {name}{dims} = {{\n{_rows(values)}\n}};\n"
+
+
+def model_header(model: Model) -> str:
+    """`ndm_model.h`: the weights, nothing computed."""
+    notes = [f"{name}: {text}" for name, text in model.notes.items()]
+    guard = "_NDM_MODEL_H"
+    parts = [preamble(["the checkpoint named below, by ndm export"], notes)]
+    trace = sum(layer.n_out for layer in model.layers)
+    parts.append(
+        f"#ifndef {guard}\n#define {guard}\n\n#include \"../ndm_infer.h\"\n\n"
+        f'#define NDM_MODEL_HASH\t"{model.hash()}"\n'
+        f"#define NDM_MODEL_TRACE\t{trace}\t/* pre-activations of all layers */\n\n"
+        f"static_assert(NDM_CONTRACT_ID == 0x{c.HASH}ULL,\n"
+        '\t      "this model was made for another contract: run ndm export");\n'
+    )
+    for number, layer in enumerate(model.layers):
+        _, _, q_in = quantize.input_box(number)
+        bits = layer.shift.astype(int) + c.Q_PRE - q_in
+        norm = int(np.abs(layer.weight.astype(np.int64)).sum(axis=1).max())
+        low, high = quantize.accumulator_bounds(
+            layer.weight.astype(np.int64), layer.bias.astype(np.int64), number
+        )
+        parts.append(
+            _array(
+                "s16",
+                f"ndm_weight{number}",
+                f"[{layer.n_out} * {layer.n_in}]",
+                layer.weight.ravel(),
+                [
+                    f"Layer {number}, [out][in]: inputs Q{q_in}, weights Q{bits.min()} to "
+                    f"Q{bits.max()} by row, largest row norm {norm}.",
+                    f"Accumulators within [{low.min()}, {high.max()}] for every input in the box.",
+                ],
+            )
+        )
+        parts.append(_array("s32", f"ndm_bias{number}", f"[{layer.n_out}]", layer.bias))
+        parts.append(_array("u8", f"ndm_shift{number}", f"[{layer.n_out}]", layer.shift))
+    rows = "\n".join(
+        f"\t{{ ndm_weight{i}, ndm_bias{i}, ndm_shift{i}, {layer.n_in}, {layer.n_out} }},"
+        for i, layer in enumerate(model.layers)
+    )
+    parts.append(f"static const struct ndm_layer ndm_model_layer[] = {{\n{rows}\n}};\n")
+    parts.append(
+        "static const struct ndm_model ndm_model = {\n"
+        "\t.layer = ndm_model_layer,\n"
+        f"\t.n_layers = {len(model.layers)},\n}};\n"
+    )
+    parts.append(f"#endif /* {guard} */\n")
+    return "\n".join(parts)
+
+
+def vectors_header(model: Model, vectors: Vectors) -> str:
+    """`ndm_vectors.h`: what the module checks before it loads."""
+    parts = [
+        preamble(
+            ["kmod/generated/ndm_model.json, by ndm export"],
+            [f"model {model.hash()}: inputs, pre-activations of every layer, outputs"],
+        ),
+        "#ifndef _NDM_VECTORS_H\n#define _NDM_VECTORS_H\n\n#include \"ndm_model.h\"\n",
+        f"#define NDM_VECTORS\t{len(vectors.x)}\n",
+    ]
+    for ctype, name, dim, values in (
+        ("s16", "x", "NDM_N_INPUTS", vectors.x),
+        ("s32", "pre", "NDM_MODEL_TRACE", vectors.pre),
+        ("s32", "out", "NDM_N_OUTPUTS", vectors.out),
+    ):
+        dims = f"[NDM_VECTORS][{dim}] NDM_INITCONST"
+        parts.append(_array(ctype, f"ndm_vector_{name}", dims, values))
+    parts.append("#endif /* _NDM_VECTORS_H */\n")
+    return "\n".join(parts)
+
+
+def stream_header(acks: npt.NDArray[Any], x: npt.NDArray[np.int16], source: str) -> str:
+    """`ndm_stream.h`: ACKs of a real transfer and the inputs they must give.
+
+    Args:
+        acks: [n] records of `contract.ACK_DTYPE`.
+        x: [m, 10] inputs of the valid rounds, in order.
+        source: the trace they come from.
+    """
+    rows = "\n".join("\t{ " + ", ".join(str(v) for v in row) + " }," for row in acks.tolist())
+    fields = ", ".join(f.name for f in c.ACK_FIELDS)
+    return "\n".join(
+        [
+            preamble([f"{source}, by ndm export"], [f"struct ndm_ack: {fields}"]),
+            "#ifndef _NDM_STREAM_H\n#define _NDM_STREAM_H\n\n#include \"ndm_contract.h\"\n",
+            f"#define NDM_STREAM_ACKS\t{len(acks)}\n#define NDM_STREAM_ROUNDS\t{len(x)}\n",
+            "static const struct ndm_ack ndm_stream_ack[NDM_STREAM_ACKS] NDM_INITCONST = {\n"
+            f"{rows}\n}};\n",
+            _array("s16", "ndm_stream_x", "[NDM_STREAM_ROUNDS][NDM_N_INPUTS] NDM_INITCONST", x),
+            "#endif /* _NDM_STREAM_H */\n",
+        ]
+    )

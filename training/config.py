@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a training run is made of; saved with the run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from ndm_tcp import contract
+from ndm_tcp.errors import NdmError
+
+OBJECTIVES = ("bc", "awbc")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Hyper-parameters; the same data and the same config give the same bytes."""
+
+    hidden: tuple[int, ...] = (16, 16)
+    """widths of the tanh layers"""
+    objective: str = "awbc"
+    """bc: clone every action alike; awbc: weigh it by exp(advantage / beta)"""
+    beta: float = 1.0
+    """temperature of the advantage, in standard deviations of the path's returns"""
+    gamma: float = 0.9
+    """discount per round of the return-to-go"""
+    epochs: int = 200
+    batch: int = 256
+    """rounds per step"""
+    lr: float = 3e-3
+    weight_decay: float = 1e-3
+    congestion_weight: float = 0.1
+    """weight of the congestion logit's cross-entropy beside the gain's Huber loss"""
+    mask: tuple[int, ...] = ()
+    """1-based inputs held at zero, for ablations"""
+    sampling: str = "per_ack"
+    """which rounds to train on; poll rounds have no entropy and no queue floor"""
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        """Raises NdmError on a value no run can have."""
+        if self.objective not in OBJECTIVES:
+            raise NdmError(f"objective {self.objective!r}: expected one of {OBJECTIVES}")
+        if self.sampling not in ("per_ack", "poll"):
+            raise NdmError(f"sampling {self.sampling!r}: expected per_ack or poll")
+        if not 1 <= len(self.hidden) < contract.MAX_LAYERS:
+            raise NdmError(
+                f"hidden {self.hidden}: expected 1 to {contract.MAX_LAYERS - 1} layers"
+            )
+        if not all(1 <= width <= contract.MAX_WIDTH for width in self.hidden):
+            raise NdmError(f"hidden {self.hidden}: widths must be 1 to {contract.MAX_WIDTH}")
+        if not all(1 <= index <= contract.N_INPUTS for index in self.mask):
+            raise NdmError(f"mask {self.mask}: inputs are numbered 1 to {contract.N_INPUTS}")
+        if self.epochs < 1 or self.batch < 1 or self.beta <= 0 or not 0 <= self.gamma < 1:
+            raise NdmError("epochs and batch must be >= 1, beta > 0, gamma in [0, 1)")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> TrainConfig:
+        """The inverse of `to_dict`; unknown keys raise NdmError."""
+        known = {f.name for f in fields(cls)}
+        if unknown := set(data) - known:
+            raise NdmError(f"config: unknown keys {sorted(unknown)}")
+        values = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+        return cls(**values)

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Offline metrics on held-out flows. Not a claim about throughput: that takes a closed loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ndm_tcp.training.model import Policy
+from ndm_tcp.training.objective import Examples
+
+DECISIVE = 0.05
+"""Actions smaller than this (log2) are 'hold'; copying them is no achievement."""
+
+
+def auc(score: npt.NDArray[Any], label: npt.NDArray[Any]) -> float | None:
+    """Area under the ROC curve by ranks (ties share); None without both classes."""
+    positive, negative = int((label == 1).sum()), int((label == 0).sum())
+    if not positive or not negative:
+        return None
+    _, inverse, counts = np.unique(score, return_inverse=True, return_counts=True)
+    rank = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+    total = float(rank[label == 1].sum())
+    return (total - positive * (positive + 1) / 2) / (positive * negative)
+
+
+def _policy_metrics(gain: npt.NDArray[Any], action: npt.NDArray[Any]) -> dict[str, Any]:
+    decisive = np.abs(action) > DECISIVE
+    agree = np.sign(gain[decisive]) == np.sign(action[decisive])
+    return {
+        "rounds": len(action),
+        "gain_mae": float(np.abs(gain - action).mean()) if len(action) else None,
+        "hold_mae": float(np.abs(action).mean()) if len(action) else None,
+        "decisive_rounds": int(decisive.sum()),
+        "decisive_sign": float(agree.mean()) if decisive.any() else None,
+    }
+
+
+def evaluate(policy: Policy, examples: Examples) -> dict[str, Any]:
+    """Per split, per flow and per algorithm: imitation error and the congestion logit's AUC.
+
+    `hold_mae` is the error of a network that never moves the window: the mark to beat.
+    """
+    with torch.no_grad():
+        out = policy(torch.from_numpy(examples.x)).numpy()
+    result: dict[str, Any] = {}
+    for split in ("train", "val", "test"):
+        inside = examples.split == split
+        rows = inside & examples.policy
+        known = inside & (examples.cause >= 0)
+        flows = {
+            str(flow): _policy_metrics(out[m, 0], examples.action[m])
+            for flow in np.unique(examples.flow[inside])
+            if (m := rows & (examples.flow == flow)).any()
+        }
+        by_cc = {
+            str(cc): _policy_metrics(out[m, 0], examples.action[m])
+            for cc in np.unique(examples.cc[inside])
+            if (m := rows & (examples.cc == cc)).any()
+        }
+        result[split] = {
+            **_policy_metrics(out[rows, 0], examples.action[rows]),
+            "congestion_losses": int((examples.cause[known] == 1).sum()),
+            "noise_losses": int((examples.cause[known] == 0).sum()),
+            "congestion_auc": auc(out[known, 1], examples.cause[known]),
+            "by_cc": by_cc,
+            "by_flow": flows,
+        }
+    return result

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The network: ten inputs, tanh layers, two outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ndm_tcp import contract
+
+
+class Policy(nn.Module):
+    """10 - hidden - 2 perceptron on the contract's inputs in real numbers."""
+
+    def __init__(self, hidden: Sequence[int], mask: Sequence[int] = ()) -> None:
+        """
+        Args:
+            hidden: widths of the tanh layers.
+            mask: 1-based inputs held at zero.
+        """
+        super().__init__()
+        widths = [contract.N_INPUTS, *hidden, contract.N_OUTPUTS]
+        self.layers = nn.ModuleList(
+            nn.Linear(a, b) for a, b in zip(widths[:-1], widths[1:], strict=True)
+        )
+        keep = torch.ones(contract.N_INPUTS)
+        keep[[index - 1 for index in mask]] = 0.0
+        self.register_buffer("keep", keep)
+        self.register_buffer("lo", torch.tensor([float(o.lo) for o in contract.OUTPUTS]))
+        self.register_buffer("hi", torch.tensor([float(o.hi) for o in contract.OUTPUTS]))
+        self.keep: Tensor
+        self.lo: Tensor
+        self.hi: Tensor
+
+    def raw(self, x: Tensor) -> Tensor:
+        """[batch, 10] inputs to [batch, 2] outputs before the clamp, where gradients live."""
+        h = x * self.keep
+        for layer in self.layers[:-1]:
+            h = torch.tanh(layer(h))
+        return self.layers[-1](h)  # type: ignore[no-any-return]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[batch, 10] inputs to [batch, 2]: cwnd_gain and congestion, inside their ranges."""
+        return torch.minimum(torch.maximum(self.raw(x), self.lo), self.hi)
+
+    def linear_layers(self) -> list[tuple[Tensor, Tensor]]:
+        """(weight [out, in], bias [out]) per layer; masked inputs have zero weights."""
+        pairs = [(layer.weight.detach(), layer.bias.detach()) for layer in self.layers]
+        return [(pairs[0][0] * self.keep, pairs[0][1]), *pairs[1:]]

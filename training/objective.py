@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Rounds to what is learned: actions, rewards, returns, masks and loss causes.
+
+Action: log2 of the ratio of consecutive windows (Sage, SIGCOMM 2023). Reward: (throughput -
+5 x loss) / highest throughput seen x min(1, 1.25 x min_rtt / srtt) (Orca, SIGCOMM 2020),
+which needs nothing that a log does not hold.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ndm_tcp import contract
+from ndm_tcp.datasets.records import LossCause
+from ndm_tcp.datasets.rounds import INPUT_COLUMNS
+from ndm_tcp.errors import NdmError
+
+Floats = npt.NDArray[np.float64]
+LOSS_PENALTY = 5.0
+DELAY_SLACK = 1.25
+RECOVERY_STATE = 2  # CWR, Recovery and Loss: the kernel's mechanics, no policy
+
+
+@dataclass(frozen=True)
+class Examples:
+    """One row a round, flows together and in order."""
+
+    x: npt.NDArray[np.float32]
+    """[n, 10] inputs as real numbers"""
+    action: npt.NDArray[np.float32]
+    """[n] log2 cwnd ratio to the next round, clipped to [-1, 1]"""
+    reward: npt.NDArray[np.float32]
+    """[n] of the round itself"""
+    return_to_go: npt.NDArray[np.float32]
+    """[n] discounted mean reward of the rounds after, standardised within the path"""
+    policy: npt.NDArray[np.bool_]
+    """[n] rounds whose action is a decision worth learning"""
+    cause: npt.NDArray[np.int8]
+    """[n] 1: lost to congestion, 0: lost to noise, -1: nothing lost, or cause unknown"""
+    split: npt.NDArray[np.str_]
+    flow: npt.NDArray[np.str_]
+    cc: npt.NDArray[np.str_]
+    masked: dict[str, int]
+    """rounds left out of the policy, by the first reason that applies"""
+
+
+def rewards(columns: dict[str, Any]) -> Floats:
+    """[n] rewards of one flow's rounds; 0 where a round took no time."""
+    duration = np.maximum(columns["duration_us"].astype(np.float64), 1.0)
+    throughput = columns["delivered"] / duration
+    loss = columns["lost"] / duration
+    highest = np.maximum(np.maximum.accumulate(throughput), 1e-12)
+    srtt = np.maximum(columns["srtt_us"].astype(np.float64), 1.0)
+    delay = np.minimum(1.0, DELAY_SLACK * columns["min_rtt_us"] / srtt)
+    reward = (throughput - LOSS_PENALTY * loss) / highest * delay
+    return np.where(columns["duration_us"] > 0, reward, 0.0)
+
+
+def returns_to_go(reward: Floats, gamma: float) -> Floats:
+    """[n] discounted mean of the rewards after each round; the last round has none, 0.
+
+    A mean, not a sum: near a flow's end fewer rounds remain, which is no fault of the action.
+    """
+    total = np.zeros(len(reward))
+    weight = np.zeros(len(reward))
+    for t in range(len(reward) - 2, -1, -1):
+        total[t] = reward[t + 1] + gamma * total[t + 1]
+        weight[t] = 1.0 + gamma * weight[t + 1]
+    return total / np.maximum(weight, 1.0)
+
+
+def actions(columns: dict[str, Any]) -> Floats:
+    """[n] log2 of the next round's window over this one's, clipped; the last is 0."""
+    cwnd = np.maximum(columns["cwnd"].astype(np.float64), 1.0)
+    ratio = np.log2(cwnd[1:] / cwnd[:-1])
+    limit = contract.OUTPUTS[0].hi
+    return np.append(np.clip(ratio, -limit, limit), 0.0)
+
+
+def _standardised(values: Floats, groups: npt.NDArray[Any], mask: npt.NDArray[np.bool_]) -> Floats:
+    """Zero mean and unit deviation within each group, measured on the masked rows."""
+    out = np.zeros_like(values)
+    for group in np.unique(groups):
+        rows = groups == group
+        base = values[rows & mask]
+        if len(base) > 1:
+            out[rows] = (values[rows] - base.mean()) / max(base.std(), 1e-3)
+    return out
+
+
+def _path_bucket(columns: dict[str, Any]) -> str:
+    """A stand-in for the path's name: its floor RTT and top rate in half octaves."""
+    valid = columns["min_rtt_us"] > 0
+    if not valid.any():
+        return "unknown"
+    rate = columns["delivered"] / np.maximum(columns["duration_us"], 1)
+    floor, top = columns["min_rtt_us"][valid].min(), max(rate[valid].max(), 1e-9)
+    return f"{round(2 * np.log2(floor))}/{round(2 * np.log2(top))}"
+
+
+def examples(table: pa.Table, gamma: float, sampling: str) -> Examples:
+    """Everything the trainer needs from a dataset.
+
+    Args:
+        table: rounds by `rounds.SCHEMA`.
+        gamma: discount per round.
+        sampling: per_ack or poll; the other kind is left out.
+
+    Raises:
+        NdmError: no round of that kind, or an input is outside the contract's box.
+    """
+    table = table.filter(pc.equal(table["sampling"], sampling))
+    if not table.num_rows:
+        raise NdmError(f"dataset: no {sampling} rounds in it; build it from other sources")
+    data = {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
+    flow = data["flow_id"].astype(str)
+    edges = np.flatnonzero(np.append(True, flow[1:] != flow[:-1]))
+    groups = np.split(np.arange(len(flow)), edges[1:])
+    n = len(flow)
+    action, reward, to_go = np.zeros(n), np.zeros(n), np.zeros(n)
+    path = np.empty(n, dtype=object)
+    last = np.zeros(n, dtype=bool)
+    for rows in groups:
+        columns = {name: values[rows] for name, values in data.items()}
+        action[rows] = actions(columns)
+        reward[rows] = rewards(columns)
+        to_go[rows] = returns_to_go(reward[rows], gamma)
+        path[rows] = columns["path"][0] or _path_bucket(columns)
+        last[rows[-1]] = True
+    reasons = {
+        "no valid inputs": ~data["valid"],
+        "end of flow": last,
+        "slow start": data["slow_start"] > 0,
+        "recovery": data["ca_state"] >= RECOVERY_STATE,
+        "application limited": data["app_limited"],
+        "receiver limited": data["rwnd_limited"],
+    }
+    policy = np.ones(n, dtype=bool)
+    masked = Counter[str]()
+    for reason, rows in reasons.items():
+        masked[reason] = int((policy & rows).sum())
+        policy &= ~rows
+    # A step into recovery is the kernel's cut, not the controller's choice for the round.
+    into = np.append(data["ca_state"][1:] >= RECOVERY_STATE, False) & ~last
+    masked["recovery"] += int((policy & into).sum())
+    policy &= ~into
+    cause = np.full(n, -1, dtype=np.int8)
+    hit = data["valid"] & (data["lost"] > 0)
+    cause[hit & (data["loss_cause"] == LossCause.QUEUE)] = 1
+    noise = (data["loss_cause"] == LossCause.RANDOM) | (data["loss_cause"] == LossCause.REORDERED)
+    cause[hit & noise] = 0
+    x = np.stack([data[name] for name in INPUT_COLUMNS], axis=1) / (1 << contract.Q_INPUT)
+    lo = np.array([i.lo for i in contract.INPUTS])
+    hi = np.array([i.hi for i in contract.INPUTS])
+    outside = (x < lo) | (x > hi) | ~np.isfinite(x)
+    if outside.any():
+        row, column = np.argwhere(outside)[0]
+        raise NdmError(
+            f"dataset: round {row}, input {INPUT_COLUMNS[column]} = {x[row, column]:g} lies "
+            "outside the contract's range; build the dataset again"
+        )
+    return Examples(
+        x=x.astype(np.float32),
+        action=action.astype(np.float32),
+        reward=reward.astype(np.float32),
+        return_to_go=_standardised(to_go, path, policy).astype(np.float32),
+        policy=policy,
+        cause=cause,
+        split=data["split"].astype(str),
+        flow=flow,
+        cc=np.array([name or "unknown" for name in data["cc"]]),
+        masked=dict(masked),
+    )

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""Train the network on a dataset: `ndm train`, or `python training/train.py`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from ndm_tcp.training.config import OBJECTIVES, TrainConfig
+
+EXAMPLE = """example:
+  ndm dataset build datasets/traces -o out/data
+  ndm train --data out/data -o out/run
+  ndm train --data out/data -o out/blind --mask 7,8     # without the delay inputs"""
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(",") if part)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected numbers like 16,16") from None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `ndm train`."""
+    default = TrainConfig()
+    parser.add_argument("--data", type=Path, required=True, help="dataset folder")
+    parser.add_argument("-o", "--out", type=Path, required=True, help="run folder; resumes")
+    parser.add_argument("--objective", choices=OBJECTIVES, default=default.objective)
+    parser.add_argument("--hidden", type=_numbers, default=default.hidden, metavar="16,16")
+    parser.add_argument(
+        "--mask", type=_numbers, default=default.mask, metavar="7,8", help="inputs held at 0"
+    )
+    parser.add_argument("--sampling", choices=("per_ack", "poll"), default=default.sampling)
+    parser.add_argument("--epochs", type=int, default=default.epochs)
+    parser.add_argument("--batch", type=int, default=default.batch, help="rounds per step")
+    parser.add_argument("--lr", type=float, default=default.lr)
+    parser.add_argument("--beta", type=float, default=default.beta, help="advantage temperature")
+    parser.add_argument("--gamma", type=float, default=default.gamma, help="discount per round")
+    parser.add_argument("--seed", type=int, default=default.seed)
+    parser.add_argument("--json", action="store_true", help="print the metrics as JSON")
+
+
+def summary(results: dict[str, Any]) -> str:
+    """A few lines for a person."""
+    lines = [f"{results['parameters']} parameters"]
+    for split in ("train", "val", "test"):
+        part = results[split]
+        if part["gain_mae"] is None:
+            lines.append(f"{split:5}  no rounds")
+            continue
+        auc = part["congestion_auc"]
+        lines.append(
+            f"{split:5}  {part['rounds']:6} rounds  gain MAE {part['gain_mae']:.4f} "
+            f"(holding still {part['hold_mae']:.4f})  congestion AUC "
+            + (f"{auc:.3f}" if auc is not None else "unknown")
+            + f" ({part['congestion_losses']} congestion, {part['noise_losses']} noise)"
+        )
+    return "\n".join(lines)
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run `ndm train`."""
+    import torch
+
+    from ndm_tcp.training.loop import Trainer
+
+    # One thread: the sums of a tiny network gain nothing from more, and their order is fixed.
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    config = TrainConfig(
+        hidden=args.hidden,
+        objective=args.objective,
+        beta=args.beta,
+        gamma=args.gamma,
+        epochs=args.epochs,
+        batch=args.batch,
+        lr=args.lr,
+        mask=args.mask,
+        sampling=args.sampling,
+        seed=args.seed,
+    )
+    results = Trainer(args.data, args.out, config).run(quiet=args.json)
+    print(json.dumps(results, indent=2) if args.json else summary(results))
+    return 0
+
+
+if __name__ == "__main__":
+    from ndm_tcp.cli import run_command
+
+    sys.exit(run_command(["train", *sys.argv[1:]]))
