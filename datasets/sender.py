@@ -21,6 +21,8 @@ from ndm_tcp.datasets.records import ACK_DTYPE, INITIAL_SSTHRESH, AckArray, Loss
 
 OPEN, DISORDER, CWR, RECOVERY, LOSS = range(5)
 DUPTHRESH = 3
+LEFT_SLOW_START = 2  # packets; the window is estimated, so only "above it" can be told
+REO_PERSIST = 16  # recoveries, TCP_RACK_RECOVERY_THRESH
 MIN_RTO_US = 200_000  # TCP_RTO_MIN
 MIN_RTT_WINDOW_US = 300_000_000  # sysctl tcp_min_rtt_wlen
 
@@ -52,7 +54,7 @@ def parse_options(raw: bytes) -> Options:
             break
         size = raw[i + 1]
         body = raw[i + 2 : i + size]
-        if size < 2 or len(body) < size - 2:
+        if size < 2 or (len(body) < size - 2 and kind != 5):
             break
         if kind == 2 and size == 4:
             found.mss = int.from_bytes(body, "big")
@@ -61,7 +63,8 @@ def parse_options(raw: bytes) -> Options:
         elif kind == 8 and size == 10:
             found.ts = (int.from_bytes(body[:4], "big"), int.from_bytes(body[4:], "big"))
         elif kind == 5:
-            edges = [int.from_bytes(body[k : k + 4], "big") for k in range(0, size - 2, 4)]
+            # A short snaplen cuts the last block; the first one is the news.
+            edges = [int.from_bytes(body[k : k + 4], "big") for k in range(0, len(body) - 3, 4)]
             found.sack = tuple(zip(edges[::2], edges[1::2], strict=False))
         i += size
     return found
@@ -182,6 +185,8 @@ class SenderReplay:
         self.high_seq = 0
         self.reordered = False
         self.rack_sent_us = self.rack_end = self.rack_rtt_us = 0
+        self.rack_advanced = self.dsack_seen = False
+        self.reo_steps, self.reo_persist, self.reo_mark = 1, 0, 0
         self.window = 0
         self.last_progress_us = 0
         self.ts_sent: dict[int, int] = {}
@@ -301,6 +306,9 @@ class SenderReplay:
             self.rtt.update(max(rtt_us, 1))
         lost, cause = self._rack(now_us)
         self._advance_state(lost)
+        if options.sack and self._is_dsack(ack, options.sack):
+            self.dsack_seen = True
+        self._adapt_reo_window()
         self._record(now_us, ca_rtt_us, newly, lost, cause)
         self._compact()
 
@@ -324,6 +332,7 @@ class SenderReplay:
         if packet.resent and rtt < self.min_rtt.value:
             return
         self.rack_rtt_us = rtt
+        self.rack_advanced = True
         if (packet.sent_us, packet.end) > (self.rack_sent_us, self.rack_end):
             self.rack_sent_us, self.rack_end = packet.sent_us, packet.end
 
@@ -394,12 +403,13 @@ class SenderReplay:
 
     def _rack(self, now_us: int) -> tuple[int, int]:
         """Mark what a later packet overtook; returns how many, and why they were lost."""
-        if not self.rack_sent_us or self.top_sacked <= self.una:
+        advanced, self.rack_advanced = self.rack_advanced, False
+        if not advanced or self.top_sacked <= self.una:
             return 0, LossCause.UNKNOWN
         hurry = self.state >= RECOVERY or self.sacked_out >= DUPTHRESH
         reo_us = 0
         if self.reordered or not hurry:
-            reo_us = min(self.min_rtt.value >> 2, self.rtt.srtt_us >> 3)
+            reo_us = min((self.min_rtt.value >> 2) * self.reo_steps, self.rtt.srtt_us)
         newest = (self.rack_sent_us, self.rack_end)
         lost, cause = 0, int(LossCause.UNKNOWN)
         for packet in self.packets[self.head :]:
@@ -421,6 +431,28 @@ class SenderReplay:
             cause = max(cause, self._cause(packet))
         return lost, cause
 
+    def _is_dsack(self, ack: int, blocks: tuple[tuple[int, int], ...]) -> bool:
+        """RFC 2883: the first block repeats what was acknowledged, or lies in the second."""
+        left, right = (_unwrap(edge, self.una) for edge in blocks[0])
+        if right <= ack:
+            return True
+        if len(blocks) < 2:
+            return False
+        outer_left, outer_right = (_unwrap(edge, self.una) for edge in blocks[1])
+        return outer_left <= left and right <= outer_right
+
+    def _adapt_reo_window(self) -> None:
+        """RFC 8985: one step more per round with a D-SACK, kept for 16 recoveries."""
+        if self.round[2] < 0:
+            return
+        if self.dsack_seen and self.round[0] >= self.reo_mark:
+            self.reo_steps = min(self.reo_steps + 1, 255)
+            self.reo_mark = self.delivered
+            self.reo_persist = REO_PERSIST
+        elif not self.reo_persist:
+            self.reo_steps = 1
+        self.dsack_seen = False
+
     def _cause(self, packet: _Packet) -> int:
         if self.causes is None:
             return LossCause.UNKNOWN
@@ -430,14 +462,13 @@ class SenderReplay:
 
     def _advance_state(self, lost: int) -> None:
         if self.state in (RECOVERY, LOSS) and self.una >= self.high_seq:
-            if self.state == RECOVERY:
-                self.ssthresh = max(self._cwnd() // 2, 2)
             self.state = OPEN
+            self.reo_persist = max(self.reo_persist - 1, 0)
         if self.state in (OPEN, DISORDER):
             if lost or self.lost_out:
                 self.state = RECOVERY
                 self.high_seq = self.nxt
-                self.ssthresh = max(self._cwnd() // 2, 2)
+                self.ssthresh = LEFT_SLOW_START
             else:
                 self.state = DISORDER if self.sacked_out else OPEN
 
@@ -493,7 +524,7 @@ class SenderReplay:
             return
         self.flat_rounds += 1
         if self.flat_rounds == 3:
-            self.ssthresh = self._cwnd()
+            self.ssthresh = LEFT_SLOW_START
 
     def _compact(self) -> None:
         if self.head > 4096:

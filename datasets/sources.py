@@ -62,7 +62,7 @@ def _inside(folder: Path) -> list[Path]:
     if run_folder.is_run(folder):
         return [folder]
     found = []
-    for path in sorted(folder.iterdir()):
+    for path in sorted(p for p in folder.iterdir() if not p.name.startswith(".")):
         if path.is_dir():
             found += _inside(path)
         elif _kind(path):

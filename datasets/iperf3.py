@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Reports of `iperf3 -J` and `iperf3 --json-stream`, at the sender.
+
+Per interval iperf3 gives cwnd in bytes, the smoothed RTT and its variation in us, and
+retransmitted segments; neither ssthresh nor what was delivered. In place of delivered packets
+stand the bytes written to the socket: right over many round trips, rough within a few, and
+too many while the socket's buffer grows.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ndm_tcp import files
+from ndm_tcp.datasets import streams
+from ndm_tcp.datasets.poll import MISSING, Poll, PollColumns, flow
+from ndm_tcp.datasets.records import FlowRecords, flow_id
+from ndm_tcp.errors import NdmError
+
+SNIFF = re.compile(rb'\{\s*"(?:start|event)"\s*:')
+SNIFF_NAMES = (b'"connected"', b'"tcp_mss', b'"version"', b'"test_start"')
+DEFAULT_MSS_BYTES = 1448
+
+
+@dataclass
+class _Report:
+    """What the two forms of output have in common."""
+
+    start: dict[str, Any] = field(default_factory=dict)
+    intervals: list[dict[str, Any]] = field(default_factory=list)
+    end: dict[str, Any] = field(default_factory=dict)
+    error: str | None = None
+
+
+def sniff(head: bytes) -> bool:
+    """True if these first bytes look like an iperf3 report."""
+    return SNIFF.search(head) is not None and any(name in head for name in SNIFF_NAMES)
+
+
+def _documents(path: Path, data: bytes) -> list[dict[str, Any]]:
+    """The JSON objects of a file; text around them is left out.
+
+    Raises:
+        NdmError: an object is not whole.
+    """
+    try:
+        whole = orjson.loads(data)
+        return [whole] if isinstance(whole, dict) else []
+    except orjson.JSONDecodeError:
+        pass
+    text = data.decode("utf-8", errors="replace")
+    decoder, found, at = json.JSONDecoder(), [], 0
+    # an object starts a line or follows terminal control characters; what follows it does not
+    while match := re.compile(r'\{\s*"').search(text, at):
+        try:
+            value, at = decoder.raw_decode(text, match.start())
+        except json.JSONDecodeError as error:
+            raise NdmError(
+                f"{path}:{error.lineno}: JSON breaks off or is damaged ({error.msg}); "
+                "let iperf3 end by itself"
+            ) from None
+        found.append(value)
+    return found
+
+
+def _reports(path: Path) -> list[_Report]:
+    with streams.open_bytes(path) as stream:
+        documents = _documents(path, stream.read())
+    reports: list[_Report] = []
+    for document in documents:
+        if "event" in document:
+            event, data = document["event"], document.get("data") or {}
+            if event == "start" or not reports:
+                reports.append(_Report())
+            report = reports[-1]
+            if event == "interval":
+                report.intervals.append(data)
+            elif event == "error":
+                report.error = str(data)
+            elif event in ("start", "end"):
+                setattr(report, event, data)
+        elif "start" in document or "intervals" in document:
+            reports.append(
+                _Report(
+                    document.get("start") or {},
+                    document.get("intervals") or [],
+                    document.get("end") or {},
+                    document.get("error"),
+                )
+            )
+    return reports
+
+
+def _value(stream: dict[str, Any], name: str) -> int:
+    """A counter; iperf3 writes -1 for one the system does not give."""
+    value = stream.get(name, MISSING)
+    return int(value) if value >= 0 else MISSING
+
+
+def _streams(path: Path, report: _Report, mss: int) -> dict[int, list[Poll]]:
+    """Socket number to the polls of the streams that send."""
+    polls: dict[int, list[Poll]] = {}
+    totals: dict[int, list[int]] = {}
+    version = str(report.start.get("version", "iperf of unknown version"))
+    for interval in report.intervals:
+        for stream in interval.get("streams") or []:
+            if not stream.get("sender", True) or "snd_cwnd" not in stream:
+                continue
+            if "rtt" not in stream:
+                raise NdmError(f"{path}: {version} reports no rtt; measure with iperf 3.1 or newer")
+            socket = int(stream["socket"])
+            total = totals.setdefault(socket, [0, 0])
+            total[0] += int(stream["bytes"])
+            total[1] += max(_value(stream, "retransmits"), 0)
+            polls.setdefault(socket, []).append(
+                Poll(
+                    time_us=round(float(stream["end"]) * 1e6),
+                    cwnd=round(max(_value(stream, "snd_cwnd"), 0) / mss),
+                    srtt_us=_value(stream, "rtt"),
+                    rttvar_us=_value(stream, "rttvar"),
+                    bytes_acked=total[0],
+                    retransmitted=total[1] if "retransmits" in stream else MISSING,
+                )
+            )
+    return polls
+
+
+def read(path: Path) -> list[FlowRecords]:
+    """The sending streams of a report, one flow each.
+
+    Raises:
+        NdmError: damaged JSON, an error that iperf3 reports, a version without rtt, or no
+            sending TCP stream.
+    """
+    digest, flows, reason = files.sha256(path), [], None
+    for number, report in enumerate(_reports(path)):
+        reason = report.error or reason
+        try:
+            mss = int(report.start.get("tcp_mss") or report.start.get("tcp_mss_default") or 0)
+            cc_name = report.end.get("sender_tcp_congestion")
+            streams_found = _streams(path, report, mss or DEFAULT_MSS_BYTES)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise NdmError(
+                f"{path}: not a report of iperf3 as known here ({error!r}); use iperf 3.1 or newer"
+            ) from None
+        for socket, polls in streams_found.items():
+            found = flow(
+                PollColumns.of(polls),
+                flow_id=flow_id(digest, f"{number}:{socket}"),
+                format="iperf3",
+                cc_name=cc_name,
+                mss=mss or DEFAULT_MSS_BYTES,
+            )
+            if found is not None:
+                flows.append(found)
+    if not flows:
+        if reason:
+            raise NdmError(f"{path}: iperf3 reports an error: {reason.splitlines()[0]}")
+        raise NdmError(f"{path}: no sending TCP stream; take the sender's report (not -u)")
+    return flows

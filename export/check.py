@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`ndm check`: does what lies in kmod/generated hold together, in Python and in C?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from ndm_tcp import contract as c
+from ndm_tcp import core
+from ndm_tcp.errors import NdmError
+from ndm_tcp.export import generated, golden, model_c, quantize
+
+EXAMPLE = """example:
+  ndm check                                # the committed header
+  ndm check --kmod out/demo/kmod           # another copy of the module's sources
+  ndm check --update                       # regenerate from contract and ndm_model.json"""
+
+
+def run_selftest(kmod: Path, compiler: str = "cc", flags: tuple[str, ...] = ("-O2",)) -> str:
+    """Compile the module's self-test for user space and run it.
+
+    Args:
+        kmod: folder with ndm_selftest.c and generated/.
+        compiler: a C compiler's command.
+        flags: passed to it.
+
+    Returns:
+        what the self-test printed.
+
+    Raises:
+        NdmError: no compiler, it does not compile, or a vector fails.
+    """
+    if shutil.which(compiler) is None:
+        raise NdmError(f"{compiler}: not found; install a C compiler (apt install gcc)")
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder) / "selftest"
+        command = [compiler, "-std=gnu11", "-Wall", "-Wextra", "-Werror", *flags]
+        built = subprocess.run(
+            [*command, "-o", str(program), str(kmod / "ndm_selftest.c")],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if built.returncode:
+            first = next((line for line in built.stderr.splitlines() if "error" in line), "failed")
+            raise NdmError(f"{kmod}: the self-test does not compile: {first}")
+        result = subprocess.run([str(program)], capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise NdmError(f"{kmod}: golden vectors: {(result.stderr or result.stdout).strip()}")
+    return result.stdout.strip()
+
+
+def check(kmod: Path) -> dict[str, object]:
+    """Every check of the exported model that needs no training run.
+
+    Raises:
+        NdmError: the first that fails.
+    """
+    folder = kmod / "generated"
+    model = model_c.from_json(folder / "ndm_model.json")
+    vectors = golden.compute(model.layers, golden.inputs())
+    out, pre = core.infer(model.layers, vectors.x)
+    if not (np.array_equal(out, vectors.out) and np.array_equal(pre, vectors.pre)):
+        raise NdmError(f"{kmod}: C and fixedpoint.py disagree on the golden vectors")
+    real = quantize.real_forward(
+        quantize.dequantize(model.layers), vectors.x / float(1 << c.Q_INPUT)
+    )
+    error = np.abs(real - vectors.out / float(1 << c.Q_PRE)).max(axis=0)
+    bound = quantize.error_bound(model.layers)
+    if (error > bound).any():
+        raise NdmError(f"{kmod}: |fixed - real| is {error}, above the bound {bound}")
+    compared = generated.check(folder)
+    return {
+        "contract": c.HASH,
+        "model": model.hash(),
+        "vectors": len(vectors.x),
+        "vectors_sha256": vectors.digest(),
+        "bound": bound.tolist(),
+        "observed": error.tolist(),
+        "generated_files": compared,
+        "selftest": run_selftest(kmod),
+    }
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `ndm check`."""
+    parser.add_argument("--kmod", type=Path, default=generated.GENERATED.parent)
+    parser.add_argument("--update", action="store_true", help="rewrite what follows from the rest")
+    parser.add_argument("--json", action="store_true")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run `ndm check`."""
+    folder = args.kmod / "generated"
+    if args.update:
+        from ndm_tcp import files
+
+        generated.write_contract(folder)
+        for name, text in generated.expected(folder).items():
+            files.write_text(folder / name, text)
+    result = check(args.kmod)
+    if args.json:
+        print(json.dumps(result, indent=2))
+        return 0
+    print(f"model {result['model']}, contract {result['contract']}")
+    print(f"C against specification: {result['vectors']} vectors, every layer, bit for bit")
+    bounds = zip(c.OUTPUTS, result["bound"], result["observed"], strict=True)  # type: ignore[call-overload]
+    for o, bound, seen in bounds:
+        print(f"{o.name}: |fixed - real| <= {bound:.2g}, seen {seen:.2g}")
+    print(f"{result['generated_files']} generated files are up to date")
+    print(result["selftest"])
+    return 0

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The committed files of `kmod/generated`: write them, or check that they are up to date."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ndm_tcp import core, files
+from ndm_tcp.datasets import sources
+from ndm_tcp.errors import NdmError
+from ndm_tcp.export import contract_c, golden, model_c
+
+ROOT = Path(__file__).resolve().parents[1]
+GENERATED = ROOT / "kmod" / "generated"
+STREAM_SOURCE = Path("datasets/traces/reno-03-lossy")
+STREAM_ACKS = 1000
+"""ACKs of the feature stream compiled into the module."""
+
+
+def write_contract(out: Path) -> None:
+    """Write what follows from the contract alone."""
+    files.write_text(out / "ndm_contract.h", contract_c.contract_header())
+    files.write_text(out / "ndm_tables.h", contract_c.tables_header())
+
+
+def stream_text() -> str:
+    """`ndm_stream.h` from the shipped trace.
+
+    Raises:
+        NdmError: the trace is missing.
+    """
+    result = sources.read(ROOT / STREAM_SOURCE)
+    acks = max((flow.acks for flow in result.flows), key=len)[:STREAM_ACKS]
+    rounds = core.replay(acks)
+    return model_c.stream_header(acks, rounds.x[rounds.valid], str(STREAM_SOURCE))
+
+
+def expected(out: Path) -> dict[str, str]:
+    """What every generated file must say, given the contract and the model's JSON twin.
+
+    Raises:
+        NdmError: the twin is missing or damaged.
+    """
+    model = model_c.from_json(out / "ndm_model.json")
+    vectors = golden.compute(model.layers, golden.inputs())
+    return {
+        "ndm_contract.h": contract_c.contract_header(),
+        "ndm_tables.h": contract_c.tables_header(),
+        "ndm_stream.h": stream_text(),
+        "ndm_vectors.h": model_c.vectors_header(model, golden.for_kernel(vectors)),
+        "ndm_model.json": model_c.to_json(model),
+        "ndm_model.h": model_c.model_header(model),
+    }
+
+
+def check(out: Path) -> int:
+    """Regenerate in memory and compare.
+
+    Returns:
+        how many files were compared.
+
+    Raises:
+        NdmError: naming the first file that differs, and what to run.
+    """
+    wanted = expected(out)
+    for name, text in wanted.items():
+        path = out / name
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            raise NdmError(f"{path}: not what its sources generate; run: make generated")
+    return len(wanted)

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The `ndm` command. Modules load when their verb is used: `ndm dataset` never imports torch."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from ndm_tcp import __version__
+from ndm_tcp.errors import NdmError
+
+COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
+    ("dataset", "build"): ("ndm_tcp.datasets.build_command", "captures and logs to rounds"),
+    ("dataset", "info"): ("ndm_tcp.datasets.info_command", "what a dataset holds"),
+    ("train",): ("ndm_tcp.training.train", "train the network on a dataset"),
+    ("eval",): ("ndm_tcp.training.eval_command", "metrics of a run on a dataset's flows"),
+    ("export",): ("ndm_tcp.export.run", "a run to ONNX, integers, C header and vectors"),
+    ("check",): ("ndm_tcp.export.check", "golden vectors and generated files"),
+    ("lab", "host-record"): ("ndm_tcp.lab.host_record", "record transfers on this host"),
+}
+GROUPS = {"dataset": "build and inspect datasets", "lab": "record transfers"}
+BAD_INPUT = 2
+
+
+def parser_for(words: tuple[str, ...]) -> argparse.ArgumentParser:
+    """The parser of one verb, with its example."""
+    name, summary = COMMANDS[words]
+    module = importlib.import_module(name)
+    parser = argparse.ArgumentParser(
+        prog=" ".join(["ndm", *words]),
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog=module.EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.add_arguments(parser)
+    parser.set_defaults(main=module.main)
+    return parser
+
+
+def usage() -> str:
+    """What `ndm --help` prints."""
+    width = max(len(" ".join(words)) for words in COMMANDS)
+    rows = "\n".join(
+        f"  {' '.join(words):{width}}  {summary}" for words, (_, summary) in COMMANDS.items()
+    )
+    return (
+        "usage: ndm VERB ... (ndm VERB --help shows an example)\n\n"
+        f"{rows}\n\noptions:\n  --help, --version\n"
+    )
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run one command line; bad input prints one line and returns 2."""
+    words = tuple(arguments)
+    if not words or words[0] in ("-h", "--help"):
+        print(usage(), end="")
+        return 0
+    if words[0] == "--version":
+        print(f"ndm {__version__}")
+        return 0
+    verb = next((key for key in COMMANDS if words[: len(key)] == key), None)
+    try:
+        if verb is None:
+            group = words[0] if words[0] in GROUPS else None
+            raise NdmError(f"unknown verb {' '.join(words[: 2 if group else 1])!r}; run: ndm --help")
+        args = parser_for(verb).parse_args(words[len(verb) :])
+        return int(args.main(args))
+    except NdmError as error:
+        print(f"ndm: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except ModuleNotFoundError as error:
+        if error.name and error.name.startswith("ndm_tcp"):
+            raise
+        print(f"ndm: Python package {error.name!r} is missing; run: make setup", file=sys.stderr)
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        print("ndm: interrupted; run the same command again to carry on", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return 141
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    sys.exit(run_command(sys.argv[1:]))

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`ndm eval`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+EXAMPLE = """example:
+  ndm eval out/run --data out/data
+  ndm eval out/run --data out/other --json"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `ndm eval`."""
+    parser.add_argument("run", type=Path, help="folder of a training run")
+    parser.add_argument("--data", type=Path, required=True, help="dataset folder")
+    parser.add_argument("--json", action="store_true", help="everything, per flow too")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run `ndm eval`."""
+    from ndm_tcp.datasets import store
+    from ndm_tcp.training.checkpoint import load_policy
+    from ndm_tcp.training.evaluate import evaluate
+    from ndm_tcp.training.objective import examples
+    from ndm_tcp.training.train import summary
+
+    policy, checkpoint = load_policy(args.run)
+    data = examples(store.load(args.data).rounds, checkpoint.config.gamma, checkpoint.config.sampling)
+    results = {
+        "parameters": sum(p.numel() for p in policy.parameters()),
+        "masked_rounds": data.masked,
+        **evaluate(policy, data),
+    }
+    if args.json:
+        print(json.dumps(results, indent=2))
+        return 0
+    print(summary(results))
+    for split in ("val", "test"):
+        for cc, part in results[split]["by_cc"].items():
+            print(
+                f"  {split:5} {cc:8} {part['rounds']:5} rounds  gain MAE {part['gain_mae']:.4f} "
+                f"(holding still {part['hold_mae']:.4f})"
+            )
+    return 0
