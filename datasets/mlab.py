@@ -242,6 +242,8 @@ def read(path: Path) -> list[FlowRecords]:
     """
     with streams.open_bytes(path) as stream:
         head = stream.read(4096)
+        if not head.strip():
+            raise NdmError(f"{path}: empty, expected tcp-info JSONL or an ndt7 result")
         if b'"RawIDM"' in head or b'"Metadata":{"UUID"' in head:
             return _read_tcp_info(path)
         return _read_ndt7(path, head + stream.read())
