@@ -1,0 +1,139 @@
+#!/bin/busybox sh
+# SPDX-License-Identifier: GPL-2.0-only
+# init of the guest that boot.py starts: every step prints one marked line.
+
+/bin/busybox --install -s /bin
+export PATH=/bin
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+ip link set lo up
+
+pass() { echo "NDM-PROOF pass $*"; }
+fail() { echo "NDM-PROOF fail $*"; }
+
+# step NAME COMMAND...: pass if the command does.
+step() {
+	name=$1; shift
+	if said=$("$@" 2>&1); then pass "$name" $said; else fail "$name" $said; fi
+}
+
+loaded() { test -d /sys/module/ndm_tcp; }
+counter() {
+	awk -v name="$1" '$1 == "TcpExt:" {
+		if (!n) n = split($0, key); else { split($0, value)
+		for (i = 2; i <= n; i++) if (key[i] == name) print value[i] } }' /proc/net/netstat
+}
+
+parameter_refused() {
+	! insmod /ndm_tcp.ko model_hash=0 && ! loaded
+}
+
+load() {
+	insmod "$1" || return 1
+	loaded || return 1
+	echo "model=$(cat /sys/module/ndm_tcp/parameters/model_hash)"
+	echo "contract=$(cat /sys/module/ndm_tcp/parameters/contract_hash)"
+	grep -o '[^ ]*ndm_tcp[^ ]*' /proc/sys/net/ipv4/tcp_available_congestion_control >/dev/null
+}
+
+# A connection that uses the module is open: the module must stay.
+busy() {
+	tcp_transfer -w >/tmp/hold &
+	holder=$!
+	for i in 1 2 3 4 5 6 7 8 9 10; do grep -q holding /tmp/hold && break; sleep 1; done
+	grep -q holding /tmp/hold || { echo "no connection"; return 1; }
+	echo "users=$(cat /sys/module/ndm_tcp/refcnt)"
+	rmmod ndm_tcp && { echo "rmmod took the module from an open socket"; return 1; }
+	loaded || return 1
+	kill $holder
+	wait $holder
+	return 0
+}
+
+unload() {
+	for i in 1 2 3 4 5; do rmmod ndm_tcp 2>/tmp/rmmod && break; sleep 1; done
+	loaded && { cat /tmp/rmmod; return 1; }
+	return 0
+}
+
+# Refused, for the reason that it is corrupt, and said so.
+corrupt_refused() {
+	dmesg -c >>/tmp/log
+	insmod /corrupt.ko 2>/tmp/insmod && { echo "a wrong model was loaded"; return 1; }
+	loaded && return 1
+	grep -q 'nvalid' /tmp/insmod || { cat /tmp/insmod; return 1; }
+	dmesg | grep -o 'ndm_tcp: golden .*' | head -n 1
+}
+
+# By its path: busybox has a tc of its own, which it prefers and which cannot netem.
+# Deleted and added: replace would keep what is not named.
+netem() {
+	/usr/sbin/tc qdisc del dev lo root 2>/dev/null
+	/usr/sbin/tc qdisc add dev lo root netem "$@" limit 1000
+}
+
+# Every packet by itself, so that netem delays and loses packets and not bursts.
+prepare_netem() {
+	insmod /sch_netem.ko && ip link set lo mtu 1500 && tcp_transfer -g lo && netem delay 20ms
+}
+
+# through_netem COUNTER ARGUMENTS...: a transfer that must count at least one.
+through_netem() {
+	what=$1; shift
+	line=$(tcp_transfer "$@") || { echo "$line"; return 1; }
+	echo "$line"
+	test "$(echo "$line" | sed "s/.* $what=\([0-9]*\).*/\1/")" -gt 0
+}
+
+# Nothing gets through for two seconds: timeouts, backoff, slow start again.
+outage() {
+	before=$(counter TCPTimeouts)
+	tcp_transfer -b 1500000 -t 90 >/tmp/outage &
+	transfer=$!
+	sleep 1
+	netem delay 20ms rate 4mbit loss 100%
+	sleep 2
+	netem delay 20ms rate 4mbit
+	wait $transfer || { cat /tmp/outage; return 1; }
+	cat /tmp/outage
+	after=$(counter TCPTimeouts)
+	echo "timeouts=$((after - before))"
+	test $((after - before)) -gt 0
+}
+
+echo	# the firmware leaves the console in the middle of a line
+dmesg -c >/dev/null
+echo "NDM-PROOF first load" >/dev/kmsg
+step parameter-refused parameter_refused
+step load load /ndm_tcp.ko
+step ipv4 tcp_transfer -b 8000000
+step ipv6 tcp_transfer -6 -b 8000000
+step switch tcp_transfer -b 8000000 -a cubic,ndm_tcp,reno,ndm_tcp
+step busy busy
+step unload unload
+step corrupt-refused corrupt_refused
+step reload load /ndm_tcp.ko
+
+# A receiver that offers little: windows of a few packets, never window-limited.
+echo "4096 4096 4096" >/proc/sys/net/ipv4/tcp_rmem
+step small-window tcp_transfer -b 200000
+echo "4096 131072 6291456" >/proc/sys/net/ipv4/tcp_rmem
+
+if test -e /sch_netem.ko; then
+	step netem prepare_netem
+	step delay tcp_transfer -b 2000000
+	netem delay 20ms loss 2%
+	step loss through_netem retransmits -b 1000000 -t 90
+	echo 1 >/proc/sys/net/ipv4/tcp_ecn
+	netem delay 20ms loss 2% ecn
+	step ecn through_netem ce -b 1000000 -t 90
+	netem delay 20ms rate 4mbit
+	step outage outage
+fi
+step final-unload unload
+
+cat /tmp/log
+dmesg
+echo "NDM-PROOF end"
+poweroff -f

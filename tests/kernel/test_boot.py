@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The module in stock Debian kernels, in QEMU: loads, carries data, unloads, refuses to lie."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+
+from .boot import NETEM_STEPS, STEPS, Report, parse_console, prove
+from .kbuild import KERNELS, Unavailable, find_headers
+
+GOOD = "\r\n".join(f"NDM-PROOF pass {name} detail" for name in STEPS)
+END = "\r\nNDM-PROOF first load\r\n[ 1.0] ndm_tcp: model 0\r\nNDM-PROOF end\r\n"
+
+
+@lru_cache(maxsize=len(KERNELS))
+def proof(series: str, scratch: Path) -> tuple[Report, tuple[str, ...]] | Unavailable:
+    """One boot per kernel for all tests."""
+    try:
+        return prove(find_headers(series), scratch / series)
+    except Unavailable as error:
+        return error
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("boot")
+
+
+def result(series: str, scratch: Path) -> tuple[Report, tuple[str, ...]]:
+    """The report of a kernel, or a skipped test that says what is missing."""
+    done = proof(series, scratch)
+    if isinstance(done, Unavailable):
+        pytest.skip(str(done))
+    return done
+
+
+@pytest.mark.parametrize("name", STEPS + NETEM_STEPS)
+@pytest.mark.parametrize("series", KERNELS)
+def test_step(series: str, name: str, scratch: Path) -> None:
+    report, steps = result(series, scratch)
+    if name not in steps:
+        pytest.skip("no tc or no usable sch_netem: apt-get install iproute2")
+    step = report.step(name)
+    assert step.passed, step.detail
+
+
+@pytest.mark.parametrize("series", KERNELS)
+def test_kernel_log_is_clean(series: str, scratch: Path) -> None:
+    report, _ = result(series, scratch)
+    assert report.finished
+    assert report.trouble == ()
+
+
+def test_a_good_console_has_no_problems() -> None:
+    assert parse_console(GOOD + END).problems(STEPS) == []
+
+
+@pytest.mark.parametrize(
+    ("console", "problem"),
+    [
+        (GOOD.replace("pass unload", "fail unload") + END, "unload"),
+        (GOOD.replace("NDM-PROOF pass ipv6 detail", "") + END, "ipv6"),
+        (GOOD + END.replace("NDM-PROOF end", ""), "end"),
+        (GOOD + END.replace("model 0", "WARNING: CPU: 0 PID: 1 at tcp.c"), "WARNING"),
+        ("Kernel panic - not syncing: Fatal exception\n", "Kernel panic"),
+    ],
+)
+def test_a_bad_console_is_noticed(console: str, problem: str) -> None:
+    assert problem in "\n".join(parse_console(console).problems(STEPS))
