@@ -210,7 +210,9 @@ def _read_ndt7(path: Path, data: bytes) -> list[FlowRecords]:
             if not test:
                 continue
             snapshots = [
-                entry for entry in test.get("ServerMeasurements") or [] if entry.get("TCPInfo")
+                entry
+                for entry in test.get("ServerMeasurements") or []
+                if entry.get("TCPInfo") is not None
             ]
             if not snapshots:
                 continue

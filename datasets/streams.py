@@ -19,6 +19,31 @@ GZIP = b"\x1f\x8b"
 ZSTD = b"\x28\xb5\x2f\xfd"
 
 
+class _ZstdFrames:
+    """Decompressed bytes of zstd frames; unlike zstandard's own reader it notices a cut."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self.raw = raw
+        self.frame = zstandard.ZstdDecompressor().decompressobj()
+        self.inside = False
+        self.ready = b""
+
+    def read(self, size: int) -> bytes:
+        while not self.ready:
+            packed = self.frame.unused_data if self.frame.eof else b""
+            packed = packed or self.raw.read(1 << 16)
+            if not packed:
+                if self.inside:
+                    raise EOFError("the last frame is not whole")
+                return b""
+            if self.frame.eof:
+                self.frame = zstandard.ZstdDecompressor().decompressobj()
+            self.ready = self.frame.decompress(packed)
+            self.inside = not self.frame.eof
+        data, self.ready = self.ready[:size], self.ready[size:]
+        return data
+
+
 class _Whole(io.RawIOBase):
     """Passes reads on and turns a damaged or cut-off stream into an NdmError."""
 
@@ -61,10 +86,7 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
         if magic[:2] == GZIP:
             inner = cast(IO[bytes], gzip.GzipFile(fileobj=raw))
         elif magic == ZSTD:
-            inner = cast(
-                IO[bytes],
-                zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True),
-            )
+            inner = cast(IO[bytes], _ZstdFrames(raw))
         else:
             yield raw
             return
