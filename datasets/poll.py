@@ -172,7 +172,6 @@ def records(polls: PollColumns, mss: int | None) -> AckArray:
     srtt_us = _or_zero(polls.srtt_us)
     index = np.arange(n)
     prior = np.searchsorted(polls.time_us, polls.time_us - srtt_us, side="right") - 1
-    prior = np.minimum(prior, index - 1)
     rate_known = (prior >= 0) & (srtt_us > 0)
     prior = np.where(rate_known, prior, np.maximum(index - 1, 0))
     interval_us = polls.time_us - polls.time_us[prior]

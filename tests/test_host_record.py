@@ -136,6 +136,24 @@ def test_bad_plans_are_refused_in_one_line(tmp_path: Path, text: str, message: s
     assert str(plan) in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_only_events_of_the_sending_socket_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "per_cpu/cpu0").mkdir(parents=True)
+    stats = tmp_path / "per_cpu/cpu0/stats"
+    stats.write_text("entries: 4\noverrun: 0\n")
+    kept = [
+        " x-1 [000] b..1. 1.0: tcp_probe: family=AF_INET src=10.77.0.1:4000 dest=10.77.0.2:1 srtt=5",
+        " x-1 [000] b..1. 1.1: tcp_cong_state_set: sport=4000 dport=1 saddr=10.77.0.1 cong_state=3",
+    ]
+    others = [line.replace("10.77.0.1", "10.9.9.9") for line in kept]
+    others += [kept[0].replace(":4000", ":40001"), "# tracer: nop"]
+    with_pointers = [line + " skbaddr=000000ab skaddr=000000cd" for line in kept]
+    (tmp_path / "trace").write_text("\n".join(others + with_pointers) + "\n")
+    assert host_record._event_lines(tmp_path, 4000).splitlines() == kept
+    stats.write_text("entries: 4\noverrun: 17\n")
+    with pytest.raises(NdmError, match="17 kernel events lost"):
+        host_record._event_lines(tmp_path, 4000)
+
+
 def test_recording_needs_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     plan = _plan(tmp_path / "plan.toml", GOOD)

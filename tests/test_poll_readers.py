@@ -263,7 +263,7 @@ def _refused(read: Callable[[Path], list[FlowRecords]], path: Path, message: str
 def _iperf3(version: str = "iperf 3.12", **changes: Any) -> dict[str, Any]:
     def stream(number: int) -> dict[str, Any]:
         values = {"socket": 5, "start": (number - 1) / 10, "end": number / 10, "seconds": 0.1}
-        values |= {"bytes": 144_800, "retransmits": number - 1, "snd_cwnd": 14_480 * number}
+        values |= {"bytes": 144_800, "retransmits": number - 1, "snd_cwnd": 144_800 * number}
         values |= {"rtt": 20_000 + number, "rttvar": 300, "sender": True}
         return {k: v for k, v in (values | changes).items() if v is not None}
 
@@ -277,7 +277,7 @@ def _iperf3(version: str = "iperf 3.12", **changes: Any) -> dict[str, Any]:
 def _check_iperf3(item: FlowRecords) -> None:
     _check(item, "iperf3")
     assert item.cc_name == "cubic" and item.mss == 1448
-    assert item.acks["cwnd"].tolist() == [10, 20, 30]
+    assert item.acks["cwnd"].tolist() == [100, 200, 300]
     assert item.acks["srtt_us"].tolist() == [20_001, 20_002, 20_003]
     assert item.acks["rttvar_us"].tolist() == [300] * 3
     assert item.acks["acked"].tolist() == [0, 100, 100]
