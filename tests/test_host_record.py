@@ -141,7 +141,7 @@ def test_only_events_of_the_sending_socket_are_kept(tmp_path: Path) -> None:
     stats = tmp_path / "per_cpu/cpu0/stats"
     stats.write_text("entries: 4\noverrun: 0\n")
     kept = [
-        " x-1 [000] b..1. 1.0: tcp_probe: family=AF_INET src=10.77.0.1:4000 dest=10.77.0.2:1 srtt=5",
+        " x-1 [000] b..1. 1.0: tcp_probe: src=10.77.0.1:4000 dest=10.77.0.2:1 srtt=5",
         " x-1 [000] b..1. 1.1: tcp_cong_state_set: sport=4000 dport=1 saddr=10.77.0.1 cong_state=3",
     ]
     others = [line.replace("10.77.0.1", "10.9.9.9") for line in kept]
