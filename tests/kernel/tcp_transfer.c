@@ -290,7 +290,7 @@ static struct options parse(int argc, char **argv)
 			o.hold = 1;
 			break;
 		default:
-			fail("usage: tcp_transfer [-6w] [-a algorithm,...] [-b bytes] [-t s] | -g device");
+			fail("use: tcp_transfer [-6w] [-a NAME,...] [-b BYTES] [-t S] | -g DEVICE");
 		}
 	}
 	for (char *name = strtok(list, ","); name; name = strtok(NULL, ",")) {

@@ -113,3 +113,10 @@ def test_golden_vectors_in_user_space(compiler: str, tmp_path: Path) -> None:
     failed = subprocess.run(command, capture_output=True, text=True, check=False)
     assert failed.returncode != 0
     assert "golden vector" in failed.stderr
+
+
+def test_dkms_knows_the_version_of_the_module() -> None:
+    module = re.search(r'MODULE_VERSION\("([^"]+)"\)', (KMOD / "ndm_tcp.c").read_text())
+    dkms = re.search(r'PACKAGE_VERSION="([^"]+)"', (KMOD / "dkms.conf").read_text())
+    assert module and dkms
+    assert module[1] == dkms[1]
