@@ -24,7 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--out", type=Path, required=True, help="dataset folder")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument(
-        "--keep-going", action="store_true", help="use whole packets of cut captures, leave out bad sources"
+        "--keep-going",
+        action="store_true",
+        help="use whole packets of cut captures, leave out bad sources",
     )
     parser.add_argument("--json", action="store_true", help="print the manifest as JSON")
 

@@ -79,7 +79,8 @@ def _segment_size(packets: list[tuple[Segment, bool]], forward: bool) -> int:
 def _scale(packets: list[tuple[Segment, bool]], forward: bool) -> int | None:
     """Window scale of the receiver's ACKs; None if the handshake is missing."""
     offers = {
-        way: parse_options(segment.options).wscale for segment, way in packets[:16]
+        way: parse_options(segment.options).wscale
+        for segment, way in packets[:16]
         if segment.flags & SYN
     }
     if len(offers) < 2:
@@ -91,9 +92,7 @@ def _scale(packets: list[tuple[Segment, bool]], forward: bool) -> int | None:
 
 def _replay(connection: _Connection, forward: bool, truth: Truth) -> SenderReplay:
     packets = connection.packets
-    replay = SenderReplay(
-        _segment_size(packets, forward), _scale(packets, forward), truth.drops
-    )
+    replay = SenderReplay(_segment_size(packets, forward), _scale(packets, forward), truth.drops)
     gaps = _handshake_gaps(packets)
     if gaps:
         replay.rtt.update(max(max(gaps) // 1000, 1))
@@ -111,7 +110,9 @@ def _replay(connection: _Connection, forward: bool, truth: Truth) -> SenderRepla
     return replay
 
 
-def _true_windows(records: FlowRecords, start_us: int, probe: ProbeColumns, offset_s: float) -> None:
+def _true_windows(
+    records: FlowRecords, start_us: int, probe: ProbeColumns, offset_s: float
+) -> None:
     """Overwrite the estimated windows by the kernel's, by time.
 
     tcp_probe fires when the ACK is received, just after the capture point saw it.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from scapy.error import Scapy_Exception
-from scapy.utils import RawPcapNgReader, RawPcapReader
+from scapy.utils import RawPcapNgReader
 
 from ndm_tcp.datasets import streams
 from ndm_tcp.errors import NdmError
@@ -86,7 +86,7 @@ def sniff(head: bytes) -> bool:
 
 def _open(path: Path, stream: _CountingStream) -> Any:
     try:
-        reader = RawPcapNgReader(stream)
+        reader = RawPcapNgReader(stream)  # type: ignore[arg-type]
     except Scapy_Exception as error:
         raise NdmError(f"{path}: not a readable pcap or pcapng file ({error})") from None
     return reader

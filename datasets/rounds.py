@@ -67,7 +67,7 @@ def table(flow: FlowRecords, source: str, split: str) -> pa.Table:
     cause = np.where(acks["lost"] > 0, cause, np.uint8(LossCause.UNKNOWN))
     limited = flow.rwnd_limited if flow.rwnd_limited is not None else np.zeros(len(acks), bool)
 
-    def most(values: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    def most(values: np.ndarray) -> np.ndarray:
         return np.maximum.reduceat(values, first) if n else values[:0]
 
     columns: dict[str, object] = {

@@ -84,8 +84,8 @@ class _Packet:
         "resent",
         "resent_out",
         "sacked",
-        "seq",
         "sent_us",
+        "seq",
     )
 
     def __init__(self, seq: int, end: int) -> None:

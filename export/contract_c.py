@@ -31,7 +31,7 @@ def table(ctype: str, name: str, values: Sequence[int], comment: str) -> str:
 def contract_header() -> str:
     """Enums, clamps, constants and the per-ACK record."""
     parts = [preamble(["src/ndm_tcp/contract.py"])]
-    parts.append("#ifndef _NDM_CONTRACT_H\n#define _NDM_CONTRACT_H\n\n#include \"../ndm_types.h\"\n")
+    parts.append('#ifndef _NDM_CONTRACT_H\n#define _NDM_CONTRACT_H\n\n#include "../ndm_types.h"\n')
     parts.append(
         f'#define NDM_CONTRACT_HASH\t"{c.HASH}"\n#define NDM_CONTRACT_ID\t\t0x{c.HASH}ULL\n'
     )
@@ -65,9 +65,14 @@ def contract_header() -> str:
 def tables_header() -> str:
     """tanh, 2**x and the entropy tables."""
     parts = [preamble(["src/ndm_tcp/fixedpoint.py"])]
-    parts.append("#ifndef _NDM_TABLES_H\n#define _NDM_TABLES_H\n\n#include \"../ndm_types.h\"\n")
+    parts.append('#ifndef _NDM_TABLES_H\n#define _NDM_TABLES_H\n\n#include "../ndm_types.h"\n')
     parts.append(
-        table("s16", "ndm_tanh_table", fixedpoint.tanh_table(), "tanh(i / 64), Q15, for i / 64 in [0, 8]")
+        table(
+            "s16",
+            "ndm_tanh_table",
+            fixedpoint.tanh_table(),
+            "tanh(i / 64), Q15, for i / 64 in [0, 8]",
+        )
     )
     parts.append(table("u32", "ndm_exp2_table", fixedpoint.exp2_table(), "2^(i / 32), Q16"))
     parts.append(table("u32", "ndm_log2_table", fixedpoint.log2_table(), "log2(i), Q16; 0 for 0"))

@@ -86,7 +86,9 @@ def from_json(path: Path) -> Model:
         ]
         notes = {str(k): str(v) for k, v in data["notes"].items()}
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise NdmError(f"{path}: not a model written by ndm export ({error}); run: {EXPORT}") from None
+        raise NdmError(
+            f"{path}: not a model written by ndm export ({error}); run: {EXPORT}"
+        ) from None
     contract.require(contract_hash, str(path), EXPORT)
     model = Model(layers, notes)
     if model.hash() != model_hash:
@@ -105,12 +107,12 @@ def _rows(values: npt.NDArray[Any], indent: str = "\t") -> str:
             line += part + ", "
         lines.append(line.rstrip())
         return "\n".join(lines)
-    return "\n".join(
-        f"{indent}{{\n{_rows(row, indent + chr(9))}\n{indent}}}," for row in values
-    )
+    return "\n".join(f"{indent}{{\n{_rows(row, indent + chr(9))}\n{indent}}}," for row in values)
 
 
-def _array(ctype: str, name: str, dims: str, values: npt.NDArray[Any], comment: Sequence[str] = ()) -> str:
+def _array(
+    ctype: str, name: str, dims: str, values: npt.NDArray[Any], comment: Sequence[str] = ()
+) -> str:
     head = "/*\n" + "".join(f" * {line}\n" for line in comment) + " */\n" if comment else ""
     return f"{head}static const {ctype} {name}{dims} = {{\n{_rows(values)}\n}};\n"
 
@@ -122,7 +124,7 @@ def model_header(model: Model) -> str:
     parts = [preamble(["the checkpoint named below, by ndm export"], notes)]
     trace = sum(layer.n_out for layer in model.layers)
     parts.append(
-        f"#ifndef {guard}\n#define {guard}\n\n#include \"../ndm_infer.h\"\n\n"
+        f'#ifndef {guard}\n#define {guard}\n\n#include "../ndm_infer.h"\n\n'
         f'#define NDM_MODEL_HASH\t"{model.hash()}"\n'
         f"#define NDM_MODEL_TRACE\t{trace}\t/* pre-activations of all layers */\n\n"
         f"static_assert(NDM_CONTRACT_ID == 0x{c.HASH}ULL,\n"
@@ -171,7 +173,7 @@ def vectors_header(model: Model, vectors: Vectors) -> str:
             ["kmod/generated/ndm_model.json, by ndm export"],
             [f"model {model.hash()}: inputs, pre-activations of every layer, outputs"],
         ),
-        "#ifndef _NDM_VECTORS_H\n#define _NDM_VECTORS_H\n\n#include \"ndm_model.h\"\n",
+        '#ifndef _NDM_VECTORS_H\n#define _NDM_VECTORS_H\n\n#include "ndm_model.h"\n',
         f"#define NDM_VECTORS\t{len(vectors.x)}\n",
     ]
     for ctype, name, dim, values in (
@@ -198,7 +200,7 @@ def stream_header(acks: npt.NDArray[Any], x: npt.NDArray[np.int16], source: str)
     return "\n".join(
         [
             preamble([f"{source}, by ndm export"], [f"struct ndm_ack: {fields}"]),
-            "#ifndef _NDM_STREAM_H\n#define _NDM_STREAM_H\n\n#include \"ndm_contract.h\"\n",
+            '#ifndef _NDM_STREAM_H\n#define _NDM_STREAM_H\n\n#include "ndm_contract.h"\n',
             f"#define NDM_STREAM_ACKS\t{len(acks)}\n#define NDM_STREAM_ROUNDS\t{len(x)}\n",
             "static const struct ndm_ack ndm_stream_ack[NDM_STREAM_ACKS] NDM_INITCONST = {\n"
             f"{rows}\n}};\n",

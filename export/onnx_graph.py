@@ -112,7 +112,9 @@ def read(path: Path) -> Graph:
             plain = {"alpha": 1.0, "beta": 1.0, "transA": 0, "transB": 1}
             if {**plain, "transB": 0, **attributes} != plain or len(node.input) != 3:
                 raise NdmError(f"{path}: node {node.name!r}: expected Gemm(x, W, b) with transB=1")
-            layers.append((_tensor(path, tensors, node.input[1]), _tensor(path, tensors, node.input[2])))
+            layers.append(
+                (_tensor(path, tensors, node.input[1]), _tensor(path, tensors, node.input[2]))
+            )
     hidden = len(layers) - 1
     if ops != ["Gemm", "Tanh"] * hidden + ["Gemm", "Max", "Min"] or expected != [OUTPUT]:
         raise NdmError(f"{path}: expected Gemm and Tanh in turn, Gemm, Max, Min; found {ops}")

@@ -81,9 +81,7 @@ def quantize_layer(weight: Floats, bias: Floats, layer: int) -> Layer:
                 f"layer {layer}, row {row}: largest weight {np.abs(weight[row]).max():g} fits no "
                 "scale; train with more --weight-decay"
             )
-    return Layer(
-        np.stack(rows), np.array(biases, dtype=np.int32), np.array(shifts, dtype=np.uint8)
-    )
+    return Layer(np.stack(rows), np.array(biases, dtype=np.int32), np.array(shifts, dtype=np.uint8))
 
 
 def quantize(layers: list[tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]]) -> list[Layer]:
@@ -100,9 +98,7 @@ def dequantize(layers: list[Layer]) -> list[tuple[Floats, Floats]]:
     for number, layer in enumerate(layers):
         _, _, q_in = input_box(number)
         bits = layer.shift.astype(np.int64) + c.Q_PRE - q_in
-        result.append(
-            (layer.weight / 2.0 ** bits[:, None], layer.bias / 2.0 ** (bits + q_in))
-        )
+        result.append((layer.weight / 2.0 ** bits[:, None], layer.bias / 2.0 ** (bits + q_in)))
     return result
 
 
@@ -118,12 +114,12 @@ def real_forward(layers: list[tuple[Floats, Floats]], x: Floats) -> Floats:
 
 @functools.cache
 def tanh_error() -> float:
-    """Largest |table - tanh| over every Q16 input, found by trying them all; saturation included."""
+    """Largest |table - tanh| over every Q16 input, by trying them all; saturation included."""
     limit = 1 << (c.Q_PRE + c.TANH_RANGE_LOG2)
     grid = np.arange(limit + 1, dtype=np.int64)
-    error = np.abs(fixedpoint.tanh(grid) / 2.0**c.Q_ACT - np.tanh(grid / 2.0**c.Q_PRE)).max()
-    saturated = 1.0 - float(fixedpoint.TANH[-1]) / 2**c.Q_ACT  # tanh < 1 beyond the table
-    return max(float(error), saturated)
+    error = float(np.abs(fixedpoint.tanh(grid) / 2.0**c.Q_ACT - np.tanh(grid / 2.0**c.Q_PRE)).max())
+    saturated = 1.0 - float(fixedpoint.TANH[-1]) / (1 << c.Q_ACT)  # tanh < 1 beyond the table
+    return max(error, saturated)
 
 
 def error_bound(layers: list[Layer]) -> Floats:

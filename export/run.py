@@ -17,6 +17,7 @@ from ndm_tcp import core, files
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export import golden, model_c, onnx_graph, quantize
 from ndm_tcp.export.generated import GENERATED, stream_text, write_contract
+from ndm_tcp.fixedpoint import Layer
 from ndm_tcp.training.checkpoint import MODEL, load_policy
 
 EXAMPLE = """example:
@@ -107,13 +108,14 @@ def export(run: Path, out: Path) -> Report:
         vectors_sha256=vectors.digest(),
     )
     files.write_text(
-        run / "export.json", orjson.dumps(asdict(report), option=orjson.OPT_INDENT_2).decode() + "\n"
+        run / "export.json",
+        orjson.dumps(asdict(report), option=orjson.OPT_INDENT_2).decode() + "\n",
     )
     files.write_text(run / "MODEL_CARD.md", model_card(report, model))
     return report
 
 
-def _check_c(layers: list[quantize.Layer], vectors: golden.Vectors) -> None:
+def _check_c(layers: list[Layer], vectors: golden.Vectors) -> None:
     out, pre = core.infer(layers, vectors.x)
     if not (np.array_equal(out, vectors.out) and np.array_equal(pre, vectors.pre)):
         raise NdmError("the C inference differs from fixedpoint.py: this is a defect, report it")

@@ -33,7 +33,8 @@ class Value:
         """x [n, 10], returns [n]; n may be 0."""
         basis = _basis(x)
         gram = basis.T @ basis + RIDGE * max(len(x), 1) * np.eye(basis.shape[1])
-        return cls(np.linalg.solve(gram, basis.T @ returns.astype(np.float64)))
+        solution = np.linalg.solve(gram, basis.T @ returns.astype(np.float64))
+        return cls(solution.astype(np.float64))
 
     def predict(self, x: npt.NDArray[np.float32]) -> Floats:
         """[n] expected returns."""

@@ -24,11 +24,11 @@ class TrainConfig:
     """temperature of the advantage, in standard deviations of the path's returns"""
     gamma: float = 0.9
     """discount per round of the return-to-go"""
-    epochs: int = 200
+    epochs: int = 80
     batch: int = 256
     """rounds per step"""
-    lr: float = 3e-3
-    weight_decay: float = 1e-3
+    lr: float = 1e-3
+    weight_decay: float = 0.1
     congestion_weight: float = 0.1
     """weight of the congestion logit's cross-entropy beside the gain's Huber loss"""
     mask: tuple[int, ...] = ()
@@ -44,9 +44,7 @@ class TrainConfig:
         if self.sampling not in ("per_ack", "poll"):
             raise NdmError(f"sampling {self.sampling!r}: expected per_ack or poll")
         if not 1 <= len(self.hidden) < contract.MAX_LAYERS:
-            raise NdmError(
-                f"hidden {self.hidden}: expected 1 to {contract.MAX_LAYERS - 1} layers"
-            )
+            raise NdmError(f"hidden {self.hidden}: expected 1 to {contract.MAX_LAYERS - 1} layers")
         if not all(1 <= width <= contract.MAX_WIDTH for width in self.hidden):
             raise NdmError(f"hidden {self.hidden}: widths must be 1 to {contract.MAX_WIDTH}")
         if not all(1 <= index <= contract.N_INPUTS for index in self.mask):
@@ -64,5 +62,7 @@ class TrainConfig:
         known = {f.name for f in fields(cls)}
         if unknown := set(data) - known:
             raise NdmError(f"config: unknown keys {sorted(unknown)}")
-        values = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+        values: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in data.items()
+        }
         return cls(**values)

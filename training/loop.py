@@ -33,7 +33,15 @@ MIN_LR_SHARE = 0.02  # of the learning rate, at the end of the cosine
 HUBER_DELTA = 0.1  # log2 units: beyond it an action counts linearly
 METRICS = "metrics.csv"
 RESULTS = "metrics.json"
-COLUMNS = ("epoch", "lr", "train_loss", "train_gain", "train_congestion", "val_loss", "val_gain_mae")
+COLUMNS = (
+    "epoch",
+    "lr",
+    "train_loss",
+    "train_gain",
+    "train_congestion",
+    "val_loss",
+    "val_gain_mae",
+)
 
 
 @dataclass(frozen=True)
@@ -58,7 +66,9 @@ def _batch(data: Examples, split: str, value: Value, config: TrainConfig) -> Bat
     return Batch(
         torch.from_numpy(data.x[rows]),
         torch.from_numpy(data.action[rows]),
-        torch.from_numpy(weight / max(float(weight[weight > 0].mean()), 1e-6) if weight.any() else weight),
+        torch.from_numpy(
+            weight / max(float(weight[weight > 0].mean()), 1e-6) if weight.any() else weight
+        ),
         torch.from_numpy(data.cause[rows].astype(np.float32)),
     )
 
@@ -173,7 +183,7 @@ class Trainer:
             generator=torch.Generator().manual_seed(config.seed * 1_000_003 + self.epoch),
         )
         sums = torch.zeros(2, dtype=torch.float64)
-        batches = order.split(config.batch)
+        batches = torch.split(order, config.batch)
         for index in batches:
             gain, congestion = _losses(self.policy, self.train.rows(index), self.balance)
             loss = gain + config.congestion_weight * congestion
@@ -184,13 +194,13 @@ class Trainer:
             torch.nn.utils.clip_grad_norm_(self.policy.parameters(), 1.0)
             self.optimizer.step()
             sums += torch.stack([gain, congestion]).detach()
-        gain, congestion = (float(v) for v in sums / len(batches))
+        mean_gain, mean_congestion = (float(v) for v in sums / len(batches))
         return {
             "epoch": self.epoch + 1,
             "lr": lr,
-            "train_loss": gain + config.congestion_weight * congestion,
-            "train_gain": gain,
-            "train_congestion": congestion,
+            "train_loss": mean_gain + config.congestion_weight * mean_congestion,
+            "train_gain": mean_gain,
+            "train_congestion": mean_congestion,
         }
 
     def _validate(self) -> tuple[float, float]:

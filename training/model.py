@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import torch
@@ -22,9 +23,7 @@ class Policy(nn.Module):
         """
         super().__init__()
         widths = [contract.N_INPUTS, *hidden, contract.N_OUTPUTS]
-        self.layers = nn.ModuleList(
-            nn.Linear(a, b) for a, b in zip(widths[:-1], widths[1:], strict=True)
-        )
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(widths))
         keep = torch.ones(contract.N_INPUTS)
         keep[[index - 1 for index in mask]] = 0.0
         self.register_buffer("keep", keep)
@@ -39,7 +38,8 @@ class Policy(nn.Module):
         h = x * self.keep
         for layer in self.layers[:-1]:
             h = torch.tanh(layer(h))
-        return self.layers[-1](h)  # type: ignore[no-any-return]
+        out: Tensor = self.layers[-1](h)
+        return out
 
     def forward(self, x: Tensor) -> Tensor:
         """[batch, 10] inputs to [batch, 2]: cwnd_gain and congestion, inside their ranges."""
@@ -47,5 +47,6 @@ class Policy(nn.Module):
 
     def linear_layers(self) -> list[tuple[Tensor, Tensor]]:
         """(weight [out, in], bias [out]) per layer; masked inputs have zero weights."""
-        pairs = [(layer.weight.detach(), layer.bias.detach()) for layer in self.layers]
+        linear = [layer for layer in self.layers if isinstance(layer, nn.Linear)]
+        pairs = [(layer.weight.detach(), layer.bias.detach()) for layer in linear]
         return [(pairs[0][0] * self.keep, pairs[0][1]), *pairs[1:]]

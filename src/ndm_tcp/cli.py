@@ -64,7 +64,9 @@ def run_command(arguments: Sequence[str]) -> int:
     try:
         if verb is None:
             group = words[0] if words[0] in GROUPS else None
-            raise NdmError(f"unknown verb {' '.join(words[: 2 if group else 1])!r}; run: ndm --help")
+            raise NdmError(
+                f"unknown verb {' '.join(words[: 2 if group else 1])!r}; run: ndm --help"
+            )
         args = parser_for(verb).parse_args(words[len(verb) :])
         return int(args.main(args))
     except NdmError as error:
@@ -85,3 +87,7 @@ def run_command(arguments: Sequence[str]) -> int:
 def main() -> None:
     """Entry point of the console script."""
     sys.exit(run_command(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

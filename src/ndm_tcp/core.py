@@ -7,6 +7,7 @@ the extension `ndm_tcp._core`.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,9 @@ from ndm_tcp.fixedpoint import Layer
 try:
     from ndm_tcp._core import ffi, lib
 except ImportError as error:  # pragma: no cover - only in a checkout that was never set up
-    raise NdmError(f"ndm_tcp._core: the C extension is not built ({error}); run: make setup") from None
+    raise NdmError(
+        f"ndm_tcp._core: the C extension is not built ({error}); run: make setup"
+    ) from None
 
 contract.require(f"{lib.ndm_core_contract():016x}", "ndm_tcp._core", "make setup")
 ACK_DTYPE = np.dtype(contract.ACK_DTYPE)
@@ -94,7 +97,7 @@ def infer(
     if not 1 <= len(layers) <= contract.MAX_LAYERS:
         raise NdmError(f"infer: {len(layers)} layers, at most {contract.MAX_LAYERS}")
     widths = [layers[0].n_in, *(layer.n_out for layer in layers)]
-    if any(a.n_out != b.n_in for a, b in zip(layers, layers[1:], strict=False)):
+    if any(a.n_out != b.n_in for a, b in itertools.pairwise(layers)):
         raise NdmError("infer: layer shapes do not chain")
     if max(widths) > contract.MAX_WIDTH:
         raise NdmError(f"infer: width {max(widths)}, at most {contract.MAX_WIDTH}")
@@ -142,9 +145,7 @@ def exp2(gain: npt.NDArray[np.int32]) -> npt.NDArray[np.uint32]:
     return _map(lib.ndm_core_exp2, np.uint32, ("int32_t *", np.ascontiguousarray(gain, np.int32)))
 
 
-def apply_gain(
-    cwnd: npt.NDArray[np.uint32], gain: npt.NDArray[np.int32]
-) -> npt.NDArray[np.uint32]:
+def apply_gain(cwnd: npt.NDArray[np.uint32], gain: npt.NDArray[np.int32]) -> npt.NDArray[np.uint32]:
     """[n] windows in packets after a gain in Q16, by `ndm_apply_gain`."""
     return _map(
         lib.ndm_core_apply_gain,
@@ -154,9 +155,7 @@ def apply_gain(
     )
 
 
-def cut(
-    cwnd: npt.NDArray[np.uint32], congestion: npt.NDArray[np.int32]
-) -> npt.NDArray[np.uint32]:
+def cut(cwnd: npt.NDArray[np.uint32], congestion: npt.NDArray[np.int32]) -> npt.NDArray[np.uint32]:
     """[n] windows in packets after a loss, by `ndm_cut`; congestion is the logit in Q16."""
     return _map(
         lib.ndm_core_cut,

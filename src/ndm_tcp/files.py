@@ -20,8 +20,8 @@ def replacing(path: Path) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
+        temporary.chmod(0o644)
+        temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -29,7 +29,9 @@ def tanh_table() -> list[int]:
     steps = 1 << c.TANH_STEPS_LOG2
     span = 1 << c.TANH_RANGE_LOG2
     one = 1 << c.Q_ACT
-    return [min(one - 1, math.floor(math.tanh(i * span / steps) * one + 0.5)) for i in range(steps + 1)]
+    return [
+        min(one - 1, math.floor(math.tanh(i * span / steps) * one + 0.5)) for i in range(steps + 1)
+    ]
 
 
 def exp2_table() -> list[int]:
@@ -69,7 +71,8 @@ def tanh(pre: IntArray) -> IntArray:
     low, high = TANH[index], TANH[index + 1]
     value = low + round_shift((high - low) * fraction, step_bits)
     value = np.where(magnitude >= limit, TANH[-1], value)
-    return np.where(pre < 0, -value, value)
+    result: IntArray = np.where(pre < 0, -value, value)
+    return result
 
 
 def exp2(gain: IntArray) -> IntArray:

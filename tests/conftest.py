@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What several tests need: the shipped traces, a dataset of them, a short training run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TRACES = ROOT / "datasets" / "traces"
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The checkout."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def realdata() -> Path:
+    """Captures with known truth that do not ship with the project."""
+    folder = ROOT.parent / "shared" / "realdata"
+    if not folder.is_dir():
+        pytest.skip("../shared/realdata is not here; the shipped traces are tested instead")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset of six shipped traces."""
+    from ndm_tcp.datasets.build import build
+
+    names = ["reno-03-lossy", "reno-07-jitter", "cubic-00-clean", "cubic-04-lossy"]
+    names += ["bbr-01-clean", "bbr-03-lossy"]
+    out = tmp_path_factory.mktemp("dataset")
+    build([TRACES / name for name in names], out, jobs=2, quiet=True)
+    return out
+
+
+@pytest.fixture(scope="session")
+def run(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training run of a few epochs."""
+    import torch
+
+    from ndm_tcp.training.config import TrainConfig
+    from ndm_tcp.training.loop import Trainer
+
+    torch.set_num_threads(1)
+    out = tmp_path_factory.mktemp("run")
+    Trainer(dataset, out, TrainConfig(epochs=12, lr=3e-3)).run(quiet=True)
+    return out

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Captures: exact retransmissions, the kernel's RTT, and every way a file can be bad."""
+
+from __future__ import annotations
+
+import struct
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ndm_tcp.datasets import capture, pcap, run_folder, sender, streams, tcp_probe
+from ndm_tcp.datasets.records import CwndSource, LossCause
+from ndm_tcp.errors import NdmError
+
+from .conftest import TRACES
+
+RUNS = sorted(p.name for p in TRACES.iterdir() if run_folder.is_run(p))
+
+
+def plain(path: Path, out: Path) -> bytes:
+    """The decompressed capture, also written to `out`."""
+    with streams.open_bytes(path) as stream:
+        data = stream.read()
+    out.write_bytes(data)
+    return data
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_retransmissions_match_what_the_kernel_counted(name: str) -> None:
+    truth = tomllib.loads((TRACES / name / "run.toml").read_text())["truth"]
+    (flow,), _ = run_folder.read(TRACES / name)
+    counted = flow.facts["retransmitted"]
+    # iperf3 stops counting when the sender stops; a few may leave after that.
+    assert truth["retransmitted_segments"] <= counted
+    assert (
+        counted
+        <= max(truth["retransmitted_segments"], truth["drops_random"] + truth["drops_queue"]) + 3
+    )
+
+
+@pytest.mark.parametrize(
+    ("run", "retransmitted"),
+    [("cubic_20M_40ms_q60", 26), ("bbr_20M_40ms_loss05", 196), ("reno_50M_20ms_q30", 118)],
+)
+def test_paired_recordings(realdata: Path, run: str, retransmitted: int) -> None:
+    (flow,), _ = run_folder.read(realdata / "paired" / run)
+    assert flow.facts["retransmitted"] == retransmitted
+    assert flow.cc_name == run.split("_")[0]
+
+
+def test_mlab_capture() -> None:
+    (flow,), _ = capture.read(TRACES / "third_party" / "mlab_ndt_bulk_17Mbps.pcap.gz")
+    assert flow.facts["retransmitted"] == 39
+    assert flow.mss == 1188
+    rtt_us = flow.acks["rtt_us"][flow.acks["rtt_us"] > 0]
+    assert 42_000 < rtt_us.min() < 44_000
+    assert rtt_us.max() < 160_000
+    assert flow.cwnd_source == CwndSource.INFLIGHT
+
+
+@pytest.mark.parametrize("name", ["cubic-00-clean", "reno-03-lossy", "bbr-03-lossy"])
+def test_srtt_is_the_kernels(name: str) -> None:
+    """tcp_probe prints the srtt before each ACK: ours after the ACK before must equal it."""
+    folder = TRACES / name
+    probe_path = run_folder.find(folder, "tcp_probe.txt")
+    assert probe_path is not None
+    probes = tcp_probe.read_columns(probe_path)
+    clock = tomllib.loads((folder / "run.toml").read_text())["clock"]
+    offset_s = (clock["realtime_ns"] - clock["monotonic_ns"]) / 1e9
+    (flow,), _ = run_folder.read(folder)
+    port = tomllib.loads((folder / "run.toml").read_text())["sender_port"]
+    probe = next(p for ports, p in probes.items() if ports[0] == port)
+    pcap_path = run_folder.find(folder, "sender.pcap")
+    assert pcap_path is not None
+    packets = [
+        s
+        for s in pcap.segments(pcap_path, pcap.CaptureReport())
+        if port in (s.source[1], s.target[1])
+    ]
+    first_data = next(s for s in packets if s.payload and s.source[1] == port)
+    first_ack = next(s for s in packets if s.target[1] == port and s.time_ns > first_data.time_ns)
+    at_s = flow.acks["now_us"] / 1e6 + first_ack.time_ns / 1e9 - offset_s
+    before = np.searchsorted(at_s, probe.t_s, side="right") - 2
+    rows = before > 0
+    error_us = np.abs(flow.acks["srtt_us"][before[rows]].astype(float) - probe.srtt_us[rows])
+    assert error_us.mean() < 200
+    assert (error_us / probe.srtt_us[rows]).mean() < 0.005
+    assert np.percentile(error_us, 99) < 2000
+
+
+def test_causes_of_loss_reach_the_records() -> None:
+    truth = tomllib.loads((TRACES / "reno-03-lossy" / "run.toml").read_text())["truth"]
+    (flow,), _ = run_folder.read(TRACES / "reno-03-lossy")
+    assert flow.loss_cause is not None
+    lost = flow.acks["lost"] > 0
+    by_cause = np.bincount(flow.loss_cause[lost], minlength=4)
+    assert by_cause[LossCause.UNKNOWN] == 0
+    assert 0 < by_cause[LossCause.RANDOM] <= truth["drops_random"]
+    assert 0 < by_cause[LossCause.QUEUE] <= truth["drops_queue"]
+
+
+def test_true_windows_replace_estimates_except_for_pacing_algorithms() -> None:
+    (cubic,), _ = run_folder.read(TRACES / "cubic-00-clean")
+    (bbr,), _ = run_folder.read(TRACES / "bbr-01-clean")
+    assert (cubic.cwnd_source, bbr.cwnd_source) == (CwndSource.KERNEL, CwndSource.INFLIGHT)
+
+
+def test_estimated_window_is_close_to_the_kernels() -> None:
+    folder = TRACES / "cubic-00-clean"
+    (true,), _ = run_folder.read(folder)
+    pcap_path = run_folder.find(folder, "sender.pcap")
+    assert pcap_path is not None
+    (estimated,), _ = capture.read(pcap_path)
+    late = slice(len(true.acks) // 4, None)
+    ratio = estimated.acks["cwnd"][late] / true.acks["cwnd"][late]
+    assert 0.9 < np.median(ratio) < 1.1
+
+
+@pytest.mark.parametrize("cut", [10, 30, 90, 20_001, 50_000])
+def test_cut_captures_are_named_and_their_whole_packets_kept(tmp_path: Path, cut: int) -> None:
+    source = run_folder.find(TRACES / "cubic-00-clean", "sender.pcap")
+    assert source is not None
+    path = tmp_path / "cut.pcap"
+    data = plain(source, path)
+    path.write_bytes(data[:cut])
+    with pytest.raises(NdmError, match="cut short"):
+        list(pcap.segments(path, pcap.CaptureReport()))
+    if cut > 100:
+        report = pcap.CaptureReport()
+        kept = list(pcap.segments(path, report, keep_going=True))
+        assert report.truncated_at is not None and report.truncated_at < cut
+        assert len(kept) == report.packets > 100
+
+
+def test_unreadable_captures_are_refused_in_one_line(tmp_path: Path) -> None:
+    header = struct.pack("<IHHIIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 147)
+    cases = {
+        "empty.pcap": (b"", "empty file"),
+        "text.pcap": (b"hello, this is no capture\n" * 10, "not a packet capture"),
+        "link.pcap": (header + struct.pack("<IIII", 0, 0, 4, 4) + b"abcd", "link type 147"),
+        "old.pcap": (struct.pack("<IHHIIII", 0xA1B2C3D4, 2, 2, 0, 0, 96, 1), "editcap"),
+        "broken.pcap.gz": (b"\x1f\x8b\x08\x00garbage!" + b"\0" * 50, "fetch the file again"),
+    }
+    for name, (data, expected) in cases.items():
+        path = tmp_path / name
+        path.write_bytes(data)
+        with pytest.raises(NdmError, match=expected) as error:
+            list(pcap.segments(path, pcap.CaptureReport()))
+        assert "\n" not in str(error.value) and name in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "flows", "reason"),
+    [
+        ("ndpi_ps_vue_oneway.pcap", 0, "no ACK direction"),
+        ("pcpp_nanosecs_big_endian.pcap", 0, "fewer than"),
+        ("tcptrace_dsack.dmp.gz", 1, ""),
+        ("zeek_vlan-collisions.pcap", 0, "fewer than"),
+        ("pcpp_sll.pcap", None, ""),
+        ("pcpp_many_interfaces-1.pcapng", 0, "fewer than"),
+        ("tcptrace_dlt_null.dmp.gz", None, ""),
+        ("mlab_ndt_ipv6_short.pcap.gz", 0, "fewer than"),
+    ],
+)
+def test_foreign_captures(realdata: Path, name: str, flows: int | None, reason: str) -> None:
+    found, skipped = capture.read(realdata / name)
+    if flows is not None:
+        assert len(found) == flows
+    if reason:
+        assert any(reason in text for text in skipped)
+    for flow in found:
+        assert (np.diff(flow.acks["now_us"].astype(np.int64)) >= 0).all()
+
+
+def test_pcap_2_2_is_refused_by_name(realdata: Path) -> None:
+    with pytest.raises(NdmError, match="editcap"):
+        capture.read(realdata / "tcptrace_pcap_v2.2.dmp.gz")
+
+
+def test_receiver_side_capture_is_refused(tmp_path: Path) -> None:
+    """A transfer seen at the receiver: its own ACKs answer at once, the sender takes an RTT."""
+    out = bytearray(struct.pack("<IHHIIII", 0xA1B2C3D4, 2, 4, 0, 0, 96, 101))
+
+    def packet(at_us: int, outward: bool, flags: int, seq: int, ack: int, size: int) -> None:
+        ends = (b"\x0a\0\0\1", b"\x0a\0\0\2") if outward else (b"\x0a\0\0\2", b"\x0a\0\0\1")
+        ports = (1000, 2000) if outward else (2000, 1000)
+        ip = struct.pack(">BBHHHBBH", 0x45, 0, 40 + size, 0, 0, 64, 6, 0) + ends[0] + ends[1]
+        tcp = struct.pack(">HHIIBBHHH", *ports, seq, ack, 0x50, flags, 1000, 0, 0)
+        out.extend(struct.pack("<IIII", at_us // 10**6, at_us % 10**6, 40, 40 + size) + ip + tcp)
+
+    packet(0, True, pcap.SYN, 0, 0, 0)
+    packet(10, False, pcap.SYN | pcap.ACK, 0, 1, 0)
+    packet(40_000, True, pcap.ACK, 1, 1, 0)
+    for i in range(100):
+        packet(41_000 + i * 1000, True, pcap.ACK, 1 + i * 1000, 1, 1000)
+        packet(41_010 + i * 1000, False, pcap.ACK, 1, 1 + (i + 1) * 1000, 0)
+    path = tmp_path / "receiver.pcap"
+    path.write_bytes(out)
+    flows, skipped = capture.read(path)
+    assert not flows
+    assert any("near the receiver" in reason for reason in skipped)
+
+
+def test_options_survive_truncation() -> None:
+    sack = bytes([1, 1, 5, 26]) + struct.pack(">6I", 1, 2, 3, 4, 5, 6)
+    assert sender.parse_options(sack).sack == ((1, 2), (3, 4), (5, 6))
+    assert sender.parse_options(sack[:21]).sack == ((1, 2), (3, 4))
+    for length in range(len(sack)):
+        sender.parse_options(sack[:length])
+    assert sender.parse_options(b"\x02\x04\x05\xb4\x01\x03\x03\x0a").wscale == 10
+
+
+def test_rtt_estimator_follows_rfc6298_gains() -> None:
+    rtt = sender.RttEstimator()
+    rtt.update(100_000)
+    assert (rtt.srtt_us, rtt.rttvar_us) == (100_000, 50_000)
+    rtt.update(108_000)
+    assert (rtt.srtt_us, rtt.rttvar_us) == (101_000, 39_500)
+    # A falling RTT widens the deviation eight times more slowly.
+    calm = sender.RttEstimator()
+    for _ in range(200):
+        calm.update(100_000)
+    before = calm.rttvar_us
+    calm.update(60_000)
+    assert calm.rttvar_us - before < 40_000 / 4 / 4

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The features: the one C implementation against the contract's formulas in real numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ndm_tcp import contract as c
+from ndm_tcp import core
+from ndm_tcp.datasets import sources
+from ndm_tcp.errors import NdmError
+
+from .conftest import TRACES
+
+NAMES = [i.name for i in c.INPUTS]
+LO = np.array([i.lo_q for i in c.INPUTS])
+HI = np.array([i.hi_q for i in c.INPUTS])
+
+
+def acks(n: int, **columns: Any) -> np.ndarray[Any, Any]:
+    """A clean flow: a packet a millisecond, RTT 20 ms, a round every 20 ACKs."""
+    rows = np.zeros(n, core.ACK_DTYPE)
+    rows["now_us"] = np.arange(n) * 1000 + 20_000
+    rows["rtt_us"] = rows["srtt_us"] = rows["min_rtt_us"] = 20_000
+    rows["rttvar_us"] = 500
+    rows["acked"] = 1
+    rows["inflight"] = rows["cwnd"] = 20
+    rows["ssthresh"] = 10
+    rows["delivered"] = np.arange(1, n + 1)
+    rows["prior_delivered"] = np.maximum(np.arange(1, n + 1) - 20, 0)
+    rows["interval_us"] = 20_000
+    for name, values in columns.items():
+        rows[name] = values
+    return rows
+
+
+def real_features(stream: np.ndarray[Any, Any]) -> list[list[float]]:
+    """The contract's formulas, in floats and without looking at the C."""
+    rounds: list[list[float]] = []
+    start, previous, plastic, lost = int(stream["delivered"][0]), int(stream["srtt_us"][0]), 0.0, 0
+    bins: list[int] = []
+    gaps: list[int] = []
+    last_loss, last_sample, taken, in_loss = start, 0, 0, False
+    rate_halves, rate_count = [0.0, 0.0], 0
+    rtts: list[list[int]] = [[], []]
+    floor_count, sample_rate = 0, 0.0
+    for a in stream:
+        rto = a["ca_state"] == 4 and not in_loss
+        in_loss = a["ca_state"] == 4
+        now, rtt, srtt = int(a["now_us"]), int(a["rtt_us"]), int(a["srtt_us"])
+        if rtt > 0:
+            rtts[0].append(rtt)
+            if srtt and taken < 4 and (not bins or now - last_sample >= srtt // 4):
+                bins.append(min(max(int(np.floor(16 * rtt / srtt + 0.5)) - 8, 0), 15))
+                last_sample, taken = now, taken + 1
+        if a["lost"]:
+            gap = int(a["delivered"]) - last_loss
+            gaps += [min(gap.bit_length(), 15)] + [0] * min(int(a["lost"]) - 1, 16)
+            last_loss, plastic, lost = int(a["delivered"]), 1.0, lost + int(a["lost"])
+        if rto:
+            plastic = 1.0
+        if a["acked"] and a["interval_us"] > 0:
+            sample_rate = (int(a["delivered"]) - int(a["prior_delivered"])) / int(a["interval_us"])
+        if not rto and (not a["acked"] or a["prior_delivered"] < start):
+            continue
+        if sample_rate and (not a["app_limited"] or sample_rate >= max(rate_halves)):
+            rate_halves[0] = max(rate_halves[0], sample_rate)
+            rate_count += 1
+            if rate_count == 5:
+                rate_halves, rate_count = [sample_rate, rate_halves[0]], 0
+        delivered = int(a["delivered"]) - start
+        floor, high = int(a["min_rtt_us"]), max(rate_halves)
+
+        def entropy(values: list[int]) -> float:
+            values = values[-16:]
+            if len(values) < 2:
+                return 0.0
+            p = np.unique(values, return_counts=True)[1] / len(values)
+            return float(-(p * np.log2(p)).sum()) / 4
+
+        seen = rtts[0] + rtts[1]
+        low, top = (min(seen), max(seen)) if seen else (0, 0)
+        if sample_rate and srtt and floor and a["cwnd"] and high:
+            rounds.append(
+                [
+                    min(floor / srtt, 1),
+                    lost / (lost + delivered) if lost else 0.0,
+                    min(high * floor / int(a["cwnd"]), 2),
+                    0.6 * entropy(gaps) + 0.4 * entropy(bins),
+                    float(a["cwnd"] < a["ssthresh"]),
+                    plastic,
+                    min(int(a["rttvar_us"]) / srtt, 2),
+                    max(-1.0, min((srtt - previous) / previous, 1)) if previous else 0.0,
+                    min(sample_rate / high, 1),
+                    (low - floor) / (top - floor) if top > floor and low > floor else 0.0,
+                ]
+            )
+        start, lost, taken, previous, sample_rate = int(a["delivered"]), 0, 0, srtt, 0.0
+        plastic *= 15 / 16
+        floor_count += 1
+        if floor_count == 4:
+            rtts, floor_count = [[], rtts[0]], 0
+    return rounds
+
+
+@pytest.mark.parametrize("trace", ["reno-03-lossy", "bbr-06-lossy-jitter", "cubic-08-reorder"])
+def test_c_matches_the_formulas_on_real_transfers(trace: str) -> None:
+    for flow in sources.read(TRACES / trace).flows:
+        rounds = core.replay(flow.acks)
+        got = rounds.x[rounds.valid] / 4096
+        want = np.array(real_features(flow.acks))
+        assert got.shape == want.shape
+        # Floors of Q12; slow rates have few bits in Q24; plasticity truncates once a round.
+        tolerance = np.full(10, 1.5 / 4096)
+        tolerance[[2, 8]] = 4 / 4096
+        tolerance[5] = 16 / 4096
+        assert (np.abs(got - want) <= tolerance).all(), NAMES[
+            int(np.argmax((np.abs(got - want) - tolerance).max(axis=0)))
+        ]
+
+
+def test_every_input_is_alive_on_the_shipped_traces() -> None:
+    """Two of ten inputs of the module this replaces were constants."""
+    x = np.concatenate(
+        [
+            core.replay(flow.acks).x
+            for name in ("reno-03-lossy", "cubic-08-reorder", "bbr-03-lossy")
+            for flow in sources.read(TRACES / name).flows
+        ]
+    )
+    for number, name in enumerate(NAMES):
+        expected = 2 if name == "slow_start" else 20
+        assert len(np.unique(x[:, number])) >= expected, name
+
+
+def test_a_round_is_a_packet_timed_round_trip() -> None:
+    rounds = core.replay(acks(400))
+    assert rounds.valid.all()
+    assert np.diff(rounds.ack_index).tolist() == [20] * (len(rounds.ack_index) - 1)
+
+
+def test_an_rto_ends_a_round_and_sets_plasticity() -> None:
+    stream = acks(50)
+    stream["ca_state"][30:] = 4
+    plain, cut = core.replay(acks(50)), core.replay(stream)
+    assert 30 in cut.ack_index and 30 not in plain.ack_index
+    assert cut.x[list(cut.ack_index).index(30), NAMES.index("plasticity")] == 4096
+
+
+def test_counters_may_wrap() -> None:
+    stream = acks(400)
+    shifted = stream.copy()
+    offset = 2**32 - 150
+    for name in ("delivered", "prior_delivered"):
+        shifted[name] = (stream[name].astype(np.int64) + offset) % 2**32
+    shifted["now_us"] += 2**32 - 100_000
+    assert np.array_equal(core.replay(shifted).x[2:], core.replay(stream).x[2:])
+
+
+def test_nothing_valid_without_a_sample() -> None:
+    for column, value in (("interval_us", -1), ("srtt_us", 0), ("min_rtt_us", 0), ("cwnd", 0)):
+        rounds = core.replay(acks(100, **{column: value}))
+        assert len(rounds.x) and not rounds.valid.any(), column
+        assert not rounds.x.any()
+
+
+def test_delay_entropy_does_not_depend_on_the_ack_rate() -> None:
+    rng = np.random.default_rng(3)
+    rtt = rng.normal(20_000, 4_000, 4000).astype(np.int32).clip(1)
+    stream = acks(4000, rtt_us=rtt)
+    thinned = stream[1::2].copy()
+    thinned["acked"] = 2
+    column = NAMES.index("entropy")
+    dense, sparse = core.replay(stream).x[8:, column], core.replay(thinned).x[8:, column]
+    assert abs(dense.mean() - sparse.mean()) < 0.02 * 4096
+
+
+def test_random_losses_have_more_entropy_than_bursts() -> None:
+    rng = np.random.default_rng(4)
+    column = NAMES.index("entropy")
+    spread, burst = acks(8000), acks(8000)
+    spread["lost"] = rng.random(8000) < 0.02
+    burst["lost"][400::400] = 8
+    assert (
+        core.replay(spread).x[-50:, column].mean() > 2 * core.replay(burst).x[-50:, column].mean()
+    )
+
+
+field = {
+    "u32": st.one_of(st.integers(0, 2**32 - 1), st.integers(0, 50)),
+    "s32": st.one_of(st.integers(-(2**31), 2**31 - 1), st.integers(-1, 50_000)),
+    "u64": st.integers(0, 2**64 - 1),
+}
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(*(field[f.ctype] for f in c.ACK_FIELDS)), min_size=1, max_size=60))
+def test_hostile_records_stay_inside_the_box(rows: list[tuple[int, ...]]) -> None:
+    rounds = core.replay(np.array(rows, dtype=core.ACK_DTYPE))
+    assert (rounds.x >= LO).all() and (rounds.x <= HI).all()
+
+
+def test_state_leaves_room_for_the_controller() -> None:
+    assert core.FEATURES_BYTES == 80 <= c.PRIVATE_BYTES - 16
+
+
+def test_foreign_records_are_refused() -> None:
+    with pytest.raises(NdmError, match="expected"):
+        core.replay(np.zeros(3, dtype=np.int64))

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The house rules: one direction of imports, a whole wheel, no stray imports, licences."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from ndm_tcp import contract
+
+from .conftest import ROOT
+
+ALLOWED = {
+    "datasets": {"datasets"},
+    "training": {"datasets", "training"},
+    "export": {"datasets", "training", "export"},
+    "lab": {"datasets", "lab"},
+}
+
+
+def imports(path: Path) -> set[str]:
+    """Every module a file imports, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module}
+    return found
+
+
+@pytest.mark.parametrize("room", ALLOWED)
+def test_data_flows_one_way(room: str) -> None:
+    for path in sorted((ROOT / room).glob("*.py")):
+        names = imports(path)
+        rooms = {name.split(".")[1] for name in names if name.startswith("ndm_tcp.")} & set(ALLOWED)
+        assert rooms <= ALLOWED[room], f"{path.name} imports {rooms - ALLOWED[room]}"
+        assert not names & {"tests", "notebooks", *ALLOWED}, path.name
+        if room in ("datasets", "lab"):
+            assert not any(n.split(".")[0] in ("torch", "onnx") for n in names), path.name
+
+
+def test_the_contract_needs_only_the_standard_library() -> None:
+    names = imports(ROOT / "src/ndm_tcp/contract.py") | imports(ROOT / "src/ndm_tcp/errors.py")
+    roots = {name.split(".")[0] for name in names} - {"ndm_tcp"}
+    assert roots <= sys.stdlib_module_names
+
+
+def test_folders_stay_free_of_init_files() -> None:
+    """With one, `import datasets` from the root would hide the package of that name."""
+    for room in ALLOWED:
+        assert not (ROOT / room / "__init__.py").exists()
+
+
+def test_the_wheel_holds_every_package(tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path, ROOT],
+        check=True,
+        capture_output=True,
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    for room in ALLOWED:
+        for path in (ROOT / room).glob("*.py"):
+            assert f"ndm_tcp/{room}/{path.name}" in names
+    assert "ndm_tcp/py.typed" in names
+    assert any(name.startswith("ndm_tcp/_core") and name.endswith(".so") for name in names)
+
+
+def test_every_source_names_its_licence() -> None:
+    tracked = subprocess.run(
+        ["git", "-C", ROOT, "ls-files", "*.py", "*.c", "*.h", "*.sh", "Makefile", "*/Makefile"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert len(tracked) > 40
+    for name in tracked:
+        if (ROOT / name).is_symlink():
+            continue
+        head = (ROOT / name).read_text().splitlines()[:16]
+        assert any("SPDX-License-Identifier:" in line for line in head), name
+
+
+def test_the_contract_table_in_the_docs_is_current() -> None:
+    text = (ROOT / "docs" / "contract.md").read_text()
+    for i in contract.INPUTS:
+        assert f"| {i.index} | `{i.name}` | {i.meaning} | [{i.lo:g}, {i.hi:g}] |" in text
+    for o in contract.OUTPUTS:
+        assert f"| `{o.name}` | {o.meaning} | [{o.lo:g}, {o.hi:g}] |" in text
+
+
+def test_commands_in_the_readme_exist() -> None:
+    from ndm_tcp.cli import COMMANDS
+
+    text = (ROOT / "README.md").read_text()
+    makefile = (ROOT / "Makefile").read_text()
+    code = [
+        line.strip().removeprefix("$ ")
+        for block in text.split("```")[1::2]
+        for line in block.splitlines()[1:]
+    ]
+    verbs = [line.split()[1:3] for line in code if line.startswith("ndm ")]
+    assert verbs
+    for words in verbs:
+        assert tuple(words) in COMMANDS or tuple(words[:1]) in COMMANDS, words
+    targets = [line.split()[1] for line in code if line.startswith("make ") and "-C" not in line]
+    assert {"demo", "test"} <= set(targets)
+    for target in targets:
+        assert f"\n{target}:" in makefile, target

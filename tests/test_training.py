@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Training: same bytes for the same seed, resumable, masked, and honest about what it learns."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from ndm_tcp.datasets import store
+from ndm_tcp.errors import NdmError
+from ndm_tcp.training import checkpoint as ckpt
+from ndm_tcp.training import objective
+from ndm_tcp.training.advantage import Value, weights
+from ndm_tcp.training.config import TrainConfig
+from ndm_tcp.training.evaluate import auc
+from ndm_tcp.training.loop import METRICS, Trainer
+from ndm_tcp.training.model import Policy
+
+FEW = TrainConfig(epochs=20, lr=3e-3)
+
+
+def train(dataset: Path, out: Path, config: TrainConfig = FEW) -> Path:
+    Trainer(dataset, out, config).run(quiet=True)
+    return out
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not(
+    dataset: Path, tmp_path: Path
+) -> None:
+    a, b = train(dataset, tmp_path / "a"), train(dataset, tmp_path / "b")
+    for name in (ckpt.MODEL, ckpt.PROGRESS, METRICS, "metrics.json"):
+        assert (a / name).read_bytes() == (b / name).read_bytes(), name
+    other = train(dataset, tmp_path / "c", replace(FEW, seed=2))
+    assert (a / ckpt.MODEL).read_bytes() != (other / ckpt.MODEL).read_bytes()
+
+
+def test_an_interrupted_run_ends_like_an_uninterrupted_one(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = train(dataset, tmp_path / "whole")
+    trainer = Trainer(dataset, tmp_path / "cut", FEW)
+    train_epoch = Trainer._train_epoch
+
+    def stop_at_14(self: Trainer) -> dict[str, float]:
+        if self.epoch == 14:
+            raise KeyboardInterrupt
+        return train_epoch(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_train_epoch", stop_at_14)
+        with pytest.raises(KeyboardInterrupt):
+            trainer.run(quiet=True)
+    again = Trainer(dataset, tmp_path / "cut", FEW)
+    assert again.epoch == 10
+    again.run(quiet=True)
+    for name in (ckpt.MODEL, METRICS):
+        assert (whole / name).read_bytes() == (tmp_path / "cut" / name).read_bytes(), name
+
+
+def test_a_run_is_not_continued_with_other_settings(dataset: Path, tmp_path: Path) -> None:
+    train(dataset, tmp_path / "run")
+    with pytest.raises(NdmError, match="other settings"):
+        Trainer(dataset, tmp_path / "run", replace(FEW, beta=2.0))
+
+
+def test_training_beats_holding_still_on_its_own_flows(dataset: Path, tmp_path: Path) -> None:
+    result = Trainer(dataset, tmp_path, replace(FEW, epochs=60, objective="bc")).run(quiet=True)
+    assert result["train"]["gain_mae"] < result["train"]["hold_mae"]
+    assert result["train"]["congestion_auc"] > 0.7
+
+
+def test_masked_inputs_have_no_influence(dataset: Path, tmp_path: Path) -> None:
+    run = train(dataset, tmp_path / "run", replace(FEW, mask=(7, 8)))
+    policy, _ = ckpt.load_policy(run)
+    x = torch.rand(50, 10)
+    moved = x.clone()
+    moved[:, [6, 7]] = torch.rand(50, 2)
+    assert torch.equal(policy(x), policy(moved))
+    moved[:, 0] = torch.rand(50)
+    assert not torch.equal(policy(x), policy(moved))
+    assert not policy.linear_layers()[0][0][:, [6, 7]].any()
+
+
+def test_bc_and_awbc_differ(dataset: Path, tmp_path: Path) -> None:
+    a = train(dataset, tmp_path / "a")
+    b = train(dataset, tmp_path / "b", replace(FEW, objective="bc"))
+    assert (a / ckpt.MODEL).read_bytes() != (b / ckpt.MODEL).read_bytes()
+
+
+def test_advantage_prefers_the_better_of_two_actions_in_one_state() -> None:
+    x = np.repeat(np.full((1, 10), 0.5, np.float32), 200, axis=0)
+    returns = np.repeat([1.0, -1.0], 100).astype(np.float32)
+    weight = weights(Value.fit(x, returns), x, returns, beta=1.0)
+    assert weight[:100].min() > 5 * weight[100:].max()
+
+
+def test_reward_falls_with_delay_and_loss() -> None:
+    columns = {
+        "duration_us": np.full(4, 10_000),
+        "delivered": np.array([10, 10, 10, 5]),
+        "lost": np.array([0, 0, 1, 0]),
+        "srtt_us": np.array([10_000, 20_000, 10_000, 10_000]),
+        "min_rtt_us": np.full(4, 10_000),
+    }
+    assert objective.rewards(columns) == pytest.approx([1.0, 0.625, 0.5, 0.5])
+
+
+def test_return_is_the_discounted_mean_of_what_follows() -> None:
+    got = objective.returns_to_go(np.array([9.0, 1.0, 0.0, 2.0]), 0.5)
+    assert got == pytest.approx([(1 + 0.25 * 2) / 1.75, (0 + 0.5 * 2) / 1.5, 2.0, 0.0])
+
+
+def test_actions_are_log_ratios_of_windows() -> None:
+    got = objective.actions({"cwnd": np.array([10, 20, 10, 100, 90])})
+    assert got == pytest.approx([1, -1, 1, np.log2(0.9), 0])
+
+
+def test_slow_start_and_recovery_are_not_decisions(dataset: Path) -> None:
+    table = store.load(dataset).rounds
+    data = objective.examples(table, 0.9, "per_ack")
+    state = table["ca_state"].to_numpy()
+    slow = table["slow_start"].to_numpy() > 0
+    assert (state >= 2).any() and slow.any()
+    assert not data.policy[state >= 2].any()
+    assert not data.policy[slow].any()
+    assert sum(data.masked.values()) + int(data.policy.sum()) == table.num_rows
+
+
+def test_auc_is_the_probability_of_the_right_order() -> None:
+    score = np.array([0.1, 0.4, 0.35, 0.8])
+    assert auc(score, np.array([0, 0, 1, 1])) == pytest.approx(0.75)
+    assert auc(np.zeros(4), np.array([0, 1, 0, 1])) == pytest.approx(0.5)
+    assert auc(score, np.ones(4)) is None
+
+
+def test_foreign_damaged_and_poisoned_checkpoints_are_refused(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(NdmError, match="no checkpoint here; run: ndm train"):
+        ckpt.load(tmp_path / "none")
+    path = tmp_path / ckpt.MODEL
+    path.write_bytes(b"certainly not safetensors, but some bytes")
+    with pytest.raises(NdmError, match="not a readable safetensors"):
+        ckpt.load(path)
+    save_file({"a": torch.zeros(2)}, path)
+    with pytest.raises(NdmError, match="not written by ndm train"):
+        ckpt.load(path)
+    good = ckpt.load(run / ckpt.MODEL)
+    poisoned = {**good.tensors, "layers.0.bias": good.tensors["layers.0.bias"] * float("nan")}
+    ckpt.save(path, replace(good, tensors=poisoned))
+    with pytest.raises(NdmError, match="NaN"):
+        ckpt.load(path)
+    ckpt.save(path, replace(good, config=replace(good.config, hidden=(8,))))
+    with pytest.raises(NdmError, match="do not fit its config"):
+        ckpt.load_policy(tmp_path)
+
+
+def test_a_checkpoint_of_another_contract_is_refused(run: Path, tmp_path: Path) -> None:
+    from safetensors import safe_open
+
+    with safe_open(run / ckpt.MODEL, framework="pt") as stream:
+        metadata = {k: v.replace(_hash(), "f" * 16) for k, v in stream.metadata().items()}
+    save_file(load_file(run / ckpt.MODEL), tmp_path / ckpt.MODEL, metadata=metadata)
+    with pytest.raises(NdmError, match="made for contract ffff.*run: ndm train"):
+        ckpt.load(tmp_path / ckpt.MODEL)
+
+
+def _hash() -> str:
+    from ndm_tcp import contract
+
+    return contract.HASH
+
+
+def test_bad_settings_are_refused() -> None:
+    for bad in ({"hidden": (65,)}, {"mask": (11,)}, {"objective": "magic"}, {"epochs": 0}):
+        with pytest.raises(NdmError):
+            TrainConfig(**bad)  # type: ignore[arg-type]
+    with pytest.raises(NdmError, match="unknown keys"):
+        TrainConfig.from_dict({"lerning_rate": 1})
+
+
+def test_outputs_stay_in_their_ranges() -> None:
+    policy = Policy((4,))
+    with torch.no_grad():
+        for parameter in policy.parameters():
+            parameter.mul_(100)
+    out = policy(torch.randn(200, 10) * 10)
+    assert out[:, 0].abs().max() <= 1 and out[:, 1].abs().max() <= 8
+
+
+def test_metrics_are_written_for_csv_and_tensorboard(run: Path) -> None:
+    assert (run / METRICS).read_text().count("\n") == 13
+    assert list((run / "tensorboard").glob("events.*"))
+    shutil.rmtree(run / "plots", ignore_errors=True)
