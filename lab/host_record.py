@@ -49,9 +49,9 @@ from ndm_tcp.lab.hostpath import (
     signals_as_exit,
 )
 
-EXAMPLE = """example (as root):
-  ndm lab host-record lab/plans/training.toml -o out/traces
-  ndm lab host-record lab/plans/training.toml -o out/traces --only cubic-00-clean"""
+EXAMPLE = """example:
+  sudo ndm lab host-record lab/plans/training.toml -o out/traces
+  sudo ndm lab host-record lab/plans/training.toml -o out/traces --only cubic-00-clean"""
 
 TRACING = Path("/sys/kernel/tracing")
 EVENTS = ("tcp/tcp_probe", "tcp/tcp_cong_state_set", "tcp/tcp_retransmit_skb")

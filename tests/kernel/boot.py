@@ -298,7 +298,7 @@ def parse_console(console: str) -> Report:
     return Report(steps, tuple(dict.fromkeys(trouble)), finished, console)
 
 
-def boot(kernel: Kernel, module: Path, corrupt: Path, *, limit_s: int = 600) -> Report:
+def boot(kernel: Kernel, module: Path, corrupt: Path, *, limit_s: int = 240) -> Report:
     """Boot once and do all steps; raises Unavailable without QEMU."""
     qemu = _need("qemu-system-x86_64", "qemu-system-x86")
     with tempfile.TemporaryDirectory() as name:
