@@ -95,7 +95,7 @@ class Report:
         for step in self.steps:
             if step.name == name:
                 return step
-        return Step(name, False, "not reached; console:\n" + self.console[-3000:])
+        return Step(name, False, "not reached")
 
     def problems(self, expected: tuple[str, ...]) -> list[str]:
         """Everything that is wrong, one line each; empty if all is well."""
@@ -103,7 +103,7 @@ class Report:
         wrong = [f"{step.name}: {step.detail}" for step in steps if not step.passed]
         wrong += [f"kernel log: {line}" for line in self.trouble]
         if not self.finished:
-            wrong.append("the guest did not reach its end")
+            wrong.append("the guest did not reach its end; its console:\n" + self.console[-3000:])
         return wrong
 
 
@@ -283,7 +283,7 @@ def make_initramfs(kernel: Kernel, module: Path, corrupt: Path, scratch: Path) -
 
 def parse_console(console: str) -> Report:
     """The guest's marked lines, from all that the serial console printed."""
-    console = console.replace("\r", "")
+    console = re.sub(r"\x1b(\[[0-9;?=]*[A-Za-z]|c)|\r", "", console)  # the firmware's colours
     steps = tuple(
         Step(name, verdict == "pass", detail.strip())
         for verdict, name, detail in re.findall(
