@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ndm_tcp.datasets import capture, pcap, run_folder, sender, streams, tcp_probe
-from ndm_tcp.datasets.records import CwndSource, LossCause
+from ndm_tcp.datasets.records import CwndSource, FlowRecords, LossCause
 from ndm_tcp.errors import NdmError
 
 from .conftest import TRACES
@@ -60,18 +62,11 @@ def test_mlab_capture() -> None:
     assert flow.cwnd_source == CwndSource.INFLIGHT
 
 
-@pytest.mark.parametrize("name", ["cubic-00-clean", "reno-03-lossy", "bbr-03-lossy"])
-def test_srtt_is_the_kernels(name: str) -> None:
-    """tcp_probe prints the srtt before each ACK: ours after the ACK before must equal it."""
+def recorded(name: str) -> tuple[FlowRecords, np.ndarray[Any, Any], int]:
+    """A recorded flow, the wall-clock seconds of its ACKs, and the sender's port."""
     folder = TRACES / name
-    probe_path = run_folder.find(folder, "tcp_probe.txt")
-    assert probe_path is not None
-    probes = tcp_probe.read_columns(probe_path)
-    clock = tomllib.loads((folder / "run.toml").read_text())["clock"]
-    offset_s = (clock["realtime_ns"] - clock["monotonic_ns"]) / 1e9
     (flow,), _ = run_folder.read(folder)
     port = tomllib.loads((folder / "run.toml").read_text())["sender_port"]
-    probe = next(p for ports, p in probes.items() if ports[0] == port)
     pcap_path = run_folder.find(folder, "sender.pcap")
     assert pcap_path is not None
     packets = [
@@ -79,15 +74,51 @@ def test_srtt_is_the_kernels(name: str) -> None:
         for s in pcap.segments(pcap_path, pcap.CaptureReport())
         if port in (s.source[1], s.target[1])
     ]
-    first_data = next(s for s in packets if s.payload and s.source[1] == port)
-    first_ack = next(s for s in packets if s.target[1] == port and s.time_ns > first_data.time_ns)
-    at_s = flow.acks["now_us"] / 1e6 + first_ack.time_ns / 1e9 - offset_s
-    before = np.searchsorted(at_s, probe.t_s, side="right") - 2
+    data = next(s for s in packets if s.payload and s.source[1] == port)
+    first = next(s for s in packets if s.target[1] == port and s.time_ns > data.time_ns)
+    return flow, flow.acks["now_us"] / 1e6 + first.time_ns / 1e9, port
+
+
+@pytest.mark.parametrize("name", ["cubic-00-clean", "reno-03-lossy", "bbr-03-lossy"])
+def test_srtt_is_the_kernels(name: str) -> None:
+    """tcp_probe prints the srtt before each ACK: ours after the ACK before must equal it."""
+    flow, at_s, port = recorded(name)
+    probe_path = run_folder.find(TRACES / name, "tcp_probe.txt")
+    assert probe_path is not None
+    columns = tcp_probe.read_columns(probe_path)
+    probe = next(p for ports, p in columns.items() if ports[0] == port)
+    clock = tomllib.loads((TRACES / name / "run.toml").read_text())["clock"]
+    probe_s = probe.t_s + (clock["realtime_ns"] - clock["monotonic_ns"]) / 1e9
+    before = np.searchsorted(at_s, probe_s, side="right") - 2
     rows = before > 0
     error_us = np.abs(flow.acks["srtt_us"][before[rows]].astype(float) - probe.srtt_us[rows])
     assert error_us.mean() < 200
     assert (error_us / probe.srtt_us[rows]).mean() < 0.005
     assert np.percentile(error_us, 99) < 2000
+
+
+@pytest.mark.parametrize("name", ["cubic-00-clean", "reno-03-lossy", "bbr-03-lossy"])
+def test_delivery_rate_is_the_kernels(name: str) -> None:
+    """ss shows the kernel's newest valid rate sample."""
+    flow, at_s, port = recorded(name)
+    ss_path = run_folder.find(TRACES / name, "ss.txt")
+    assert ss_path is not None and flow.mss is not None
+    good = np.flatnonzero((flow.acks["interval_us"] > 0) & (flow.acks["acked"] > 0))
+    packets = flow.acks["delivered"] - flow.acks["prior_delivered"]
+    errors, at_ss_s = [], 0.0
+    with streams.open_text(ss_path) as stream:
+        for line in stream:
+            if re.fullmatch(r"\d+\.\d+\s*", line):
+                at_ss_s = float(line)
+            rate = re.search(r"delivery_rate (\d+)bps", line)
+            newest = np.searchsorted(at_s[good], at_ss_s) - 1
+            if rate and f":{port} " in line and newest > 3:
+                row = good[newest]
+                ours_bps = packets[row] * flow.mss * 8e6 / flow.acks["interval_us"][row]
+                errors.append(abs(ours_bps / float(rate[1]) - 1))
+    assert len(errors) > 200
+    assert np.mean(errors) < 0.025
+    assert np.median(errors) < 0.001
 
 
 def test_causes_of_loss_reach_the_records() -> None:
