@@ -24,7 +24,7 @@ CORE_SOURCES := $(wildcard kmod/ndm_*.h) kmod/generated/ndm_contract.h kmod/gene
 	src/ndm_tcp/core.c src/ndm_tcp/core_build.py setup.py pyproject.toml
 
 .PHONY: help setup packages test-packages demo test lint shipped generated check-generated \
-	notebooks bench clean
+	notebooks clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18

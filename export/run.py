@@ -22,7 +22,7 @@ from ndm_tcp.training.checkpoint import MODEL, load_policy
 
 EXAMPLE = """example:
   ndm export out/run                       # into the checkout's kmod/generated
-  ndm export out/run -o /tmp/kmod/generated"""
+  ndm export out/run -o out/kmod/generated"""
 
 
 @dataclass(frozen=True)
