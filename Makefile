@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The newest 6.12 headers change their name with every security update.
 HEADERS_612 = $(shell apt-cache search --names-only '^linux-headers-6\.12\.[0-9]+.*-amd64$$' 2>/dev/null | \
 	awk '{print $$1}' | grep -vE 'cloud|rt' | sort -V | tail -n 1)
-BUILD_PACKAGES = gcc make linux-headers-amd64
+BUILD_PACKAGES = gcc libc6-dev make kmod linux-headers-amd64
 TEST_PACKAGES = $(HEADERS_612) qemu-system-x86 busybox-static iproute2 iperf3 tcpdump sparse clang
 KDIR ?= $(firstword $(wildcard /lib/modules/$(shell uname -r)/build) \
 	$(lastword $(sort $(wildcard /usr/src/linux-headers-*-amd64))))
