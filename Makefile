@@ -113,7 +113,7 @@ check-generated: setup ## are they what their sources generate?
 define notebook
 echo "running notebooks/model.py"; \
 NDM_DATA=$(CURDIR)/$(1) NDM_RUN=$(CURDIR)/$(2) \
-	$(BIN)/jupytext --quiet --to ipynb --execute --output $(3) notebooks/model.py \
+	$(BIN)/python notebooks/execute.py notebooks/model.py $(3) \
 		>$(OUT)/notebook.log 2>&1 || { tail -n 20 $(OUT)/notebook.log >&2; exit 1; }
 endef
 
