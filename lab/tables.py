@@ -109,8 +109,6 @@ def comma_separated(board: Board) -> str:
     names = [f"{m}_{kind}" for m in MEASURES for kind in ("mean", "sd")]
     writer.writerow(["scenario", "cc", "runs", *names])
     for cell in board.cells:
-        values = [
-            f"{part[m]:.6g}" for m in MEASURES for part in (cell.mean, cell.spread)
-        ]
+        values = [f"{part[m]:.6g}" for m in MEASURES for part in (cell.mean, cell.spread)]
         writer.writerow([cell.scenario, cell.cc, cell.runs, *values])
     return stream.getvalue()
