@@ -79,6 +79,7 @@ COMMAND_LINE = (
 )
 """Constant: the kernel stirs it into its random numbers."""
 MAC = "02:00:00:00:00:01"  # of both ends of every wire: without ARP they must be the same
+PATIENCE = "LD_PRELOAD=/run/host/patience"
 ZSTD_LEVEL = 9
 SOCKET_RECORD = struct.Struct("<QHHHH")
 QUEUE_RECORD = struct.Struct("<Q16s16s7IQ")
@@ -246,11 +247,11 @@ def _traffic_lines(scenario: Scenario, cc: str) -> list[str]:
         source, sink = _addresses(scenario, flow.sender)
         port = SERVER_PORT + number
         lines.append(
-            f"guest in {receiver} iperf3 -s -1 -4 -B {sink} -p {port} >server.{number} 2>&1 &"
+            f"guest in {receiver} env {PATIENCE} NDM_COALESCE=1 iperf3 -s -1 -4 -B {sink} -p {port} >server.{number} 2>&1 &"
         )
         algorithm = cc if flow.cc == UNDER_TEST else flow.cc
         amount = f"-n {flow.bytes}" if flow.bytes else f"-t {flow.seconds:g}"
-        words = f"iperf3 -4 -c {sink} -p {port} -B {source} --cport {FIRST_PORT + number}"
+        words = f"env {PATIENCE} iperf3 -4 -c {sink} -p {port} -B {source} --cport {FIRST_PORT + number}"
         words += f" -C {algorithm} {amount} -i 1 -J --repeating-payload --connect-timeout 60000"
         clients.append((flow.start_s, f"guest in {senders[flow.sender]} {words}", f"flow.{number}"))
     if scenario.web:
@@ -347,6 +348,7 @@ def start_kernel(
     """
     kernel, programs = uml_build.build(quiet=True), uml_build.build_programs()
     shutil.copy(programs.guest, work / "guest")
+    shutil.copy(programs.patience, work / "patience")
     shutil.copy(uml_build.RECIPE / "init.sh", work / "init.sh")
     (work / "init.sh").chmod(0o755)
     (work / "out").mkdir()

@@ -55,13 +55,6 @@ class Cell:
     spread: dict[str, float]
 
 
-def jain(rates: Iterable[float]) -> float:
-    """(sum x)^2 / (n sum x^2); 1 for no traffic at all."""
-    values = list(rates)
-    squares = sum(x * x for x in values)
-    return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
-
-
 def cells(runs: Iterable[RunMetrics]) -> list[Cell]:
     """One cell per scenario and algorithm; scenarios in order of appearance, best goodput first."""
     groups: dict[tuple[str, str], list[RunMetrics]] = defaultdict(list)

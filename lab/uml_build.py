@@ -74,7 +74,9 @@ class Programs:
     guest: Path
     """lab/uml/guest.c, static"""
     getrandom: Path
-    """lab/uml/getrandom.c, to preload"""
+    """lab/uml/getrandom.c, to preload into the kernel"""
+    patience: Path
+    """lab/uml/patience.c, to preload into iperf3"""
 
 
 def cache() -> Path:
@@ -347,26 +349,23 @@ def build_module(kmod_dir: Path = KMOD, quiet: bool = True) -> Path:
 
 def build_programs() -> Programs:
     """Our own programs, compiled; cached by the hash of their sources."""
-    guest, getrandom = RECIPE / "guest.c", RECIPE / "getrandom.c"
-    target = cache() / "programs" / _digest(guest.read_bytes(), getrandom.read_bytes(), _compiler())
+    options = {"guest": ["-static"]} | {n: ["-shared", "-fPIC"] for n in ("getrandom", "patience")}
+    sources = [(RECIPE / f"{name}.c").read_bytes() for name in options]
+    target = cache() / "programs" / _digest(*sources, _compiler())
     if not target.is_dir():
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".build.", dir=target.parent) as name:
-            result = Path(name) / "result"
+        with tempfile.TemporaryDirectory(prefix=".build.", dir=target.parent) as folder:
+            result = Path(folder) / "result"
             result.mkdir()
-            for options, source, program in (
-                (("-static",), guest, "guest"),
-                (("-shared", "-fPIC"), getrandom, "getrandom.so"),
-            ):
-                words = ["gcc", "-O2", "-Wall", "-Wextra", *options, "-o", str(result / program)]
-                done = subprocess.run(
-                    [*words, str(source)], capture_output=True, text=True, check=False
-                )
+            for name, words in options.items():
+                source, program = RECIPE / f"{name}.c", result / name
+                command = ["gcc", "-O2", "-Wall", "-Wextra", *words, "-o", program, source, "-ldl"]
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
                 if done.returncode:
                     raise NdmError(f"{source}: does not compile: {last_lines(done.stderr)}")
             with contextlib.suppress(OSError):
                 result.rename(target)
-    return Programs(target / "guest", target / "getrandom.so")
+    return Programs(*(target / name for name in options))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

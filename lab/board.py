@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`ndm lab board`: the scoreboard of a suite."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from ndm_tcp import files
+from ndm_tcp.errors import NdmError
+from ndm_tcp.lab import html, suite, tables
+from ndm_tcp.lab.scenario import UNDER_TEST, Scenario
+from ndm_tcp.lab.score import RunMetrics, cells, number, winning_rates
+
+EXAMPLE = """example:
+  ndm lab board published --cc reno,cubic,bbr,ndm_tcp --seeds 3 -o out/board
+  ndm lab board ccbench --cc all,ndm_tcp --seeds 1 -o out/board
+  ndm lab board published/a1-extreme-jitter.toml --cc fixed_cwnd:8,fixed_cwnd:16 -o out/ceiling"""
+
+SETS = {"ccBench Set I (reduced)": "set1-", "ccBench Set II (reduced)": "set2-"}
+PUBLISHED_WORDS = {
+    "mbps": "Mbit/s",
+    "retransmissions": "retr.",
+    "zero_intervals": "silent s",
+    "jain": "Jain",
+    "rtt_max_ms": "ms RTT at most",
+    "rtt_mean_ms": "ms RTT",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `ndm lab board`."""
+    parser.add_argument("suite", help="scenario file, folder, or a name below lab/scenarios")
+    parser.add_argument(
+        "--cc", default="all", help="algorithms, comma separated; all: the kernel's"
+    )
+    parser.add_argument("--seeds", type=int, default=5, help="runs of each, seeds 1, 2, ...")
+    parser.add_argument("-o", "--out", type=Path, required=True, help="folder; resumes")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="guests at a time")
+    parser.add_argument("--full", action="store_true", help="with captures and traces")
+
+
+def metrics(outcome: suite.Outcome) -> RunMetrics:
+    """The figures of one run; flows of another algorithm than the tested count as others.
+
+    Shares and Jain's index are taken while all flows send. A web page counts as one flow.
+    """
+    result, scenario = outcome.result, outcome.job.scenario
+    assert result is not None
+    flows: list[dict[str, Any]] = result["flows"]
+    tested = [r for r, f in zip(flows, scenario.flows, strict=True) if f.cc == UNDER_TEST]
+    web = result.get("web", {})
+    sent = [float(f.get("segments", 0)) for f in tested]
+    resent = sum(f["retransmissions"] for f in tested)
+
+    def mean(key: str) -> float:
+        pairs = [(w, f[key]) for w, f in zip(sent, tested, strict=True) if key in f]
+        weight = sum(w for w, _ in pairs)
+        return sum(w * x for w, x in pairs) / weight if weight else 0.0
+
+    return RunMetrics(
+        scenario=scenario.name,
+        cc=outcome.job.cc,
+        seed=outcome.job.seed,
+        goodput_mbps=sum(f["goodput_mbps"] for f in tested) + web.get("mbps", 0.0),
+        retransmissions=resent + web.get("retransmissions", 0),
+        retransmitted_share=resent / sum(sent) if sum(sent) else 0.0,
+        rtt_mean_ms=mean("rtt_mean_ms"),
+        rtt_p95_ms=mean("rtt_p95_ms"),
+        zero_intervals=sum(f["zero_intervals"] for f in tested),
+        share=sum(f["share"] for f in tested) if tested else 1.0,
+        jain=float(result.get("jain", 1.0)),
+    )
+
+
+def published_text(figures: dict[str, Any]) -> str:
+    """The published figures of one algorithm in a few words."""
+    words = [
+        f"{number(float(figures[key]))} {word}"
+        for key, word in PUBLISHED_WORDS.items()
+        if key in figures
+    ]
+    where = f" ({figures['where']})" if "where" in figures else ""
+    return ", ".join(words) + where
+
+
+def published(scenarios: list[Scenario], ccs: list[str]) -> dict[tuple[str, str], str]:
+    """(scenario, algorithm) to its published figures, for the algorithms on the board."""
+    return {
+        (s.name, figures["cc"]): published_text(figures)
+        for s in scenarios
+        for figures in s.published
+        if figures["cc"] in ccs
+    }
+
+
+def _notes(scenarios: list[Scenario], ccs: list[str]) -> dict[str, str]:
+    """What each scenario is, and what was published of algorithms that are not on the board."""
+    notes = {}
+    for s in scenarios:
+        others = [f"{f['cc']} {published_text(f)}" for f in s.published if f["cc"] not in ccs]
+        extra = f" Published: {'; '.join(others)}." if others else ""
+        notes[s.name] = f"{s.title}.{extra}"
+    return notes
+
+
+def build(
+    outcomes: list[suite.Outcome], scenarios: list[Scenario], ccs: list[str], command: str
+) -> tables.Board:
+    """The board of finished and failed runs.
+
+    Raises:
+        NdmError: every run failed.
+    """
+    good = [metrics(o) for o in outcomes if o.result is not None]
+    if not good:
+        raise NdmError(f"every run failed; the first: {outcomes[0].error}")
+    order = {s.name: i for i, s in enumerate(scenarios)}
+    good.sort(key=lambda m: (order[m.scenario], m.cc, m.seed))
+    board = cells(good)
+    rates = {}
+    for title, prefix in SETS.items():
+        chosen = [cell for cell in board if re.match(prefix, cell.scenario)]
+        if chosen:
+            rates[title] = winning_rates(chosen, set_two=prefix == "set2-")
+    return tables.Board(
+        title="The board",
+        command=command,
+        cells=board,
+        notes=_notes(scenarios, ccs),
+        published=published(scenarios, ccs),
+        rates=rates,
+        failed=sorted(f"{o.job.folder.name}: {o.error}" for o in outcomes if o.result is None),
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run `ndm lab board`; exit code 1 if a run failed."""
+    scenarios = suite.load_suite(args.suite)
+    ccs = suite.algorithms(args.cc)
+    if args.seeds < 1 or args.jobs < 1:
+        raise NdmError("--seeds and --jobs must be at least 1")
+    jobs = suite.jobs_of(scenarios, ccs, args.seeds, args.out / "runs")
+    outcomes = list(suite.execute(jobs, args.jobs, not args.full, quiet=False))
+    command = f"ndm lab board {args.suite} --cc {args.cc} --seeds {args.seeds} -o DIR"
+    board = build(outcomes, scenarios, ccs, command)
+    print(tables.terminal(board))
+    files.write_text(args.out / "board.md", tables.markdown(board))
+    files.write_text(args.out / "board.csv", tables.comma_separated(board))
+    files.write_text(args.out / "board.html", html.page(board, outcomes))
+    print(f"\nwrote {args.out}/board.md, board.csv, board.html")
+    return 1 if board.failed else 0

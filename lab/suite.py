@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Many runs side by side: one guest per core, resumable, no failure dropped in silence."""
+
+from __future__ import annotations
+
+import os
+import queue
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+from tqdm import tqdm
+
+from ndm_tcp.errors import NdmError
+from ndm_tcp.lab import run as lab_run
+from ndm_tcp.lab.scenario import Scenario, load
+
+SUITES = Path(__file__).resolve().parent / "scenarios"
+RESULT = "result.json"
+ATTEMPTS = 2
+
+IN_TREE = (
+    *("reno", "cubic", "bbr", "bic", "cdg", "westwood", "highspeed", "hybla", "htcp", "vegas"),
+    *("nv", "veno", "scalable", "lp", "yeah", "illinois", "dctcp"),
+)
+"""Every congestion control of the kernel; dctcp without the marking it needs acts like reno."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run."""
+
+    scenario: Scenario
+    cc: str
+    """`fixed_cwnd:N` is a constant window of N packets"""
+    seed: int
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended."""
+
+    job: Job
+    result: dict[str, Any] | None
+    """result.json, or None if it failed every time"""
+    error: str = ""
+
+
+def load_suite(suite: str | Path) -> list[Scenario]:
+    """The scenarios of a file, a folder, or a folder's name below lab/scenarios.
+
+    Raises:
+        NdmError: nothing there, or two scenarios of one name.
+    """
+    path = Path(suite)
+    if not path.exists() and (SUITES / path).exists():
+        path = SUITES / path
+    if path.is_file():
+        return [load(path)]
+    if not path.is_dir():
+        known = ", ".join(sorted(p.name for p in SUITES.iterdir() if p.is_dir()))
+        raise NdmError(f"{suite}: no scenario file, no folder, and not one of {known}")
+    scenarios = [load(p) for p in sorted(path.rglob("*.toml"))]
+    names = [s.name for s in scenarios]
+    if not scenarios:
+        raise NdmError(f"{path}: no scenario (*.toml) in it")
+    if len(set(names)) < len(names):
+        twice = next(n for n in names if names.count(n) > 1)
+        raise NdmError(f"{path}: two scenarios are called {twice}")
+    return scenarios
+
+
+def algorithms(text: str) -> list[str]:
+    """Names separated by commas; `all` stands for every algorithm of the kernel."""
+    names: list[str] = []
+    for name in text.split(","):
+        names += IN_TREE if name.strip() == "all" else [name.strip()]
+    names = list(dict.fromkeys(n for n in names if n))
+    for name in names:
+        split_cc(name)
+    if not names:
+        raise NdmError("--cc: no algorithm named; try --cc reno,cubic,bbr,ndm_tcp")
+    return names
+
+
+def jobs_of(scenarios: list[Scenario], ccs: list[str], seeds: int, out: Path) -> list[Job]:
+    """Every combination; the folder names say which is which."""
+    return [
+        Job(s, cc, seed, out / f"{s.name}--{cc.replace(':', '-')}--{seed}")
+        for s in scenarios
+        for cc in ccs
+        for seed in range(1, seeds + 1)
+    ]
+
+
+def split_cc(cc: str) -> tuple[str, dict[str, Any]]:
+    """`fixed_cwnd:N` to algorithm and module parameters; other names to themselves.
+
+    Raises:
+        NdmError: what follows the colon is not a number.
+    """
+    name, colon, value = cc.partition(":")
+    if not colon:
+        return cc, {}
+    if name != "fixed_cwnd" or not value.isdigit():
+        raise NdmError(f"--cc {cc}: only fixed_cwnd takes a number, as in fixed_cwnd:40")
+    return name, {"cwnd": int(value)}
+
+
+def _load_result(folder: Path) -> dict[str, Any] | None:
+    path = folder / RESULT
+    if not path.is_file():
+        return None
+    result: dict[str, Any] = orjson.loads(path.read_bytes())
+    return result
+
+
+def _one(job: Job, cpus: queue.Queue[int], light: bool) -> Outcome:
+    if (done := _load_result(job.folder)) is not None:
+        return Outcome(job, done)
+    cpu = cpus.get()
+    error = ""
+    try:
+        for _ in range(ATTEMPTS):
+            try:
+                cc, params = split_cc(job.cc)
+                result = lab_run.run(
+                    job.scenario, cc, job.seed, job.folder, cpu, None, params or None, light
+                )
+                return Outcome(job, result)
+            except NdmError as caught:
+                error = str(caught)
+        return Outcome(job, None, error)
+    finally:
+        cpus.put(cpu)
+
+
+def _left(started_s: float, simulated_s: float, total_s: float) -> str:
+    if not simulated_s:
+        return "?"
+    seconds = (time.monotonic() - started_s) / simulated_s * (total_s - simulated_s)
+    return f"{seconds / 60:.0f} min left" if seconds > 90 else f"{seconds:.0f} s left"
+
+
+def execute(jobs: list[Job], workers: int, light: bool, quiet: bool) -> Iterator[Outcome]:
+    """Run jobs, in any order of completion; finished ones are read, not run again.
+
+    Args:
+        jobs: what to run.
+        workers: guests at a time, each pinned to a core of its own.
+        light: without captures and traces.
+        quiet: no progress.
+    """
+    available = sorted(os.sched_getaffinity(0))
+    cpus: queue.Queue[int] = queue.Queue()
+    for number in range(workers):
+        cpus.put(available[number % len(available)])
+    total_s = sum(job.scenario.end_s() for job in jobs)
+    done_s, started_s = 0.0, time.monotonic()
+    bar = tqdm(total=len(jobs), unit="run", disable=quiet or not sys.stderr.isatty())
+    with bar, ThreadPoolExecutor(max_workers=workers) as pool:
+        waiting: set[Future[Outcome]] = {pool.submit(_one, job, cpus, light) for job in jobs}
+        try:
+            while waiting:
+                finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    outcome = future.result()
+                    done_s += outcome.job.scenario.end_s()
+                    bar.update()
+                    bar.set_postfix_str(_left(started_s, done_s, total_s))
+                    if outcome.result is None:
+                        name = outcome.job.folder.name
+                        print(
+                            f"ndm: failed {ATTEMPTS} times: {name}: {outcome.error}",
+                            file=sys.stderr,
+                        )
+                    yield outcome
+        finally:
+            for future in waiting:
+                future.cancel()
