@@ -247,12 +247,13 @@ def _traffic_lines(scenario: Scenario, cc: str) -> list[str]:
         source, sink = _addresses(scenario, flow.sender)
         port = SERVER_PORT + number
         lines.append(
-            f"guest in {receiver} env {PATIENCE} NDM_COALESCE=1 iperf3 -s -1 -4 -B {sink} -p {port} >server.{number} 2>&1 &"
+            f"guest in {receiver} env {PATIENCE} NDM_COALESCE=1 "
+            f"iperf3 -s -1 -4 -B {sink} -p {port} >server.{number} 2>&1 &"
         )
         algorithm = cc if flow.cc == UNDER_TEST else flow.cc
         amount = f"-n {flow.bytes}" if flow.bytes else f"-t {flow.seconds:g}"
-        words = f"env {PATIENCE} iperf3 -4 -c {sink} -p {port} -B {source} --cport {FIRST_PORT + number}"
-        words += f" -C {algorithm} {amount} -i 1 -J --repeating-payload --connect-timeout 60000"
+        words = f"env {PATIENCE} iperf3 -4 -c {sink} -p {port} -B {source}"
+        words += f" --cport {FIRST_PORT + number} -C {algorithm} {amount} -i 1 -J --repeating-payload --connect-timeout 60000"
         clients.append((flow.start_s, f"guest in {senders[flow.sender]} {words}", f"flow.{number}"))
     if scenario.web:
         web = scenario.web
