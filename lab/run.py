@@ -253,7 +253,8 @@ def _traffic_lines(scenario: Scenario, cc: str) -> list[str]:
         algorithm = cc if flow.cc == UNDER_TEST else flow.cc
         amount = f"-n {flow.bytes}" if flow.bytes else f"-t {flow.seconds:g}"
         words = f"env {PATIENCE} iperf3 -4 -c {sink} -p {port} -B {source}"
-        words += f" --cport {FIRST_PORT + number} -C {algorithm} {amount} -i 1 -J --repeating-payload --connect-timeout 60000"
+        words += f" --cport {FIRST_PORT + number} -C {algorithm} {amount}"
+        words += " -i 1 -J --repeating-payload --connect-timeout 60000"
         clients.append((flow.start_s, f"guest in {senders[flow.sender]} {words}", f"flow.{number}"))
     if scenario.web:
         web = scenario.web
