@@ -30,6 +30,9 @@ class Truth:
     """What the machine that made the capture recorded beside it."""
 
     cc_name: str | None = None
+    """of every flow that `cc_by_port` does not name"""
+    cc_by_port: dict[int, str] = field(default_factory=dict)
+    """sender's port to congestion control"""
     path: str | None = None
     probes: dict[tuple[int, int], ProbeColumns] = field(default_factory=dict)
     """(sender's port, receiver's port) to the kernel's own cwnd and ssthresh"""
@@ -174,14 +177,15 @@ def read(
             continue
         sender = next(s for s, way in packets if way == forward)
         ports = (sender.source[1], sender.target[1])
-        probe = None if truth.cc_name in PACED else truth.probes.get(ports)
+        cc_name = truth.cc_by_port.get(ports[0], truth.cc_name)
+        probe = None if cc_name in PACED else truth.probes.get(ports)
         records = FlowRecords(
             flow_id=flow_id(digest, str(number)),
             sampling=Sampling.PER_ACK,
             cwnd_source=CwndSource.KERNEL if probe is not None else CwndSource.INFLIGHT,
             acks=replay.records(),
             format="pcap",
-            cc_name=truth.cc_name,
+            cc_name=cc_name,
             path=truth.path,
             mss=replay.mss,
             loss_cause=np.array(replay.cause_rows, dtype=np.uint8),

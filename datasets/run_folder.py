@@ -4,7 +4,7 @@
 Files are found by name with any of the endings plain, .gz, .zst:
 `sender.pcap` (required), `tcp_probe.txt` or `trace.txt` (the kernel's cwnd and ssthresh),
 `drops.csv` (t_ns,seq,len,cause), `run.toml` or `clock.txt` (capture clock against trace
-clock), `iperf3.json` (the congestion control's name).
+clock), `result.json` or `iperf3.json` (the names of the congestion controls).
 """
 
 from __future__ import annotations
@@ -84,30 +84,41 @@ def _clock_offset_s(folder: Path, facts: dict[str, Any]) -> float | None:
     return realtime_s - monotonic_s
 
 
+def _json(path: Path) -> dict[str, Any]:
+    with streams.open_bytes(path) as stream:
+        try:
+            data: dict[str, Any] = orjson.loads(stream.read())
+        except orjson.JSONDecodeError as error:
+            raise NdmError(f"{path}: not valid JSON ({error})") from None
+    return data
+
+
 def _cc_name(folder: Path, facts: dict[str, Any]) -> str | None:
     if "cc" in facts:
         return str(facts["cc"])
     path = find(folder, "iperf3.json")
-    if path is None:
-        return None
-    with streams.open_bytes(path) as stream:
-        try:
-            report = orjson.loads(stream.read())
-        except orjson.JSONDecodeError as error:
-            raise NdmError(f"{path}: not valid JSON ({error})") from None
-    name = report.get("end", {}).get("sender_tcp_congestion")
+    name = _json(path).get("end", {}).get("sender_tcp_congestion") if path else None
     return str(name) if name else None
 
 
-PATH_KEYS = (
-    "rate_bps", "rtt_us", "queue_packets", "loss", "jitter_us", "reorder", "rate_steps", "burst",
-)  # fmt: skip
+def _cc_by_port(folder: Path) -> dict[int, str]:
+    """Sender's port to algorithm, where a lab's run had several flows."""
+    path = find(folder, "result.json")
+    flows = _json(path).get("flows", []) if path else []
+    return {int(f["port"]): str(f["cc"]) for f in flows if "port" in f and "cc" in f}
+
+
+PATH_KEYS = ("rate_bps", "rtt_us", "queue_packets", "loss", "jitter_us", "reorder", "rate_steps")
+
+
+def _describes(key: str) -> bool:
+    return key in PATH_KEYS or key.startswith("burst")
 
 
 def _path_name(facts: dict[str, Any]) -> str | None:
     """The link's parameters as one word."""
     link = facts.get("link", facts)
-    parts = [f"{key}={link[key]}" for key in PATH_KEYS if link.get(key)]
+    parts = [f"{key}={link[key]}" for key in sorted(link) if _describes(key) and link[key]]
     return " ".join(parts) or None
 
 
@@ -127,6 +138,7 @@ def read(
     drops = find(folder, "drops.csv")
     truth = capture.Truth(
         cc_name=_cc_name(folder, facts),
+        cc_by_port=_cc_by_port(folder),
         path=_path_name(facts),
         probes=tcp_probe.read_columns(probe) if probe and offset_s is not None else {},
         probe_offset_s=offset_s or 0.0,
