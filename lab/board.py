@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,12 @@ from ndm_tcp import files
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab import html, suite, tables
 from ndm_tcp.lab.scenario import UNDER_TEST, Scenario
-from ndm_tcp.lab.score import RunMetrics, cells, number, winning_rates
+from ndm_tcp.lab.score import Cell, RunMetrics, cells, number, winning_rates
 
 EXAMPLE = """example:
   ndm lab board published --cc reno,cubic,bbr,ndm_tcp --seeds 3 -o out/board
   ndm lab board ccbench --cc all,ndm_tcp --seeds 1 -o out/board
-  ndm lab board published/a1-extreme-jitter.toml --cc fixed_cwnd:8,fixed_cwnd:16 -o out/ceiling"""
+  ndm lab board published/a1-extreme-jitter.toml --cc bbr,ceiling --seeds 1 -o out/a1"""
 
 SETS = {"ccBench Set I (reduced)": "set1-", "ccBench Set II (reduced)": "set2-"}
 PUBLISHED_WORDS = {
@@ -107,6 +108,19 @@ def _notes(scenarios: list[Scenario], ccs: list[str]) -> dict[str, str]:
     return notes
 
 
+def _only_best_window(board: list[Cell]) -> list[Cell]:
+    """Of a sweep of constant windows, keep the best and call it the ceiling."""
+    kept, seen = [], set()
+    for cell in board:  # best goodput first within a scenario
+        name, _, window = cell.cc.partition(":")
+        if name != "fixed_cwnd":
+            kept.append(cell)
+        elif cell.scenario not in seen:
+            seen.add(cell.scenario)
+            kept.append(replace(cell, cc=f"ceiling (cwnd {window})"))
+    return kept
+
+
 def build(
     outcomes: list[suite.Outcome], scenarios: list[Scenario], ccs: list[str], command: str
 ) -> tables.Board:
@@ -120,7 +134,7 @@ def build(
         raise NdmError(f"every run failed; the first: {outcomes[0].error}")
     order = {s.name: i for i, s in enumerate(scenarios)}
     good.sort(key=lambda m: (order[m.scenario], m.cc, m.seed))
-    board = cells(good)
+    board = _only_best_window(cells(good))
     rates = {}
     for title, prefix in SETS.items():
         chosen = [cell for cell in board if re.match(prefix, cell.scenario)]

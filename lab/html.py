@@ -93,7 +93,8 @@ def over_time(runs: list[tuple[str, Path]]) -> str:
         axes[0], ("cwnd, packets", "srtt, ms", "throughput, Mbit/s"), strict=True
     ):
         panel.set(xlabel="s", ylabel=label, ylim=(0, None))
-    axes[0][0].legend(frameon=False, fontsize=8)
+    if axes[0][0].lines:
+        axes[0][0].legend(frameon=False, fontsize=8)
     return _image(figure)
 
 

@@ -31,6 +31,11 @@ IN_TREE = (
 """Every congestion control of the kernel; dctcp without the marking it needs acts like reno."""
 
 
+CEILING = "ceiling"
+CEILING_WINDOWS = (8, 16, 24, 32, 48, 64, 96, 128, 192)
+"""Packets; swept as constant windows on the loopback scenarios, whose best nobody can pass."""
+
+
 @dataclass(frozen=True)
 class Job:
     """One run."""
@@ -77,7 +82,10 @@ def load_suite(suite: str | Path) -> list[Scenario]:
 
 
 def algorithms(text: str) -> list[str]:
-    """Names separated by commas; `all` stands for every algorithm of the kernel."""
+    """Names separated by commas; `all` stands for every algorithm of the kernel.
+
+    `ceiling` sweeps constant windows where there is a ceiling to find (`CEILING_WINDOWS`).
+    """
     names: list[str] = []
     for name in text.split(","):
         names += IN_TREE if name.strip() == "all" else [name.strip()]
@@ -91,12 +99,16 @@ def algorithms(text: str) -> list[str]:
 
 def jobs_of(scenarios: list[Scenario], ccs: list[str], seeds: int, out: Path) -> list[Job]:
     """Every combination; the folder names say which is which."""
-    return [
-        Job(s, cc, seed, out / f"{s.name}--{cc.replace(':', '-')}--{seed}")
-        for s in scenarios
-        for cc in ccs
-        for seed in range(1, seeds + 1)
-    ]
+    jobs = []
+    for s in scenarios:
+        sweep = [f"fixed_cwnd:{n}" for n in CEILING_WINDOWS] if s.topology == "lo" else []
+        names = [n for cc in ccs for n in (sweep if cc == CEILING else [cc])]
+        jobs += [
+            Job(s, cc, seed, out / f"{s.name}--{cc.replace(':', '-')}--{seed}")
+            for cc in names
+            for seed in range(1, seeds + 1)
+        ]
+    return jobs
 
 
 def split_cc(cc: str) -> tuple[str, dict[str, Any]]:

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Scores, winners, tables and suites, on made-up runs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from ndm_tcp.errors import NdmError
+from ndm_tcp.lab import board, ccbench, html, scenario, score, suite, tables, training_paths
+from ndm_tcp.lab import run as lab_run
+
+SCENARIO = """
+title = "A made-up path"
+seconds = 10
+topology = "path"
+[link]
+rate_bps = 10_000_000
+rtt_us = 40_000
+queue_packets = 60
+[[published]]
+cc = "cubic"
+mbps = 9.5
+retransmissions = 12
+[[published]]
+cc = "somebody"
+mbps = 5.0
+"""
+
+
+def result(mbps: float, rtt_ms: float, retransmissions: int = 10) -> dict[str, Any]:
+    flow = {
+        "cc": "x",
+        "goodput_mbps": mbps,
+        "retransmissions": retransmissions,
+        "segments": 1000,
+        "rtt_mean_ms": rtt_ms,
+        "rtt_p95_ms": 2 * rtt_ms,
+        "zero_intervals": 1,
+        "share": 1.0,
+    }
+    return {"flows": [flow], "jain": 1.0}
+
+
+def outcome(cc: str, seed: int, mbps: float, rtt_ms: float, out: Path) -> suite.Outcome:
+    made = scenario.parse(SCENARIO, "made-up", "made-up.toml")
+    job = suite.Job(made, cc, seed, out / f"made-up--{cc}--{seed}")
+    return suite.Outcome(job, result(mbps, rtt_ms))
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> tuple[tables.Board, list[suite.Outcome]]:
+    outcomes = [
+        outcome("cubic", 1, 9.0, 100, tmp_path),
+        outcome("cubic", 2, 9.4, 120, tmp_path),
+        outcome("ndm_tcp", 1, 9.5, 50, tmp_path),
+        outcome("ndm_tcp", 2, 9.5, 50, tmp_path),
+    ]
+    bad = replace(outcomes[0].job, cc="broken", folder=tmp_path / "made-up--broken--1")
+    outcomes.append(suite.Outcome(bad, None, "guest panicked"))
+    scenarios = [outcomes[0].job.scenario]
+    return board.build(outcomes, scenarios, ["cubic", "ndm_tcp"], "ndm lab board X"), outcomes
+
+
+def cell(cc: str, scenario_name: str, **mean: float) -> score.Cell:
+    zero = dict.fromkeys(score.MEASURES, 0.0)
+    return score.Cell(scenario_name, cc, 1, zero | mean, zero)
+
+
+def test_cells_hold_mean_and_spread(made: tuple[tables.Board, list[suite.Outcome]]) -> None:
+    first, second = made[0].cells
+    assert (first.cc, second.cc) == ("ndm_tcp", "cubic")
+    assert second.mean["goodput_mbps"] == pytest.approx(9.2)
+    assert second.spread["goodput_mbps"] == pytest.approx(0.2 * 2**0.5)
+    assert second.mean["retransmitted_share"] == pytest.approx(0.01)
+
+
+def test_set_one_is_won_by_throughput_squared_over_delay_within_ten_percent() -> None:
+    cells = [
+        cell("slow", "a", goodput_mbps=5, rtt_mean_ms=20),
+        cell("bloated", "a", goodput_mbps=10, rtt_mean_ms=200),
+        cell("good", "a", goodput_mbps=10, rtt_mean_ms=25),
+        cell("nearly", "a", goodput_mbps=9.6, rtt_mean_ms=25),
+    ]
+    rates = score.winning_rates(cells, set_two=False)
+    assert rates == {"good": 1.0, "nearly": 1.0, "bloated": 0.0, "slow": 0.0}
+    assert list(rates)[:2] == ["good", "nearly"]
+
+
+def test_set_two_is_won_by_the_fairest() -> None:
+    cells = [cell("shy", "a", share=0.1), cell("fair", "a", share=0.48)]
+    cells += [
+        cell("rude", "a", share=0.9),
+        cell("fair", "b", share=0.2),
+        cell("shy", "b", share=0.4),
+    ]
+    assert score.winning_rates(cells, set_two=True) == {"fair": 0.5, "shy": 0.5, "rude": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0"), (12.345, "12.3"), (123.4, "123"), (0.01234, "0.0123"), (1e-9, "0.0000")],
+)
+def test_numbers_have_three_digits(value: float, text: str) -> None:
+    assert score.number(value) == text
+
+
+def test_every_form_of_the_board_names_everything(
+    made: tuple[tables.Board, list[suite.Outcome]],
+) -> None:
+    shown, outcomes = made
+    texts = [tables.terminal(shown), tables.markdown(shown), html.page(shown, outcomes)]
+    for text in texts:
+        for expected in ("A made-up path", "ndm_tcp", "cubic", "9.50", "guest panicked"):
+            assert expected in text
+        assert "12.0 retr." in text, "the published figure"
+        assert "somebody 5.00 Mbit/s" in text, "published, but not on the board"
+    rows = list(csv.DictReader(io.StringIO(tables.comma_separated(shown))))
+    assert [r["cc"] for r in rows] == ["ndm_tcp", "cubic"]
+    assert float(rows[1]["goodput_mbps_mean"]) == pytest.approx(9.2)
+
+
+def test_the_page_is_self_contained(made: tuple[tables.Board, list[suite.Outcome]]) -> None:
+    text = html.page(*made)
+    assert "data:image/png;base64," in text
+    assert not re.search(r'(src|href)="(?!data:)', text)
+
+
+def test_flows_of_others_do_not_count(tmp_path: Path) -> None:
+    text = SCENARIO + '[[flows]]\ncc = "cubic"\n[[flows]]\nsender = 1\n'
+    two = scenario.parse(text, "two", "two.toml")
+    flows = [result(7, 80)["flows"][0] | {"share": 0.7}, result(3, 90)["flows"][0] | {"share": 0.3}]
+    job = suite.Job(two, "vegas", 1, tmp_path)
+    got = board.metrics(suite.Outcome(job, {"flows": flows, "jain": 0.86}))
+    assert (got.goodput_mbps, got.share, got.jain) == (3, 0.3, 0.86)
+    assert got.rtt_mean_ms == 90
+
+
+def test_all_failed_is_an_error(tmp_path: Path) -> None:
+    job = outcome("cubic", 1, 1, 1, tmp_path).job
+    with pytest.raises(NdmError, match="every run failed; the first: no kernel"):
+        board.build([suite.Outcome(job, None, "no kernel")], [job.scenario], ["cubic"], "x")
+
+
+def test_a_failed_run_is_tried_twice_and_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls: list[str] = []
+
+    def fake(made: scenario.Scenario, cc: str, seed: int, out: Path, *_: Any) -> dict[str, Any]:
+        calls.append(f"{cc}{seed}")
+        if cc == "reno" or (cc == "bbr" and len(calls) == 2):
+            raise NdmError("the guest stopped")
+        out.mkdir(parents=True)
+        data = result(5, 50)
+        (out / suite.RESULT).write_bytes(orjson.dumps(data))
+        return data
+
+    monkeypatch.setattr(lab_run, "run", fake)
+    made = scenario.parse(SCENARIO, "made-up", "made-up.toml")
+    jobs = suite.jobs_of([made], ["cubic", "bbr", "reno"], 1, tmp_path)
+    outcomes = list(suite.execute(jobs, 1, light=True, quiet=True))
+    assert calls == ["cubic1", "bbr1", "bbr1", "reno1", "reno1"]
+    assert [o.error for o in outcomes if o.result is None] == ["the guest stopped"]
+    assert "failed 2 times: made-up--reno--1" in capsys.readouterr().err
+    calls.clear()
+    again = list(suite.execute(jobs, 1, light=True, quiet=True))
+    assert calls == ["reno1", "reno1"], "finished runs are not repeated"
+    assert sum(o.result is not None for o in again) == 2
+
+
+def test_fixed_windows_are_parameters() -> None:
+    assert suite.split_cc("fixed_cwnd:40") == ("fixed_cwnd", {"cwnd": 40})
+    for bad in ("cubic:3", "fixed_cwnd:x"):
+        with pytest.raises(NdmError, match="only fixed_cwnd"):
+            suite.algorithms(bad)
+
+
+def test_the_ceiling_is_the_best_constant_window_of_loopback_scenarios(tmp_path: Path) -> None:
+    lo, path = (
+        suite.load_suite(f"published/{n}.toml")[0] for n in ("a1-extreme-jitter", "e-long-path")
+    )
+    jobs = suite.jobs_of([lo, path], suite.algorithms("bbr,ceiling"), 1, tmp_path)
+    assert sum(j.scenario is path for j in jobs) == 1
+    runs = [suite.Outcome(j, result(20 + i % 5, 200)) for i, j in enumerate(jobs)]
+    shown = board.build(runs, [lo, path], ["bbr"], "x").cells
+    names = [c.cc for c in shown if c.scenario == lo.name]
+    assert sum(n.startswith("ceiling (cwnd ") for n in names) == 1
+    best = next(c for c in shown if c.cc.startswith("ceiling"))
+    assert best.mean["goodput_mbps"] == 24
+
+
+def test_algorithms_all_and_once() -> None:
+    names = suite.algorithms("ndm_tcp,all,cubic")
+    assert names[0] == "ndm_tcp" and names.count("cubic") == 1 and len(names) == 18
+    with pytest.raises(NdmError, match="no algorithm"):
+        suite.algorithms(" , ")
+
+
+def test_suites_are_found_by_name_and_refused_by_name() -> None:
+    assert len(suite.load_suite("published")) >= 24
+    assert len(suite.load_suite("ccbench")) == len(ccbench.scenarios())
+    with pytest.raises(NdmError, match=r"nowhere: no scenario file.*ccbench"):
+        suite.load_suite("nowhere")
+
+
+@pytest.mark.parametrize("module", [ccbench, training_paths], ids=["ccbench", "training"])
+def test_generated_scenarios_are_current(module: Any) -> None:
+    made = module.scenarios()
+    assert {p.name for p in module.FOLDER.iterdir()} == set(made)
+    for name, text in made.items():
+        assert (module.FOLDER / name).read_text() == text
+        scenario.parse(text, name, name)
+
+
+def test_training_paths_stay_away_from_evaluation_paths() -> None:
+    evaluated = [
+        s.link for name in ("published", "ccbench") for s in suite.load_suite(name) if s.link
+    ]
+    for text in training_paths.scenarios().values():
+        link = tomllib.loads(text)["link"]
+        for other in evaluated:
+            same_rate = abs(link["rate_bps"] / other.rate_bps - 1) < 0.1
+            same_rtt = other.rtt_us and abs(link["rtt_us"] / other.rtt_us - 1) < 0.1
+            assert not (same_rate and same_rtt)
