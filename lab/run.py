@@ -75,10 +75,12 @@ TROUBLE = re.compile(r"WARNING:|BUG:|Oops|Kernel panic|Call Trace|general protec
 COMMAND_LINE = (
     *("mem=2G", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro"),
     *("init=/proc/self/cwd/init.sh", "con=null", "con0=null,fd:1", "ipv6.disable=1"),
-    *("time-travel=inf-cpu", f"time-travel-start={START_NS}", "panic=-1"),
+    *("time-travel=inf-cpu", f"time-travel-start={START_NS}", "panic=-1", "thash_entries=512"),
 )
 """Constant: the kernel stirs it into its random numbers."""
 MAC = "02:00:00:00:00:01"  # of both ends of every wire: without ARP they must be the same
+COALESCE_US = 3000
+"""how long the receiving program lets data gather before it reads; see lab/uml/patience.c"""
 PATIENCE = "LD_PRELOAD=/run/host/patience"
 ZSTD_LEVEL = 9
 SOCKET_RECORD = struct.Struct("<QHHHH")
@@ -247,7 +249,7 @@ def _traffic_lines(scenario: Scenario, cc: str) -> list[str]:
         source, sink = _addresses(scenario, flow.sender)
         port = SERVER_PORT + number
         lines.append(
-            f"guest in {receiver} env {PATIENCE} NDM_COALESCE=1 "
+            f"guest in {receiver} env {PATIENCE} NDM_COALESCE_US={COALESCE_US} "
             f"iperf3 -s -1 -4 -B {sink} -p {port} >server.{number} 2>&1 &"
         )
         algorithm = cc if flow.cc == UNDER_TEST else flow.cc
