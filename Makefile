@@ -10,20 +10,24 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := .stamps
 OUT := out
+SEEDS ?= 5
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # The newest 6.12 headers change their name with every security update.
 HEADERS_612 = $(shell apt-cache search --names-only '^linux-headers-6\.12\.[0-9]+.*-amd64$$' 2>/dev/null | \
 	awk '{print $$1}' | grep -vE 'cloud|rt' | sort -V | tail -n 1)
 BUILD_PACKAGES = gcc libc6-dev make kmod linux-headers-amd64
-TEST_PACKAGES = $(HEADERS_612) qemu-system-x86 busybox-static iproute2 iperf3 tcpdump sparse clang
+TEST_PACKAGES = $(HEADERS_612) qemu-system-x86 busybox-static iproute2 iperf3 tcpdump sparse clang \
+	$(LAB_PACKAGES)
+LAB_PACKAGES = flex bison bc patch xz-utils libelf-dev iproute2 iperf3 util-linux
+BOARD = docs/board
 KDIR ?= $(firstword $(wildcard /lib/modules/$(shell uname -r)/build) \
 	$(lastword $(sort $(wildcard /usr/src/linux-headers-*-amd64))))
 
 CORE_SOURCES := $(wildcard kmod/ndm_*.h) kmod/generated/ndm_contract.h kmod/generated/ndm_tables.h \
 	src/ndm_tcp/core.c src/ndm_tcp/core_build.py setup.py pyproject.toml
 
-.PHONY: help setup packages test-packages demo test lint shipped generated check-generated \
+.PHONY: help setup packages test-packages demo test board lint shipped generated check-generated \
 	notebooks clean
 
 help: ## this list
@@ -91,6 +95,14 @@ demo: setup ## traces -> dataset -> trained network -> C header -> ndm_tcp.ko ->
 
 test: setup test-packages ## every test, a kernel boot in QEMU included
 	$(BIN)/pytest
+
+board: setup test-packages ## every scenario with every algorithm of the kernel; takes hours
+	$(BIN)/ndm lab board published --cc all,ndm_tcp,ceiling --seeds $(SEEDS) -o $(OUT)/board/published
+	$(BIN)/ndm lab board ccbench --cc all,ndm_tcp --seeds $(SEEDS) -o $(OUT)/board/ccbench
+	@mkdir -p $(BOARD)
+	@for suite in published ccbench; do for kind in md csv; do \
+		cp $(OUT)/board/$$suite/board.$$kind $(BOARD)/$$suite.$$kind; done; done
+	@echo "$(BOARD)/*.md and *.csv, plots in $(OUT)/board/*/board.html"
 
 lint: setup ## ruff and mypy alone
 	$(BIN)/pytest -q tests/test_style.py
