@@ -64,7 +64,8 @@ def load_suite(suite: str | Path) -> list[Scenario]:
         NdmError: nothing there, or two scenarios of one name.
     """
     path = Path(suite)
-    if not path.exists() and (SUITES / path).exists():
+    # The shipped suites first: one is called like a folder of the checkout.
+    if not path.is_absolute() and (SUITES / path).exists():
         path = SUITES / path
     if path.is_file():
         return [load(path)]
