@@ -485,7 +485,9 @@ def _drop_cause(scenario: Scenario, device: str, at_root: bool, full: bool) -> s
     return "random" if at_root and not full else "queue"
 
 
-def _drop_rows(scenario: Scenario, data: bytes, qdisc_drop: int) -> list[tuple[int, ...] | Any]:
+def _drop_rows(
+    scenario: Scenario, data: bytes, qdisc_drop: int
+) -> list[tuple[int, int, int, str, int]]:
     rows = []
     for t_ns, seq, length, sport, _, reason, qlen, limit, name in DROP_RECORD.iter_unpack(data):
         device = name.rstrip(b"\0").decode()
@@ -563,6 +565,8 @@ def _flow_result(
 
 def _shares(results: list[dict[str, Any]], polls: list[Polls | None], t0_ns: int) -> None:
     """Each flow's part of what all delivered while all were there, into the results."""
+    if not results:
+        return
     rates = [float(result["goodput_mbps"]) for result in results]
     present = [poll for poll in polls if poll is not None]
     if len(present) == len(results):
@@ -600,7 +604,7 @@ def _web_result(
         "cc": cc if web.cc == UNDER_TEST else web.cc,
         "seconds": _rounded((end_ns - start_ns) / 1e9, 6),
         "mbps": _rounded(web.bytes * 8e3 / (end_ns - start_ns)),
-        "object_ms_mean": _rounded(np.mean(each_ms)),
+        "object_ms_mean": _rounded(sum(each_ms) / len(each_ms)),
         "object_ms_p95": _rounded(np.percentile(each_ms, 95)),
         "retransmissions": sum(row["total_retrans"] for row in last.values()),
     }

@@ -50,8 +50,10 @@ UNPACK_NOT = (
     *("drivers/infiniband/*.[ch]", "sound/*.[ch]"),
 )
 # The kernel's version string enters its random numbers: no dates, no names of machines.
-BUILD_NAMES = ("KBUILD_BUILD_TIMESTAMP=1970-01-01 00:00:00 UTC", "KBUILD_BUILD_USER=ndm")
-BUILD_NAMES += ("KBUILD_BUILD_HOST=lab", "KBUILD_BUILD_VERSION=1")
+BUILD_NAMES = (
+    *("KBUILD_BUILD_TIMESTAMP=1970-01-01 00:00:00 UTC", "KBUILD_BUILD_VERSION=1"),
+    *("KBUILD_BUILD_USER=ndm", "KBUILD_BUILD_HOST=lab"),
+)
 BUILT_FILES = ("*.o", "*.ko", "*.mod", "*.mod.c", ".*", "Module.symvers", "modules.order")
 
 
@@ -359,7 +361,8 @@ def build_programs() -> Programs:
             result.mkdir()
             for name, words in options.items():
                 source, program = RECIPE / f"{name}.c", result / name
-                command = ["gcc", "-O2", "-Wall", "-Wextra", *words, "-o", program, source, "-ldl"]
+                command = ["gcc", "-O2", "-Wall", "-Wextra", *words, "-o", str(program)]
+                command += [str(source), "-ldl"]
                 done = subprocess.run(command, capture_output=True, text=True, check=False)
                 if done.returncode:
                     raise NdmError(f"{source}: does not compile: {last_lines(done.stderr)}")
