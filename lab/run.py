@@ -371,11 +371,29 @@ def start_kernel(
     )
 
 
+def session_members(session: int) -> list[int]:
+    """The processes of a session."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            fields = (folder / "stat").read_text(encoding="utf-8", errors="replace")
+            state, _, _, number = fields.rpartition(")")[2].split()[:4]
+            if int(number) == session and state not in "ZX":
+                found.append(int(folder.name))
+    return found
+
+
 def end_kernel(process: subprocess.Popen[bytes]) -> None:
-    """Kill a kernel and the processes inside it."""
-    if process.poll() is None:
+    """Kill a kernel, if it still runs, and the processes inside it.
+
+    These have process groups of their own, but the session that was begun for the kernel.
+    """
+    if process.poll() is not None:
+        return
+    process.kill()
+    for pid in session_members(process.pid):
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
     process.wait()
 
 
@@ -408,8 +426,9 @@ def verdict(log: str) -> str | None:
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     at = next((n for n, line in enumerate(lines) if line.startswith(f"{MARK} error: ")), None)
     if at is not None:
-        cause = lines[at - 1] if at and "insmod" in lines[at - 1] else ""
-        return lines[at].removeprefix(f"{MARK} error: ") + (f" ({cause})" if cause else "")
+        said = [line for line in lines[max(at - 2, 0) : at] if re.search("insmod|golden", line)]
+        cause = f" ({'; '.join(said)})" if said else ""
+        return lines[at].removeprefix(f"{MARK} error: ") + cause
     panic = [line for line in lines if "Kernel panic" in line]
     said = [line for line in lines if not line.startswith(MARK)]
     return (panic or [" | ".join(said[-3:])])[0] or "the kernel printed nothing"

@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Runs in the lab's kernel: the same twice, the truth about drops, errors in one line."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from ndm_tcp.datasets import run_folder
+from ndm_tcp.datasets.records import LossCause
+from ndm_tcp.errors import NdmError
+from ndm_tcp.lab import run as lab_run
+from ndm_tcp.lab import uml_build
+from ndm_tcp.lab.scenario import Scenario, parse
+
+from ..kernel.kbuild import change_one_weight, copy_kmod
+
+LOSSY = """
+seconds = 2
+topology = "path"
+[link]
+rate_bps = 8_000_000
+rtt_us = 30_000
+queue_packets = 12
+loss = 0.02
+jitter_us = 1_000
+"""
+SHARED = """
+seconds = 6
+topology = "path"
+[link]
+rate_bps = 10_000_000
+rtt_us = 20_000
+queue_packets = 40
+steps = [[3.0, 4_000_000]]
+[[flows]]
+cc = "reno"
+[[flows]]
+cc = "$cc"
+sender = 1
+start_s = 1
+seconds = 5
+extra_rtt_us = 20_000
+"""
+PAGE = """
+seconds = 1
+topology = "path"
+[link]
+rate_bps = 20_000_000
+rtt_us = 10_000
+queue_packets = 100
+[web]
+objects = 9
+bytes = 90_001
+connections = 3
+"""
+LOOPBACK = """
+seconds = 3
+topology = "lo"
+[lo]
+netem = "delay 20ms 5ms distribution normal loss 0.5%"
+tbf = "rate 50mbit burst 5000kbit latency 50ms"
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kernel() -> uml_build.UmlKernel:
+    """The lab's kernel, built if it must be."""
+    try:
+        uml_build.need(lab_run.TOOLS)
+        return uml_build.build()
+    except NdmError as error:
+        if os.geteuid() == 0 and not re.search("download|not there|apt-get", str(error)):
+            raise
+        pytest.skip(f"no lab kernel: {error}")
+
+
+def scenario(text: str, name: str = "test") -> Scenario:
+    return parse(text, name, f"{name}.toml")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """The files of a run, but for the wall-clock time that it took."""
+    files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+    result = json.loads(files["result.json"])
+    assert result.pop("wall_s") > 0
+    files["result.json"] = json.dumps(result).encode()
+    return files
+
+
+def text_of(path: Path) -> str:
+    return zstandard.ZstdDecompressor().stream_reader(path.read_bytes()).read().decode()
+
+
+@pytest.fixture(scope="module")
+def lossy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of bbr, whose gains start at a random phase, over random loss."""
+    out = tmp_path_factory.mktemp("lossy") / "run"
+    lab_run.run(scenario(LOSSY), "bbr", 7, out)
+    return out
+
+
+def test_a_disturbed_repetition_is_the_same_byte_for_byte(
+    lossy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = lab_run.start_kernel
+    stopped = []
+
+    def disturb(process: subprocess.Popen[bytes]) -> None:
+        for pause_s in (0.3, 0.2, 0.4):
+            if threading.Event().wait(pause_s) or process.poll() is not None:
+                return
+            os.kill(process.pid, signal.SIGSTOP)
+            threading.Event().wait(0.3)
+            os.kill(process.pid, signal.SIGCONT)
+            stopped.append(pause_s)
+
+    def started(*args: Any, **kwargs: Any) -> subprocess.Popen[bytes]:
+        process = start(*args, **kwargs)
+        threading.Thread(target=disturb, args=[process], daemon=True).start()
+        return process
+
+    monkeypatch.setattr(lab_run, "start_kernel", started)
+    busy = subprocess.Popen(["sh", "-c", "while :; do :; done"])
+    try:
+        lab_run.run(scenario(LOSSY), "bbr", 7, tmp_path / "again")
+    finally:
+        busy.kill()
+        busy.wait()
+    assert stopped
+    first, second = contents(lossy), contents(tmp_path / "again")
+    assert first.keys() == second.keys()
+    assert [name for name in first if first[name] != second[name]] == []
+
+
+def test_another_seed_is_another_run(lossy: Path, tmp_path: Path) -> None:
+    lab_run.run(scenario(LOSSY), "bbr", 8, tmp_path / "other", light=True)
+    first, second = contents(lossy), contents(tmp_path / "other")
+    assert "sender.pcap.zst" in first and "tcp_probe.txt.zst" in first
+    assert "sender.pcap.zst" not in second and "tcp_probe.txt.zst" not in second
+    assert first["drops.csv"] != second["drops.csv"]
+
+
+def test_the_dataset_builder_finds_the_truth(lossy: Path) -> None:
+    result = json.loads((lossy / "result.json").read_text())
+    drops = run_folder.read_drops(lossy / "drops.csv")
+    causes = [cause for rows in drops.values() for _, cause in rows]
+    assert causes.count(LossCause.RANDOM) == result["drops"]["random"] > 0
+    assert causes.count(LossCause.QUEUE) == result["drops"]["queue"] > 0
+    flows, _ = run_folder.read(lossy)
+    assert len(flows) == 1
+    assert "tcp_probe" in text_of(lossy / "tcp_probe.txt.zst")
+    rows = text_of(lossy / "tcp_info.jsonl.zst").splitlines()
+    times_ns = [json.loads(row)["t_ns"] for row in rows]
+    steps_ms = [(b - a) / 1e6 for a, b in itertools.pairwise(times_ns)]
+    assert len(rows) > 150 and all(9.9 < step < 10.1 for step in steps_ms)
+
+
+def test_the_counters_of_the_queues_agree_with_the_drops(lossy: Path) -> None:
+    drops = json.loads((lossy / "result.json").read_text())["drops"]
+    rows = [line.split(",") for line in text_of(lossy / "qdisc.csv.zst").splitlines()]
+    columns = {name: number for number, name in enumerate(rows[0])}
+    last = {(r[columns["device"]], r[columns["kind"]]): r for r in rows[1:]}
+    # Control packets of the traffic generator may be dropped too, never the other way round.
+    assert 0 <= int(last["b0", "pfifo"][columns["drops"]]) - drops["queue"] <= 3
+    assert 0 <= int(last["m0", "netem"][columns["drops"]]) - drops["random"] <= 3
+    assert max(int(r[columns["qlen"]]) for r in rows[1:] if r[columns["device"]] == "b0") == 12
+
+
+def test_flows_share_a_router_at_their_times(tmp_path: Path) -> None:
+    result = lab_run.run(scenario(SHARED), "cubic", 1, tmp_path / "run")
+    reno, cubic = result["flows"]
+    assert (reno["cc"], cubic["cc"]) == ("reno", "cubic")
+    assert reno["share"] + cubic["share"] == pytest.approx(1, abs=1e-3)
+    assert 0.5 <= result["jain"] <= 1
+    assert reno["rtt_min_ms"] == pytest.approx(20, abs=3)
+    assert cubic["rtt_min_ms"] == pytest.approx(40, abs=3)
+    # 3 s of 10 Mbit/s and 3 s of 4 Mbit/s, less headers and the start.
+    carried = sum(flow["bytes"] for flow in result["flows"]) * 8 / 1e6
+    assert 30 < carried < 42
+
+
+def test_a_page_of_objects(tmp_path: Path) -> None:
+    result = lab_run.run(scenario(PAGE), "reno", 1, tmp_path / "run", light=True)
+    page = result["web"]
+    # 90,001 bytes take 36 ms at 20 Mbit/s; each object takes a round trip at least.
+    assert 0.036 < page["seconds"] < 0.5
+    assert page["object_ms_mean"] > 10
+
+
+def test_the_module_computes_its_golden_vectors_and_carries_data(tmp_path: Path) -> None:
+    result = lab_run.run(scenario(LOOPBACK), "ndm_tcp", 1, tmp_path / "run")
+    log = (tmp_path / "run" / "kernel.log").read_text()
+    assert re.search(rf"ndm_tcp: model {result['model']}, \d{{2,}} golden vectors", log)
+    assert "kernel_trouble" not in result
+    assert result["flows"][0]["goodput_mbps"] > 20
+    assert result["simulated_s"] / result["wall_s"] > 1
+
+
+def test_a_wrong_weight_is_refused(tmp_path: Path) -> None:
+    sources = copy_kmod(tmp_path / "kmod")
+    change_one_weight(sources)
+    with pytest.raises(NdmError, match="module ndm_tcp does not load.*golden"):
+        lab_run.run(scenario(LOOPBACK), "ndm_tcp", 1, tmp_path / "run", module=sources)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_constant_window(tmp_path: Path) -> None:
+    text = LOSSY.replace("loss = 0.02", "loss = 0.0").replace("jitter_us = 1_000", "")
+    for cwnd in (5, 10):
+        params = {"cwnd": cwnd}
+        out = tmp_path / str(cwnd)
+        result = lab_run.run(scenario(text), "fixed_cwnd", 1, out, params=params, light=True)
+        flow = result["flows"][0]
+        assert flow["cwnd_max"] == cwnd and flow["cwnd_mean"] == cwnd
+        assert flow["goodput_mbps"] == pytest.approx(cwnd * 1448 * 8e-6 / 0.031, rel=0.15)
+
+
+def test_an_unknown_algorithm_is_one_line_with_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(NdmError, match=r"no algorithm nosuch, there are: reno .*bbr") as error:
+        lab_run.run(scenario(LOOPBACK), "nosuch", 1, tmp_path / "run")
+    assert "\n" not in str(error.value)
+    assert list(tmp_path.glob("*")) == [tmp_path / "run.failed.log"]
+
+
+def test_parameters_need_a_module(tmp_path: Path) -> None:
+    with pytest.raises(NdmError, match="takes no parameters"):
+        lab_run.run(scenario(LOOPBACK), "cubic", 1, tmp_path / "run", params={"cwnd": 1})
+
+
+def test_a_run_that_takes_too_long_leaves_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pids = []
+    start = lab_run.start_kernel
+
+    def started(*args: Any, **kwargs: Any) -> subprocess.Popen[bytes]:
+        pids.append((process := start(*args, **kwargs)).pid)
+        return process
+
+    monkeypatch.setattr(lab_run, "start_kernel", started)
+    with pytest.raises(NdmError, match="no end within 0.3 s"):
+        lab_run.run(scenario(LOSSY), "reno", 1, tmp_path / "run", limit_s=0.3)
+    assert lab_run.session_members(pids[0]) == []
+    assert lab_run.session_members(os.getsid(0))
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        ("NDM-LAB end\n", None),
+        ("x\nNDM-LAB error: no algorithm x\nNDM-LAB failed\n", "no algorithm x"),
+        ("a\n[ 1.0] Kernel panic - not syncing: gone\nb\n", "Kernel panic - not syncing: gone"),
+        ("a\nlast words\n", "last words"),
+        ("says NDM-LAB end in passing\n", "in passing"),
+        ("", "printed nothing"),
+    ],
+)
+def test_only_the_mark_says_that_a_run_came_to_its_end(log: str, said: str | None) -> None:
+    verdict = lab_run.verdict(log)
+    assert verdict is None if said is None else verdict is not None and said in verdict
+
+
+KUNIT = """// SPDX-License-Identifier: GPL-2.0-only
+#include <kunit/test.h>
+#include <linux/module.h>
+
+static void holds(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, 2, 1 + 1);
+}
+
+static void fails(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, 3, 1 + 1);
+}
+
+static struct kunit_case cases[] = { KUNIT_CASE(holds), KUNIT_CASE(fails), {} };
+static struct kunit_suite suite = { .name = "lab", .test_cases = cases };
+kunit_test_suite(suite);
+MODULE_LICENSE("GPL");
+"""
+
+
+def test_kunit_runs_in_the_lab(tmp_path: Path) -> None:
+    sources, work = tmp_path / "sources", tmp_path / "work"
+    sources.mkdir()
+    work.mkdir()
+    (sources / "Kbuild").write_text("obj-m := lab_kunit.o\n")
+    (sources / "lab_kunit.c").write_text(KUNIT)
+    shutil.copy(uml_build.build_module(sources), work)
+    (work / "plan.sh").write_text("insmod /run/host/lab_kunit.ko\n")
+    log = lab_run.boot(work, 1, None, 60)
+    assert lab_run.verdict(log) is None
+    assert re.search(r"^.*    ok 1 holds$", log, re.MULTILINE)
+    assert re.search(r"^.*    not ok 2 fails$", log, re.MULTILINE)

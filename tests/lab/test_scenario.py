@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Scenarios: what is written is what runs; mistakes are one line with file and key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ndm_tcp.errors import NdmError
+from ndm_tcp.lab import run as lab_run
+from ndm_tcp.lab.scenario import load, parse
+
+from ..conftest import ROOT
+
+PATH = """
+seconds = 5
+topology = "path"
+[link]
+rate_bps = 10_000_000
+rtt_us = 40_000
+queue_packets = 60
+"""
+LOOPBACK = 'seconds = 5\ntopology = "lo"\n[lo]\nnetem = "delay 10ms"\n'
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "lab" / "scenarios").rglob("*.toml")), ids=lambda path: path.stem
+)
+def test_shipped_scenarios_are_whole(path: Path) -> None:
+    scenario = load(path)
+    assert scenario.name == path.stem
+    assert scenario.flows or scenario.web
+
+
+def test_defaults() -> None:
+    scenario = parse(PATH, "x", "x.toml")
+    (flow,) = scenario.flows
+    assert (flow.cc, flow.seconds, flow.sender) == ("$cc", 5.0, 0)
+    assert scenario.algorithms("bbr") == ["bbr"]
+    assert scenario.senders() == 1
+
+
+def test_count_and_algorithms() -> None:
+    text = PATH + '[[flows]]\ncount = 3\n[[flows]]\ncc = "cubic"\nsender = 2\nbytes = 1000\n'
+    scenario = parse(text, "x", "x.toml")
+    assert [flow.cc for flow in scenario.flows] == ["$cc"] * 3 + ["cubic"]
+    assert scenario.flows[3].seconds == 0
+    assert scenario.algorithms("cubic") == ["cubic"]
+    assert scenario.algorithms("reno") == ["reno", "cubic"]
+    assert scenario.senders() == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (PATH.replace("rtt_us", "rtt_ms"), r"link.rtt_ms: unknown key; did you mean rtt_us"),
+        (PATH + "color = 1\n", r"link.color: unknown key; known: rate_bps"),
+        ("colour = 1\n" + PATH, r"colour: unknown key"),
+        (PATH.replace("10_000_000", "10"), r"link.rate_bps: 10 is not in"),
+        (PATH.replace("10_000_000", "1e7"), r"link.rate_bps: expected a whole number"),
+        (PATH.replace("10_000_000", "true"), r"link.rate_bps: expected a whole number, got true"),
+        (PATH.replace("40_000", "40_000_000_000"), r"link.rtt_us: .* us"),
+        (PATH.replace("queue_packets = 60", ""), r"link.queue_packets: 0 is not in"),
+        (PATH + "loss = 1.5\n", r"link.loss: 1.5 is not in \[0, 1\]"),
+        (PATH + "burst = { start = 0.1 }\n", r"link.burst.end: missing"),
+        (PATH + 'qdisc = "cake"\n', r"link.queue_packets: cake"),
+        (PATH + 'qdisc = "red"\n', r"link.qdisc: 'red' is not one of droptail"),
+        (PATH + 'trace = "a.trace"\n', r"link.trace: delivery traces are not supported"),
+        (PATH + "steps = [[2.0, 9_000_000], [1.0, 9_000_000]]\n", r"link.steps: times must grow"),
+        (PATH + "steps = [2.0]\n", r"link.steps: expected \[s, bit/s\]"),
+        (PATH + "[[flows]]\nseconds = 1\nbytes = 1\n", r"flows\[0\]: seconds and bytes"),
+        (PATH + '[[flows]]\ncc = "a b"\n', r"flows\[0\].cc: 'a b'"),
+        (PATH + "[[flows]]\nextra_rtt_us = 1\n[[flows]]\n", r"flows\[1\].extra_rtt_us"),
+        (PATH + "[flows]\n", r"flows: write \[\[flows\]\]"),
+        (PATH + "[web]\nobjects = 3\nbytes = 2\n", r"web.bytes: 2 is not in"),
+        (PATH + '[lo]\nnetem = ""\n', r"lo: topology 'path' has none"),
+        (PATH.replace("path", "ring"), r"topology: 'ring' is not one of lo, path"),
+        (LOOPBACK.replace("10ms", "10ms; reboot"), r"lo.netem: only tc's words"),
+        (LOOPBACK + "[[flows]]\nsender = 1\n", r"flows\[0\]: the loopback device has one"),
+        ('seconds = 5\ntopology = "path"\n', r"link: missing"),
+        ("seconds = ", r"not valid TOML"),
+    ],
+)
+def test_mistakes_are_one_line_with_file_and_key(text: str, said: str) -> None:
+    with pytest.raises(NdmError, match=r"^x\.toml: .*" + said) as error:
+        parse(text, "x", "x.toml")
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NdmError, match=r"none\.toml: No such file"):
+        load(tmp_path / "none.toml")
+
+
+def test_fairness() -> None:
+    assert lab_run.jain([5, 5, 5]) == pytest.approx(1)
+    assert lab_run.jain([9, 0, 0]) == pytest.approx(1 / 3)
+    assert lab_run.jain([0, 0]) == 0
