@@ -41,11 +41,11 @@ static const u32 ndm_min_cwnd = 4;
 static const u32 ndm_min_ssthresh = 2;
 
 /*
- * BDP / cwnd, Q12 like the input it is compared with, in [0, 2]: slow start
- * ends below it. A rate sample describes packets sent one round ago, so while
- * the pipe still fills and the window doubles, the ratio is 1/2 on every path.
- * 3/8 leaves a quarter of that for the noise of the samples and still stops at
- * a window of 2.7 BDP.
+ * BDP / cwnd, Q12 like the input it is compared with, in [0, 2]. A rate sample
+ * describes packets sent one round ago, so the ratio is 1/2 while the pipe
+ * fills; above 3/8, a quarter less for noise, it is not full. Below, it is only
+ * if the rate has stopped growing too: with jitter, RTTs well above the lowest
+ * make the BDP look small from the first round.
  */
 static const s16 ndm_full_pipe_ratio = NDM_ONE * 3 / 8;
 
@@ -62,6 +62,7 @@ struct ndm {
 	struct ndm_features f;
 	u32 target;		/* window to approach as ACKs arrive, packets */
 	s32 congestion;		/* the network's newest logit, Q16 */
+	u32 start_rate;		/* highest rate when slow start last grew it, Q24 */
 	u32 has_output:1,	/* congestion is set */
 	    reducing:1,		/* ssthresh() began a reduction that still runs */
 	    unused:30;
@@ -141,6 +142,21 @@ static void ndm_fill_ack(const struct sock *sk, const struct rate_sample *rs,
 }
 
 /*
+ * Asked once per round of slow start, in which the rate should double: growth
+ * by less than a quarter is none.
+ */
+static bool ndm_pipe_is_full(struct ndm *ca, s16 bdp_ratio)
+{
+	u32 rate = max(ca->f.max_rate[0], ca->f.max_rate[1]);
+
+	if (rate >= ((u64)ca->start_rate * 5) >> 2) {
+		ca->start_rate = rate;
+		return false;
+	}
+	return bdp_ratio < ndm_full_pipe_ratio;
+}
+
+/*
  * Slow start filled the pipe: go down to the BDP, which drains the queue that
  * the last doubling built. Rounded up, as ndm_apply_gain() does.
  */
@@ -179,7 +195,7 @@ static void ndm_end_round(struct sock *sk, enum ndm_round round, const s16 *x,
 		 * tcp_is_cwnd_limited() asks in slow start.
 		 */
 		if (round == NDM_ROUND_VALID && tp->is_cwnd_limited && !app_limited &&
-		    x[NDM_IN_BDP_RATIO] < ndm_full_pipe_ratio)
+		    ndm_pipe_is_full(ca, x[NDM_IN_BDP_RATIO]))
 			ndm_leave_slow_start(sk, x[NDM_IN_BDP_RATIO]);
 		return;
 	}
@@ -332,6 +348,7 @@ static void ndm_enter_loss(struct sock *sk)
 	struct tcp_sock *tp = tcp_sk(sk);
 
 	ca->reducing = 0;
+	ca->start_rate = 0;
 	/* Without undo_marker it is a smaller MTU, after which nothing was lost. */
 	if (tp->undo_marker)
 		tp->snd_ssthresh = min(tp->snd_ssthresh,
@@ -374,6 +391,7 @@ static void ndm_set_state(struct sock *sk, u8 new_state)
  */
 static void ndm_leave_idle(struct sock *sk)
 {
+	struct ndm *ca = inet_csk_ca(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
 	u32 cwnd = tcp_snd_cwnd(tp);
 	u32 floor = min_t(u32, cwnd, TCP_INIT_CWND);
@@ -384,6 +402,7 @@ static void ndm_leave_idle(struct sock *sk)
 	    tp->packets_out || idle <= rto)
 		return;
 	tp->snd_ssthresh = tcp_current_ssthresh(sk);
+	ca->start_rate = 0;
 	for (; idle > rto && cwnd > floor; idle -= rto)
 		cwnd >>= 1;
 	ndm_jump(sk, max(cwnd, floor));
