@@ -24,7 +24,7 @@
     [[flows]]                     # none: one flow of the algorithm under test
     cc = "$cc"                    # the algorithm under test, or a kernel's name
     start_s = 0.0
-    seconds = 20                  # or: bytes = 1_000_000
+    seconds = 20                  # or: bytes = 1_000_000; rounded up, iperf3 counts in seconds
     sender = 0                    # number of the sending host; senders share the router
     extra_rtt_us = 0              # more propagation for this sender, on the way of the ACKs
     count = 1                     # so many flows like this
@@ -371,6 +371,7 @@ def parse(text: str, name: str, where: str) -> Scenario:
             raise NdmError(f"{here}: seconds and bytes: give one of them")
         if not flow.seconds and not flow.bytes:
             flow = dataclasses.replace(flow, seconds=scenario.seconds)
+        flow = dataclasses.replace(flow, seconds=float(math.ceil(flow.seconds)))
         flows += [dataclasses.replace(flow, count=1)] * flow.count
     scenario = dataclasses.replace(
         scenario, flows=tuple(flows), published=tuple(lists["published"]), text=text

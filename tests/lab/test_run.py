@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import itertools
 import json
 import os
@@ -167,15 +169,36 @@ def test_the_dataset_builder_finds_the_truth(lossy: Path) -> None:
     assert len(rows) > 150 and all(9.9 < step < 10.1 for step in steps_ms)
 
 
+def counters(folder: Path) -> dict[tuple[str, str], dict[str, int]]:
+    """The last counters of every queueing discipline, and its longest queue."""
+    rows = csv.DictReader(io.StringIO(text_of(folder / "qdisc.csv.zst")))
+    last: dict[tuple[str, str], dict[str, int]] = {}
+    for row in rows:
+        key = row["device"], row["kind"]
+        longest = max(int(row["qlen"]), last.get(key, {}).get("longest", 0))
+        last[key] = {"drops": int(row["drops"]), "longest": longest}
+    return last
+
+
 def test_the_counters_of_the_queues_agree_with_the_drops(lossy: Path) -> None:
     drops = json.loads((lossy / "result.json").read_text())["drops"]
-    rows = [line.split(",") for line in text_of(lossy / "qdisc.csv.zst").splitlines()]
-    columns = {name: number for number, name in enumerate(rows[0])}
-    last = {(r[columns["device"]], r[columns["kind"]]): r for r in rows[1:]}
-    # Control packets of the traffic generator may be dropped too, never the other way round.
-    assert 0 <= int(last["b0", "pfifo"][columns["drops"]]) - drops["queue"] <= 3
-    assert 0 <= int(last["m0", "netem"][columns["drops"]]) - drops["random"] <= 3
-    assert max(int(r[columns["qlen"]]) for r in rows[1:] if r[columns["device"]] == "b0") == 12
+    last = counters(lossy)
+    # Packets of the traffic generator's control may be dropped too, never the other way round.
+    assert 0 <= last["b0", "pfifo"]["drops"] - drops["queue"] <= 3
+    assert 0 <= last["m0", "netem"]["drops"] - drops["random"] <= 3
+    assert last["b0", "pfifo"]["longest"] == 12
+
+
+@pytest.mark.parametrize("qdisc", ["fq", "fq_codel", "cake"])
+def test_no_drop_of_other_queues_is_missed(qdisc: str, tmp_path: Path) -> None:
+    queue = "" if qdisc == "cake" else "queue_packets = 40"
+    text = f"{SHARED[: SHARED.index('queue_packets')]}{queue}\nqdisc = '{qdisc}'"
+    text = text.replace("seconds = 6", "seconds = 3")
+    result = lab_run.run(scenario(text), "cubic", 1, tmp_path / "run", light=True)
+    dropped = counters(tmp_path / "run")["b0", qdisc]["drops"]
+    assert result["drops"]["random"] == 0
+    assert 0 <= dropped - result["drops"]["queue"] <= 3
+    assert result["drops"]["queue"] > 3
 
 
 def test_flows_share_a_router_at_their_times(tmp_path: Path) -> None:

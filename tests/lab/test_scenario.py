@@ -41,6 +41,12 @@ def test_defaults() -> None:
     assert scenario.senders() == 1
 
 
+def test_flows_last_whole_seconds() -> None:
+    scenario = parse(PATH + "[[flows]]\nseconds = 1.5\nstart_s = 0.5\n", "x", "x.toml")
+    assert scenario.flows[0].seconds == 2
+    assert scenario.end_s() == 5
+
+
 def test_count_and_algorithms() -> None:
     text = PATH + '[[flows]]\ncount = 3\n[[flows]]\ncc = "cubic"\nsender = 2\nbytes = 1000\n'
     scenario = parse(text, "x", "x.toml")

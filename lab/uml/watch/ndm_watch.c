@@ -215,7 +215,8 @@ static void ndm_on_drop(void *unused, struct sk_buff *skb, void *location,
 	struct tcphdr tcp;
 	struct iphdr ip;
 
-	if (reason != SKB_DROP_REASON_QDISC_DROP && reason != SKB_DROP_REASON_NOT_SPECIFIED)
+	if (reason != SKB_DROP_REASON_NOT_SPECIFIED &&
+	    (reason < SKB_DROP_REASON_QDISC_DROP || reason > SKB_DROP_REASON_FQ_FLOW_LIMIT))
 		return;
 	if (!ndm_is_known(skb->dev) || !ndm_headers(skb, offset, &ip, &tcp) ||
 	    !ndm_is_ours(tcp.source))
