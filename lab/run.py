@@ -391,9 +391,12 @@ def end_kernel(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is not None:
         return
     process.kill()
-    for pid in session_members(process.pid):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    patience_s = time.monotonic() + 5
+    while (left := session_members(process.pid)) and time.monotonic() < patience_s:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
     process.wait()
 
 
