@@ -41,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, default=5, help="runs of each, seeds 1, 2, ...")
     parser.add_argument("-o", "--out", type=Path, required=True, help="folder; resumes")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="guests at a time")
+    parser.add_argument("--kmod", type=Path, help="sources of another ndm_tcp, as make demo leaves")
     parser.add_argument("--full", action="store_true", help="with captures and traces")
 
 
@@ -158,7 +159,7 @@ def main(args: argparse.Namespace) -> int:
     if args.seeds < 1 or args.jobs < 1:
         raise NdmError("--seeds and --jobs must be at least 1")
     jobs = suite.jobs_of(scenarios, ccs, args.seeds, args.out / "runs")
-    outcomes = list(suite.execute(jobs, args.jobs, not args.full, quiet=False))
+    outcomes = list(suite.execute(jobs, args.jobs, not args.full, False, args.kmod))
     command = f"ndm lab board {args.suite} --cc {args.cc} --seeds {args.seeds} -o DIR"
     board = build(outcomes, scenarios, ccs, command)
     print(tables.terminal(board))

@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, default=1, help="runs of each, seeds 1, 2, ...")
     parser.add_argument("-o", "--out", type=Path, required=True, help="folder; resumes")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="guests at a time")
+    parser.add_argument("--kmod", type=Path, help="sources of another ndm_tcp, as make demo leaves")
     parser.add_argument("--light", action="store_true", help="results only, nothing to train on")
 
 
@@ -34,7 +35,7 @@ def main(args: argparse.Namespace) -> int:
     if args.seeds < 1 or args.jobs < 1:
         raise NdmError("--seeds and --jobs must be at least 1")
     jobs = suite.jobs_of(scenarios, ccs, args.seeds, args.out)
-    outcomes = list(suite.execute(jobs, args.jobs, args.light, quiet=False))
+    outcomes = list(suite.execute(jobs, args.jobs, args.light, False, args.kmod))
     failed = [o for o in outcomes if o.result is None]
     print(f"{args.out}: {len(outcomes) - len(failed)} of {len(outcomes)} runs recorded")
     for outcome in failed:

@@ -115,15 +115,15 @@ def _netem(link: Link, delay_us: float, forward: bool) -> str:
 
 
 def _bottleneck(link: Link, verb: str, rate_bps: int) -> str:
-    """tc's line for the device of the bottleneck, which counts IP packets, not frames."""
+    """tc's line for the device of the bottleneck, which counts IP packets, not frames.
+
+    tbf hands its `limit` to a child that is a fifo at every change, and uses it for nothing
+    else: so it is the queue's length in packets.
+    """
     if link.qdisc == "cake":
-        return (
-            f"qdisc {verb} dev b0 root handle 1: cake bandwidth {rate_bps}bit overhead 0 besteffort"
-        )
-    return (
-        f"qdisc {verb} dev b0 root handle 1: {'stab overhead -14 ' if verb == 'add' else ''}"
-        f"tbf rate {rate_bps}bit burst 1600 limit 2000000000"
-    )
+        return f"qdisc {verb} dev b0 root handle 1: cake bandwidth {rate_bps}bit besteffort"
+    words = f"tbf rate {rate_bps}bit burst 1600 limit {link.queue_packets}"
+    return f"qdisc {verb} dev b0 root handle 1: {'stab overhead -14 ' * (verb == 'add')}{words}"
 
 
 def _leaf(link: Link) -> list[str]:
@@ -177,6 +177,7 @@ def _path_batches(scenario: Scenario) -> dict[str, str]:
     tc["m"].append(f"qdisc add dev b1 root handle 1: netem {_netem(link, half_us, False)}")
     files = {"net.ip": root} | {f"{space}.ip": lines for space, lines in ip.items()}
     files |= {f"{space}.tc": lines for space, lines in tc.items()}
+    files["steps"] = [f"{at_s:f} {_bottleneck(link, 'change', bps)}" for at_s, bps in link.steps]
     return {name: "\n".join(lines) + "\n" for name, lines in files.items()}
 
 
@@ -271,10 +272,8 @@ def _traffic_lines(scenario: Scenario, cc: str) -> list[str]:
         lines.append(
             f'( sleep {start_s:g}; {command} >{output} 2>{output}.err ) & flows="$flows $!"'
         )
-    if scenario.link:
-        for at_s, rate_bps in scenario.link.steps:
-            change = f"tc {_bottleneck(scenario.link, 'change', rate_bps)}"
-            lines.append(f"( sleep {at_s:g}; guest in r {change} ) &")
+    if scenario.link and scenario.link.steps:
+        lines.append("guest in r sh -c 'guest at /run/host/steps | tc -batch -' &")
     lines.append("for flow in $flows; do wait $flow || true; done")
     return lines
 

@@ -134,7 +134,7 @@ def _load_result(folder: Path) -> dict[str, Any] | None:
     return result
 
 
-def _one(job: Job, cpus: queue.Queue[int], light: bool) -> Outcome:
+def _one(job: Job, cpus: queue.Queue[int], light: bool, kmod: Path | None) -> Outcome:
     if (done := _load_result(job.folder)) is not None:
         return Outcome(job, done)
     cpu = cpus.get()
@@ -143,8 +143,9 @@ def _one(job: Job, cpus: queue.Queue[int], light: bool) -> Outcome:
         for _ in range(ATTEMPTS):
             try:
                 cc, params = split_cc(job.cc)
+                module = kmod if "ndm_tcp" in job.scenario.algorithms(cc) else None
                 result = lab_run.run(
-                    job.scenario, cc, job.seed, job.folder, cpu, None, params or None, light
+                    job.scenario, cc, job.seed, job.folder, cpu, module, params or None, light
                 )
                 return Outcome(job, result)
             except NdmError as caught:
@@ -161,7 +162,9 @@ def _left(started_s: float, simulated_s: float, total_s: float) -> str:
     return f"{seconds / 60:.0f} min left" if seconds > 90 else f"{seconds:.0f} s left"
 
 
-def execute(jobs: list[Job], workers: int, light: bool, quiet: bool) -> Iterator[Outcome]:
+def execute(
+    jobs: list[Job], workers: int, light: bool, quiet: bool, kmod: Path | None = None
+) -> Iterator[Outcome]:
     """Run jobs, in any order of completion; finished ones are read, not run again.
 
     Args:
@@ -169,6 +172,7 @@ def execute(jobs: list[Job], workers: int, light: bool, quiet: bool) -> Iterator
         workers: guests at a time, each pinned to a core of its own.
         light: without captures and traces.
         quiet: no progress.
+        kmod: sources of another ndm_tcp than the checkout's.
     """
     available = sorted(os.sched_getaffinity(0))
     cpus: queue.Queue[int] = queue.Queue()
@@ -178,7 +182,7 @@ def execute(jobs: list[Job], workers: int, light: bool, quiet: bool) -> Iterator
     done_s, started_s = 0.0, time.monotonic()
     bar = tqdm(total=len(jobs), unit="run", disable=quiet or not sys.stderr.isatty())
     with bar, ThreadPoolExecutor(max_workers=workers) as pool:
-        waiting: set[Future[Outcome]] = {pool.submit(_one, job, cpus, light) for job in jobs}
+        waiting: set[Future[Outcome]] = {pool.submit(_one, job, cpus, light, kmod) for job in jobs}
         try:
             while waiting:
                 finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)

@@ -6,6 +6,8 @@
  *   guest hostfs PATH DIRECTORY    mount a directory of the host
  *   guest in NAMESPACE PROGRAM...  run a program in a network namespace
  *   guest clock                    print CLOCK_REALTIME and CLOCK_MONOTONIC, ns
+ *   guest at FILE                  print lines, each when as many seconds have passed as
+ *                                  its first word says; without that word
  *   guest poll PERIOD_US SOCKETS NS,NS,... QUEUES NS,NS,...
  *                                  until SIGTERM, write the state of the flows and
  *                                  of the queueing disciplines to two files; "-"
@@ -106,6 +108,33 @@ static void enter(const char *namespace)
 	if (fd < 0 || setns(fd, CLONE_NEWNET))
 		die(namespace);
 	close(fd);
+}
+
+static void sleep_until(uint64_t due_ns)
+{
+	struct timespec due = { .tv_sec = due_ns / 1000000000, .tv_nsec = due_ns % 1000000000 };
+
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL);
+}
+
+static int print_at(const char *path)
+{
+	uint64_t start_ns = now_ns(CLOCK_MONOTONIC);
+	FILE *file = fopen(path, "r");
+	char line[512], *rest;
+
+	if (!file)
+		die(path);
+	while (fgets(line, sizeof(line), file)) {
+		double seconds = strtod(line, &rest);
+
+		if (rest == line)
+			continue;
+		sleep_until(start_ns + (uint64_t)(seconds * 1e9));
+		fputs(rest + (*rest == ' '), stdout);
+		fflush(stdout);
+	}
+	return 0;
 }
 
 /* --- poll ------------------------------------------------------------------ */
@@ -257,17 +286,13 @@ static int poll_state(char **argv)
 	signal(SIGTERM, stop);
 	due_ns = now_ns(CLOCK_MONOTONIC);
 	while (!stopped) {
-		struct timespec due;
-
 		stamp_ns = now_ns(CLOCK_REALTIME);
 		for (int i = 0; i < n_senders; i++)
 			dump(&senders[i], &ask_sockets.h, each_socket, sockets);
 		for (int i = 0; i < n_routers; i++)
 			dump(&routers[i], &ask_queues.h, each_queue, queues);
 		due_ns += period_ns;
-		due.tv_sec = due_ns / 1000000000;
-		due.tv_nsec = due_ns % 1000000000;
-		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL);
+		sleep_until(due_ns);
 	}
 	if (fclose(sockets) || fclose(queues))
 		die("write");
@@ -393,6 +418,8 @@ int main(int argc, char **argv)
 
 		return printf("%llu %llu\n", real, (unsigned long long)now_ns(CLOCK_MONOTONIC)) < 0;
 	}
+	if (!strcmp(verb, "at") && argc == 3)
+		return print_at(argv[2]);
 	if (!strcmp(verb, "poll") && argc == 7)
 		return poll_state(argv + 2);
 	if (!strcmp(verb, "serve") && argc == 4)
