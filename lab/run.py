@@ -71,7 +71,9 @@ TOOLS = {"iperf3": "iperf3", "ip": "iproute2", "tc": "iproute2", "taskset": "uti
 TOOLS |= {"setarch": "util-linux", "insmod": "kmod", "gcc": "gcc"}
 EVENTS = ("tcp_probe", "tcp_cong_state_set", "tcp_retransmit_skb")
 MARK = "NDM-LAB"
-TROUBLE = re.compile(r"WARNING:|BUG:|Oops|Kernel panic|Call Trace|general protection")
+TROUBLE = re.compile(
+    r"WARNING:|BUG:|Oops|Kernel panic|Call Trace|general protection|^(Command failed|Error: )"
+)
 COMMAND_LINE = (
     *("mem=2G", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro"),
     *("init=/proc/self/cwd/init.sh", "con=null", "con0=null,fd:1", "ipv6.disable=1"),
@@ -121,7 +123,9 @@ def _bottleneck(link: Link, verb: str, rate_bps: int) -> str:
     else: so it is the queue's length in packets.
     """
     if link.qdisc == "cake":
-        return f"qdisc {verb} dev b0 root handle 1: cake bandwidth {rate_bps}bit besteffort"
+        return (
+            f"qdisc {verb} dev b0 root handle 1: cake bandwidth {rate_bps}bit overhead 0 besteffort"
+        )
     words = f"tbf rate {rate_bps}bit burst 1600 limit {link.queue_packets}"
     return f"qdisc {verb} dev b0 root handle 1: {'stab overhead -14 ' * (verb == 'add')}{words}"
 

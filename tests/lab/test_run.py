@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,23 @@ def test_flows_share_a_router_at_their_times(tmp_path: Path) -> None:
     # 3 s of 10 Mbit/s and 3 s of 4 Mbit/s, less headers and the start.
     carried = sum(flow["bytes"] for flow in result["flows"]) * 8 / 1e6
     assert 30 < carried < 42
+    assert counters(tmp_path / "run")["b0", "pfifo"]["longest"] == 40
+
+
+def test_the_rate_changes_at_its_times_and_the_queue_stays(tmp_path: Path) -> None:
+    steps = [[1.0, 2_000_000], [2.0, 8_000_000], *([2 + n / 10, 8_000_000] for n in range(1, 9))]
+    text = LOSSY.replace("seconds = 2", "seconds = 3").replace("loss = 0.02", f"steps = {steps}")
+    lab_run.run(scenario(text), "cubic", 1, tmp_path / "run")
+    rows = csv.DictReader(io.StringIO(text_of(tmp_path / "run" / "qdisc.csv.zst")))
+    clock_ns = tomllib.loads((tmp_path / "run" / "run.toml").read_text())["clock"]["realtime_ns"]
+    sent = {}
+    for row in rows:
+        if (row["device"], row["kind"]) == ("b0", "pfifo"):
+            sent[round((int(row["t_ns"]) - clock_ns) / 1e8)] = int(row["bytes"])
+            assert int(row["qlen"]) <= 12
+    for start, end, mbps in ((12, 19, 2), (22, 29, 8)):
+        measured = (sent[end] - sent[start]) * 8 / ((end - start) * 1e5)
+        assert 0.75 * mbps < measured < 1.05 * mbps, (start, measured)
 
 
 def test_a_page_of_objects(tmp_path: Path) -> None:
