@@ -7,6 +7,7 @@ import argparse
 import json
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -15,8 +16,9 @@ import numpy as np
 from ndm_tcp import contract as c
 from ndm_tcp import core
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import generated, golden, model_c, quantize
+from ndm_tcp.export import certificate, generated, golden, model_c, quantize
 
+CHECKER = Path(__file__).resolve().parent / "checker" / "check_certificate.py"
 EXAMPLE = """example:
   ndm check                                # the committed header
   ndm check --kmod out/demo/kmod           # another copy of the module's sources
@@ -57,6 +59,27 @@ def run_selftest(kmod: Path, compiler: str = "cc", flags: tuple[str, ...] = ("-O
     return result.stdout.strip()
 
 
+def run_checker(folder: Path) -> str:
+    """The independent checker on a folder of generated files, as a program of its own.
+
+    Returns:
+        what it printed.
+
+    Raises:
+        NdmError: what it refused.
+    """
+    result = subprocess.run(
+        [sys.executable, "-B", str(CHECKER), str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if result.returncode:
+        said = result.stderr.strip().splitlines() or ["it said nothing"]
+        raise NdmError(f"{said[-1]}; run: ndm export RUN")
+    return result.stdout.strip()
+
+
 def check(kmod: Path) -> dict[str, object]:
     """Every check of the exported model that needs no training run.
 
@@ -65,7 +88,8 @@ def check(kmod: Path) -> dict[str, object]:
     """
     folder = kmod / "generated"
     model = model_c.from_json(folder / "ndm_model.json")
-    vectors = golden.compute(model.layers, golden.inputs())
+    proof = certificate.prove(model.layers)
+    vectors = golden.compute(model.layers, golden.for_model(model.layers, proof.inputs()))
     out, pre = core.infer(model.layers, vectors.x)
     if not (np.array_equal(out, vectors.out) and np.array_equal(pre, vectors.pre)):
         raise NdmError(f"{kmod}: C and fixedpoint.py disagree on the golden vectors")
@@ -76,7 +100,7 @@ def check(kmod: Path) -> dict[str, object]:
     bound = quantize.error_bound(model.layers)
     if (error > bound).any():
         raise NdmError(f"{kmod}: |fixed - real| is {error}, above the bound {bound}")
-    compared = generated.check(folder)
+    compared = generated.check(folder, proof)
     return {
         "contract": c.HASH,
         "model": model.hash(),
@@ -85,6 +109,7 @@ def check(kmod: Path) -> dict[str, object]:
         "bound": bound.tolist(),
         "observed": error.tolist(),
         "generated_files": compared,
+        "certificate": run_checker(folder),
         "selftest": run_selftest(kmod),
     }
 
@@ -102,7 +127,6 @@ def main(args: argparse.Namespace) -> int:
     if args.update:
         from ndm_tcp import files
 
-        generated.write_contract(folder)
         for name, text in generated.expected(folder).items():
             files.write_text(folder / name, text)
     result = check(args.kmod)
@@ -115,5 +139,6 @@ def main(args: argparse.Namespace) -> int:
     for o, bound, seen in bounds:
         print(f"{o.name}: |fixed - real| <= {bound:.2g}, seen {seen:.2g}")
     print(f"{result['generated_files']} generated files are up to date")
+    print(result["certificate"])
     print(result["selftest"])
     return 0

@@ -5,22 +5,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ndm_tcp import core, files
+from ndm_tcp import core
 from ndm_tcp.datasets import sources
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import contract_c, golden, model_c
+from ndm_tcp.export import certificate, contract_c, golden, model_c
 
 ROOT = Path(__file__).resolve().parents[1]
 GENERATED = ROOT / "kmod" / "generated"
 STREAM_SOURCE = Path("datasets/traces/reno-03-lossy")
 STREAM_ACKS = 1000
 """ACKs of the feature stream compiled into the module."""
-
-
-def write_contract(out: Path) -> None:
-    """Write what follows from the contract alone."""
-    files.write_text(out / "ndm_contract.h", contract_c.contract_header())
-    files.write_text(out / "ndm_tables.h", contract_c.tables_header())
 
 
 def stream_text() -> str:
@@ -35,25 +29,50 @@ def stream_text() -> str:
     return model_c.stream_header(acks, rounds.x[rounds.valid], str(STREAM_SOURCE))
 
 
-def expected(out: Path) -> dict[str, str]:
+def expected(out: Path, proof: certificate.Proof | None = None) -> dict[str, str]:
     """What every generated file must say, given the contract and the model's JSON twin.
+
+    Args:
+        out: where the twin lies.
+        proof: of that model, if there is one already.
 
     Raises:
         NdmError: the twin is missing or damaged.
     """
     model = model_c.from_json(out / "ndm_model.json")
+    proof = proof or certificate.prove(model.layers)
     vectors = golden.compute(model.layers, golden.inputs())
-    return {
+    return model_files(model, proof, vectors)
+
+
+def model_files(
+    model: model_c.Model, proof: certificate.Proof, vectors: golden.Vectors
+) -> dict[str, str]:
+    """Every generated file; the model's header last.
+
+    Args:
+        model: the network.
+        proof: of the same network.
+        vectors: begin with those of `golden.inputs()`.
+    """
+    extra = golden.compute(model.layers, golden.edges(model.layers, proof.inputs()))
+    headers = {
         "ndm_contract.h": contract_c.contract_header(),
         "ndm_tables.h": contract_c.tables_header(),
+        "ndm_model.h": model_c.model_header(model, proof),
+    }
+    return {
+        "ndm_contract.h": headers["ndm_contract.h"],
+        "ndm_tables.h": headers["ndm_tables.h"],
         "ndm_stream.h": stream_text(),
-        "ndm_vectors.h": model_c.vectors_header(model, golden.for_kernel(vectors)),
+        "ndm_vectors.h": model_c.vectors_header(model, golden.for_kernel(vectors, extra)),
         "ndm_model.json": model_c.to_json(model),
-        "ndm_model.h": model_c.model_header(model),
+        certificate.NAME: certificate.to_json(proof, model.hash(), headers),
+        "ndm_model.h": headers["ndm_model.h"],
     }
 
 
-def check(out: Path) -> int:
+def check(out: Path, proof: certificate.Proof | None = None) -> int:
     """Regenerate in memory and compare.
 
     Returns:
@@ -62,7 +81,7 @@ def check(out: Path) -> int:
     Raises:
         NdmError: naming the first file that differs, and what to run.
     """
-    wanted = expected(out)
+    wanted = expected(out, proof)
     for name, text in wanted.items():
         path = out / name
         if not path.is_file() or path.read_text(encoding="utf-8") != text:

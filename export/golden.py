@@ -17,7 +17,11 @@ from ndm_tcp.fixedpoint import Layer
 SEED = 20260101
 RANDOM_VECTORS = 10_000
 IN_KERNEL = 256
-"""Vectors compiled into the module: random ones and corners by turns."""
+"""Vectors compiled into the module."""
+IN_KERNEL_EDGES = 64
+"""of which model-dependent; the rest are random ones and corners, half each"""
+POOL = 1 << 16
+"""Random points among which rounding ties and table break points are looked for."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +68,55 @@ def compute(layers: list[Layer], x: npt.NDArray[np.int16]) -> Vectors:
     return Vectors(x, np.concatenate(trace.pre, axis=1), trace.outputs)
 
 
-def for_kernel(vectors: Vectors) -> Vectors:
-    """The subset compiled into the module: half random points, half corners, evenly spread."""
-    half = IN_KERNEL // 2
-    pick = np.concatenate(
-        [
-            np.arange(half),
-            RANDOM_VECTORS + np.arange(half) * ((1 << c.N_INPUTS) // half),
-        ]
+def edges(layers: list[Layer], witnesses: list[list[int]]) -> npt.NDArray[np.int16]:
+    """[n, 10]: inputs at which this network's arithmetic is most delicate.
+
+    For every row one rounding tie (the accumulator lies half way between two results) and, in
+    hidden layers, pre-activations one below, at and one above a break point of the tanh table,
+    as far as `POOL` random points hold them; then the witnesses of the certificate.
+    """
+    lo = np.array([i.lo_q for i in c.INPUTS], dtype=np.int64)
+    hi = np.array([i.hi_q for i in c.INPUTS], dtype=np.int64)
+    pool = np.random.Generator(np.random.PCG64(SEED + 1)).integers(
+        lo, hi, size=(POOL, c.N_INPUTS), endpoint=True
     )
-    return Vectors(vectors.x[pick], vectors.pre[pick], vectors.out[pick])
+    trace = fixedpoint.forward(layers, pool)
+    step = 1 << (c.Q_PRE + c.TANH_RANGE_LOG2 - c.TANH_STEPS_LOG2)
+    chosen: list[int] = []
+    for number, layer in enumerate(layers):
+        half = np.int64(1) << (layer.shift.astype(np.int64) - 1)
+        cases = [(trace.accumulators[number] & (2 * half - 1)) == half]
+        if number + 1 < len(layers):
+            cases += [((trace.pre[number] - by) & (step - 1)) == 0 for by in (-1, 0, 1)]
+        for case in cases:
+            chosen += np.where(case.any(axis=0), case.argmax(axis=0), -1).tolist()
+    hit = [pool[at] for at in chosen if at >= 0]
+    rows = np.array([*hit, *witnesses], dtype=np.int16).reshape(-1, c.N_INPUTS)
+    unique: npt.NDArray[np.int16] = np.array(list(dict.fromkeys(map(tuple, rows.tolist()))))
+    return unique.reshape(-1, c.N_INPUTS).astype(np.int16)
+
+
+def for_model(layers: list[Layer], witnesses: list[list[int]]) -> npt.NDArray[np.int16]:
+    """[n, 10]: `inputs()`, then `edges()`."""
+    return np.concatenate([inputs(), edges(layers, witnesses)])
+
+
+def for_kernel(vectors: Vectors, extra: Vectors) -> Vectors:
+    """The subset compiled into the module, each kind evenly spread.
+
+    Args:
+        vectors: begin with those of `inputs()`.
+        extra: those of `edges()`.
+    """
+    few = min(IN_KERNEL_EDGES, len(extra.x))
+    random = (IN_KERNEL - few + 1) // 2
+    corners = IN_KERNEL - few - random
+    pick = np.concatenate(
+        [np.arange(random), RANDOM_VECTORS + np.arange(corners) * (1 << c.N_INPUTS) // corners]
+    )
+    also = np.arange(few) * len(extra.x) // max(few, 1)
+    return Vectors(
+        np.concatenate([vectors.x[pick], extra.x[also]]),
+        np.concatenate([vectors.pre[pick], extra.pre[also]]),
+        np.concatenate([vectors.out[pick], extra.out[also]]),
+    )

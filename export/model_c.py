@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from ndm_tcp import contract
 from ndm_tcp import contract as c
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export import quantize
+from ndm_tcp.export.certificate import Proof, clamping, gain_range
 from ndm_tcp.export.contract_c import preamble
 from ndm_tcp.export.golden import Vectors
 from ndm_tcp.fixedpoint import Layer
@@ -117,9 +119,24 @@ def _array(
     return f"{head}static const {ctype} {name}{dims} = {{\n{_rows(values)}\n}};\n"
 
 
-def model_header(model: Model) -> str:
-    """`ndm_model.h`: the weights, nothing computed."""
+def upward(value: float) -> float:
+    """Three significant digits, never less than the value."""
+    if not value:
+        return 0.0
+    unit = 10.0 ** (math.floor(math.log10(abs(value))) - 2)
+    text = float(f"{math.ceil(value / unit) * unit:.3g}")
+    return text if text >= value else float(f"{(math.ceil(value / unit) + 1) * unit:.3g}")
+
+
+def model_header(model: Model, proof: Proof) -> str:
+    """`ndm_model.h`: the weights, nothing computed; its comments say what `proof` proves."""
     notes = [f"{name}: {text}" for name, text in model.notes.items()]
+    notes += ["Proved for every input in the box (ndm_certificate.json):"]
+    for number, o in enumerate(c.OUTPUTS):
+        bound = upward(proof.bound(number))
+        notes.append(f"{o.name}: |fixed - real| <= {bound}; clamped: {clamping(proof, number)}")
+    low, high = (gain / (1 << c.Q_PRE) for gain in gain_range(proof))
+    notes.append(f"cwnd_gain within [{-upward(-low)}, {upward(high)}]")
     guard = "_NDM_MODEL_H"
     parts = [preamble(["the checkpoint named below, by ndm export"], notes)]
     trace = sum(layer.n_out for layer in model.layers)
@@ -134,9 +151,8 @@ def model_header(model: Model) -> str:
         _, _, q_in = quantize.input_box(number)
         bits = layer.shift.astype(int) + c.Q_PRE - q_in
         norm = int(np.abs(layer.weight.astype(np.int64)).sum(axis=1).max())
-        low, high = quantize.accumulator_bounds(
-            layer.weight.astype(np.int64), layer.bias.astype(np.int64), number
-        )
+        low = min(row.accumulator[0] for row in proof.rows[number])
+        high = max(row.accumulator[1] for row in proof.rows[number])
         parts.append(
             _array(
                 "s16",
@@ -146,7 +162,7 @@ def model_header(model: Model) -> str:
                 [
                     f"Layer {number}, [out][in]: inputs Q{q_in}, weights Q{bits.min()} to "
                     f"Q{bits.max()} by row, largest row norm {norm}.",
-                    f"Accumulators within [{low.min()}, {high.max()}] for every input in the box.",
+                    f"Accumulators within [{low}, {high}] for every input in the box.",
                 ],
             )
         )

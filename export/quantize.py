@@ -8,7 +8,6 @@ what does not fit raises.
 
 from __future__ import annotations
 
-import functools
 import math
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy.typing as npt
 from ndm_tcp import contract as c
 from ndm_tcp import fixedpoint
 from ndm_tcp.errors import NdmError
+from ndm_tcp.export import enclosure
 from ndm_tcp.fixedpoint import IntArray, Layer
 
 S16, S32 = (1 << 15) - 1, (1 << 31) - 1
@@ -112,26 +112,10 @@ def real_forward(layers: list[tuple[Floats, Floats]], x: Floats) -> Floats:
     return np.clip(h, [o.lo for o in c.OUTPUTS], [o.hi for o in c.OUTPUTS])
 
 
-@functools.cache
-def tanh_error() -> float:
-    """Largest |table - tanh| over every Q16 input, by trying them all; saturation included."""
-    limit = 1 << (c.Q_PRE + c.TANH_RANGE_LOG2)
-    grid = np.arange(limit + 1, dtype=np.int64)
-    error = float(np.abs(fixedpoint.tanh(grid) / 2.0**c.Q_ACT - np.tanh(grid / 2.0**c.Q_PRE)).max())
-    saturated = 1.0 - float(fixedpoint.TANH[-1]) / (1 << c.Q_ACT)  # tanh < 1 beyond the table
-    return max(error, saturated)
-
-
 def error_bound(layers: list[Layer]) -> Floats:
-    """[2] bound on |integer network - the same weights in real arithmetic| over the whole box.
+    """[2] proved bound on |integer network - the same weights in real arithmetic|, rounded up.
 
-    Inputs are exact. A layer passes errors on through |weight|; its requantisation adds half
-    a unit of Q16; tanh has slope at most 1 and adds the table's error. The sum is taken in
-    float64, with one part in a million added for its own rounding.
+    For every input in the box; `enclosure` says how.
     """
-    error = np.zeros(c.N_INPUTS)
-    for number, (weight, _) in enumerate(dequantize(layers)):
-        error = np.abs(weight) @ error + 0.5 / (1 << c.Q_PRE)
-        if number + 1 < len(layers):
-            error = error + tanh_error()
-    return error * (1 + 1e-6)
+    bounds = enclosure.error_bound(layers)
+    return np.array([math.nextafter(float(bound), math.inf) for bound in bounds])

@@ -15,8 +15,7 @@ import orjson
 from ndm_tcp import contract as c
 from ndm_tcp import core, files
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import golden, model_c, onnx_graph, quantize
-from ndm_tcp.export.generated import GENERATED, stream_text, write_contract
+from ndm_tcp.export import certificate, generated, golden, model_c, onnx_graph, quantize
 from ndm_tcp.fixedpoint import Layer
 from ndm_tcp.training.checkpoint import MODEL, load_policy
 
@@ -56,10 +55,11 @@ def export(run: Path, out: Path) -> Report:
     onnx_path = run / "model.onnx"
     onnx_graph.write(policy, onnx_path, {"dataset_sha256": checkpoint.dataset_sha256})
     graph = onnx_graph.read(onnx_path)
-    x = golden.inputs()
+    layers = quantize.quantize(graph.layers)
+    proof = certificate.prove(layers)
+    x = golden.for_model(layers, proof.inputs())
     real = x.astype(np.float64) / (1 << c.Q_INPUT)
     onnx_error = onnx_graph.check_against(policy, onnx_path, real.astype(np.float32))
-    layers = quantize.quantize(graph.layers)
     vectors = golden.compute(layers, x)
     _check_c(layers, vectors)
     fixed = vectors.out / float(1 << c.Q_PRE)
@@ -71,7 +71,6 @@ def export(run: Path, out: Path) -> Report:
         )
     trained = [(w.astype(np.float64), b.astype(np.float64)) for w, b in graph.layers]
     drift = np.abs(quantize.real_forward(trained, real) - fixed).max(axis=0)
-    names = [o.name for o in c.OUTPUTS]
     widths = [layers[0].n_in, *(layer.n_out for layer in layers)]
     config = checkpoint.config
     model = model_c.Model(
@@ -83,14 +82,9 @@ def export(run: Path, out: Path) -> Report:
             "onnx": f"sha256 {graph.sha256}",
             "objective": f"{config.objective}, seed {config.seed}"
             + (f", inputs {list(config.mask)} masked" if config.mask else ""),
-            **{
-                f"{name} |fixed - real|": f"at most {limit:.3g} for every input in the box, "
-                f"{seen:.3g} seen on {len(x)} vectors"
-                for name, limit, seen in zip(names, bound, error.max(axis=0), strict=True)
-            },
         },
     )
-    write_model(model, vectors, out)
+    write_model(model, vectors, out, proof)
     files.write_text(run / "vectors.json", _vectors_json(model, vectors))
     report = Report(
         model=model.hash(),
@@ -121,15 +115,16 @@ def _check_c(layers: list[Layer], vectors: golden.Vectors) -> None:
         raise NdmError("the C inference differs from fixedpoint.py: this is a defect, report it")
 
 
-def write_model(model: model_c.Model, vectors: golden.Vectors, out: Path) -> None:
+def write_model(
+    model: model_c.Model,
+    vectors: golden.Vectors,
+    out: Path,
+    proof: certificate.Proof | None = None,
+) -> None:
     """Everything generated that the module builds from; the model's header last."""
-    write_contract(out)
-    files.write_text(out / "ndm_stream.h", stream_text())
-    files.write_text(
-        out / "ndm_vectors.h", model_c.vectors_header(model, golden.for_kernel(vectors))
-    )
-    files.write_text(out / "ndm_model.json", model_c.to_json(model))
-    files.write_text(out / "ndm_model.h", model_c.model_header(model))
+    proof = proof or certificate.prove(model.layers)
+    for name, text in generated.model_files(model, proof, vectors).items():
+        files.write_text(out / name, text)
 
 
 def _vectors_json(model: model_c.Model, vectors: golden.Vectors) -> str:
@@ -173,7 +168,9 @@ research on it. Out of scope: any claim about throughput, which only a closed lo
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ndm export`."""
     parser.add_argument("run", type=Path, help="folder of a training run")
-    parser.add_argument("-o", "--out", type=Path, default=GENERATED, help="kmod/generated")
+    parser.add_argument(
+        "-o", "--out", type=Path, default=generated.GENERATED, help="kmod/generated"
+    )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
 

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The numbers of check_certificate.py: tanh enclosed, sub-boxes bounded. Standard library only."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction as Q
+from typing import Any
+
+Box = list[tuple[int, int]]
+Layers = list[list[tuple[list[int], int, int]]]
+"""Rows of (weights, bias, shift)."""
+
+
+def require(holds: object, what: str) -> None:
+    """Refuse the certificate."""
+    if not holds:
+        raise ValueError(what)
+
+
+class Tanh:
+    """The table with its error, step by step, against tanh from continued fractions."""
+
+    def __init__(self, table: list[int]) -> None:
+        require(len(table) == 513 and table[0] == 0, "ndm_tables.h: ndm_tanh_table")
+        require(table == sorted(table) and table[-1] < 2**15, "ndm_tables.h: tanh not monotone")
+        self.table = table
+        self.error: list[tuple[Q, Q]] = []
+        self.node = [(Q(0), Q(0))] + [self.fraction(i) for i in range(1, 513)]
+        one, margin = 1 << 60, 1 << 10
+        inner = []  # tanh d for d = f / 65536: d - d**3/3 <= tanh d <= d - d**3/3 + 2 d**5/15
+        for f in range(1024):
+            inner.append((f << 44) - (f**3 << 12) // 3)
+        for i in range(512):
+            t, low, rise = int(self.node[i][0] * one), table[i], table[i + 1] - table[i]
+            e = [
+                ((low + ((rise * f + 512) >> 10)) << 45)
+                - (((t + u) << 60) // (one + (t * u >> 60)))
+                for f, u in enumerate(inner)
+            ]
+            # 2 d**5/15 < 2**-32.9 for d < 1/64; tanh d from below makes e too large by that
+            self.error.append((Q(min(e) - margin - (one >> 32), one), Q(max(e) + margin, one)))
+        last = Q(table[-1], 2**15)
+        self.error.append((last - 1, last - self.node[-1][0]))
+
+    @staticmethod
+    def fraction(i: int) -> tuple[Any, ...]:
+        """tanh(i/64) between two convergents of x/(1 + x^2/(3 + x^2/(5 + ...))), i > 0."""
+        p0, q0, p1, q1, k = 1, 0, 0, 1, 0
+        while k < 3 or abs(p0 * q1 - p1 * q0) << 90 >= q0 * q1:
+            a, b = i * i if k else i, 64 * (2 * k + 1)
+            p0, p1, q0, q1, k = p1, b * p1 + a * p0, q1, b * q1 + a * q0, k + 1
+        return tuple(sorted((Q(p0, q0), Q(p1, q1))))
+
+    def __call__(self, p: int) -> int:
+        m = min(abs(p), 1 << 19)
+        i, f = m >> 10, m & 1023
+        v = self.table[i] + (((self.table[i + 1] - self.table[i]) * f + 512) >> 10 if f else 0)
+        return -v if p < 0 else v
+
+    def off(self, pre: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Table minus tanh over the integers of a Q16 interval."""
+        found = []
+        if pre[1] >= 0:
+            found += self.error[min(max(pre[0], 0) >> 10, 512) : min(pre[1] >> 10, 512) + 1]
+        if pre[0] < 0:
+            part = self.error[min(max(-pre[1], 0) >> 10, 512) : min(-pre[0] >> 10, 512) + 1]
+            found += [(-b, -a) for a, b in part]
+        return min(a for a, _ in found), max(b for _, b in found)
+
+    def slope(self, low: Q, high: Q) -> tuple[Any, ...]:
+        """1 - tanh^2 over [low, high]."""
+        near = Q(0) if low <= 0 <= high else min(abs(low), abs(high))
+        far = -(-max(abs(low), abs(high)) * 64 // 1)
+        least = Q(0) if far > 512 else 1 - self.node[far][1] ** 2
+        return least, 1 - self.node[min(near * 64 // 1, 512)][0] ** 2
+
+    def above(self, p: int) -> Q:
+        """tanh(p / 2^16), from above."""
+        low, high = self.error[min(abs(p) >> 10, 512)]
+        return Q(self(p), 2**15) + (-low if p >= 0 else high)
+
+
+def dot(weights: list[Any], inputs: list[Any]) -> tuple[Any, ...]:
+    """Range of weights . inputs for inputs in intervals."""
+    pairs = [
+        (w * a, w * b) if w >= 0 else (w * b, w * a)
+        for w, (a, b) in zip(weights, inputs, strict=True)
+    ]
+    return sum(a for a, _ in pairs), sum(b for _, b in pairs)
+
+
+class Relaxation:
+    """Upper bounds of sign * output over sub-boxes: lines around tanh, carried to the inputs.
+
+    Exact integers: weights in 2^-15, biases in 2^-30, slopes of lines in 1/256, their offsets
+    in 2^-24 rounded up, sums in 2^-TOTAL.
+    """
+
+    TOTAL = 128
+
+    def __init__(self, layers: Layers, tanh: Tanh) -> None:
+        self.tanh, self.layers = tanh, layers
+        self.error = [(a * 2**24 // 1, -(-b * 2**24 // 1)) for a, b in tanh.error]
+        self.weights: list[list[list[int]]] = []
+        self.biases: list[list[int]] = []
+        self.slack: list[int] = []
+        table, errors = max(max(-a, b) for a, b in tanh.error), [Q(0)] * 10
+        for n, layer in enumerate(layers):
+            q_in = 15 if n else 12
+            bits = [s + 16 - q_in for _, _, s in layer]
+            require(all(0 <= k <= 15 for k in bits), f"layer {n}: scale of a row")
+            self.weights.append(
+                [[w << (15 - k) for w in x[0]] for x, k in zip(layer, bits, strict=True)]
+            )
+            self.biases.append([x[1] << (30 - k - q_in) for x, k in zip(layer, bits, strict=True)])
+            off = []
+            for x in self.weights[-1]:
+                total = sum((abs(w) * e for w, e in zip(x, errors, strict=True)), Q(0))
+                off.append(total / 2**15)
+            errors = [e + Q(1, 2**17) + table for e in off]
+            self.slack.append(math.ceil((max(off) + Q(1, 2**17)) * 2**16))
+        nodes = [int(t[1] * 2**40) + 1 for t in tanh.node]
+        bend = (1 << 28) // 10 + 1  # h^2 / 8 max |tanh''| < h^2 / 10, h = 1 / 64, in 2^-40
+        self.peak: list[tuple[int, int | None]] = [(1 << 24, None)]
+        for a in range(1, 257):
+            values = [t - (a * i << 26) for i, t in enumerate(nodes)]
+            top = max(values)
+            self.peak.append((-(-(top + bend) >> 16), values.index(top) << 10))
+
+    def line(self, low: int, high: int) -> tuple[Any, ...]:
+        """Slope and offset of a line above tanh on [low, high], Q16."""
+
+        def above(p: int) -> int:
+            e = self.error[min(abs(p) >> 10, 512)]
+            return (self.tanh(p) << 9) + (-e[0] if p >= 0 else e[1])
+
+        def chord(a: int, b: int) -> int:
+            return min(256, max(0, ((self.tanh(b) - self.tanh(a)) << 9) // max(b - a, 1)))
+
+        def at(p: int) -> int:
+            return min(256, max(0, 256 - (self.tanh(p) ** 2 >> 22)))
+
+        middle, ends = (low + high) >> 1, (above(low), above(high))
+        tries = [at(low), at(high), at(middle), chord(low, high)]
+        touch = tries[-1]
+        for _ in range(4):
+            place = self.peak[touch][1]
+            place = high if place is None else min(max(place, low + 1), max(high, low + 1))
+            touch = chord(low, place)
+        best: tuple[int, int, int] | None = None
+        for a in dict.fromkeys([*tries, touch]):
+            beta = max(ends[0] - a * low, ends[1] - a * high)
+            top, place = self.peak[a]
+            if place is not None and place - 2048 <= high and low <= place + 2048:
+                beta = max(beta, top)
+            if best is None or beta + a * middle < best[0]:
+                best = (beta + a * middle, a, beta)
+        assert best
+        return best[1], best[2]
+
+    def upper(self, n: int, row: int, sign: int, relaxed: list[Any], box: Box) -> int:
+        """sign * pre-activation of a row, from above, Q16, for real arithmetic."""
+        coefs, scale = [sign * w for w in self.weights[n][row]], 15
+        total = sign * self.biases[n][row] << (self.TOTAL - 30)
+        for k in range(n - 1, -1, -1):
+            chosen = [
+                up if c > 0 else down for c, (up, down) in zip(coefs, relaxed[k], strict=True)
+            ]
+            total += sum(c * b for c, (_, b) in zip(coefs, chosen, strict=True)) << (
+                self.TOTAL - scale - 24
+            )
+            d, scale = [c * a for c, (a, _) in zip(coefs, chosen, strict=True)], scale + 8
+            total += sum(x * b for x, b in zip(d, self.biases[k], strict=True)) << (
+                self.TOTAL - scale - 30
+            )
+            coefs = [
+                sum(x * w for x, w in zip(d, column, strict=True))
+                for column in zip(*self.weights[k], strict=False)
+            ]
+            scale += 15
+        value = sum(c * (b if c > 0 else a) for c, (a, b) in zip(coefs, box, strict=True))
+        return -(-(total + (value << (self.TOTAL - scale - 12))) >> (self.TOTAL - 16))
+
+    def __call__(self, box: Box, output: int, sign: int, epsilon: int) -> int:
+        """sign * output of the integer network, from above, Q16, the clamp left out."""
+        relaxed: list[Any] = []
+        inputs = box
+        for n, layer in enumerate(self.layers):
+            pres = []
+            for ws, bias, s in layer:
+                low, high = dot(ws, inputs)
+                round_up = 1 << (s - 1)
+                pres.append(((low + bias + round_up) >> s, (high + bias + round_up) >> s))
+            if n + 1 == len(self.layers):
+                plain = int(pres[output][1] if sign > 0 else -pres[output][0])
+                return min(plain, self.upper(n, output, sign, relaxed, box) + epsilon)
+            inputs, lines = [(self.tanh(a), self.tanh(b)) for a, b in pres], []
+            for r, (low, high) in enumerate(pres):
+                low, high = low - self.slack[n], high + self.slack[n]
+                if n:
+                    high = min(high, self.upper(n, r, 1, relaxed, box))
+                    low = max(low, -self.upper(n, r, -1, relaxed, box))
+                a, b = self.line(-high, -low)
+                lines.append((self.line(low, high), (a, -b)))
+            relaxed.append(lines)
+        raise ValueError("no layers")
+
+    def worst(self, tree: list[Any], box: Box, output: int, sign: int, epsilon: int) -> int:
+        """Largest bound over the leaves of a tree of halvings, which must cover the box."""
+        stack, found = [box], list[int]()
+        for split in tree:
+            require(stack, "tree goes on after its end")
+            here = stack.pop()
+            if split < 0:
+                found.append(self(here, output, sign, epsilon))
+                continue
+            low, high = here[split]
+            middle = (low + high) >> 1
+            require(low < high, "tree halves a point")
+            stack.append([*here[:split], (middle + 1, high), *here[split + 1 :]])
+            stack.append([*here[:split], (low, middle), *here[split + 1 :]])
+        require(not stack and found, "tree does not cover the box")
+        return max(found)

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Checks ndm_certificate.json against the C headers beside it. Standard library only.
+
+    python check_certificate.py kmod/generated
+
+Reads the header texts with a grammar of its own and derives every statement anew: intervals
+in exact integers, tanh from continued fractions and its addition theorem, |fixed - real| in
+rationals, properties by walking the tree of sub-boxes. Shares no code with what wrote the
+certificate. Prints one line; exit status 1 and the reason if anything does not hold.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import struct
+import sys
+from fractions import Fraction as Q
+from pathlib import Path
+from typing import Any
+
+# The other half of this program lies beside it; neither is imported as a package.
+from bounds import Box, Layers, Relaxation, Tanh, dot, require  # type: ignore
+
+HEADERS = ("ndm_contract.h", "ndm_tables.h", "ndm_model.h")
+# name: output, sign (1 at most, -1 at least), limit in Q16, inputs held (1-based: Q12)
+PROPERTIES = {
+    "gain_at_most": (0, 1, None, {}),
+    "gain_at_least": (0, -1, None, {}),
+    "no_growth_in_collapse": (0, 1, 0, {1: 0, 2: 4096}),
+    "no_growth_in_collapse_while_rtt_doubles": (0, 1, 0, {1: 0, 2: 4096, 8: 4096}),
+    "no_shrinking_on_an_idle_path": (0, -1, 0, {1: 4096, 2: 0, 10: 0}),
+    "collapse_is_congestion": (1, -1, 0, {1: 0, 2: 4096}),
+    "collapse_with_full_pipe_is_congestion": (1, -1, 0, {1: 0, 2: 4096, 3: 0}),
+}
+ITEM = re.compile(
+    r"\s+|#ifndef \w+|#define \w+[ \t]*\n|#endif|#include \"[\w./]+\""
+    r"|#define (?P<name>NDM_\w+)[ \t]+(?P<value>\(-?\d+\)|-?\d+|0x[0-9a-f]+ULL|\"[0-9a-f]+\""
+    r"|\(1 << NDM_Q_INPUT\))[ \t]*(?=\n)"
+    r"|static_assert\([^;]*\);|enum \w+ \{[\w\s,]*\};|struct \w+ \{[\w\s;]*\};"
+    r"|static const (?:s16|s32|u32|u8) (?P<array>\w+)\[(?P<size>\d+(?: \* \d+)?)\] = \{"
+    r"(?P<numbers>[-\d\s,]*)\};"
+    r"|static const struct ndm_layer ndm_model_layer\[\] = \{(?P<layers>[\w\s,{}]*)\};"
+    r"|static const struct ndm_model ndm_model = \{\s*\.layer = ndm_model_layer,"
+    r"\s*\.n_layers = (?P<count>\d+),\s*\};"
+)
+
+
+def parse(text: str, name: str) -> dict[str, Any]:
+    """Defines, arrays and the layer list of a header; anything else in it is refused."""
+    found: dict[str, Any] = {}
+    text, at = re.sub(r"/\*.*?\*/", "", text, flags=re.S), 0
+    while at < len(text):
+        m = ITEM.match(text, at)
+        if m is None or m.end() == at:
+            raise ValueError(f"{name}: unexpected text {text[at : at + 40].splitlines()[0]!r}")
+        at = m.end()
+        key = m["name"] or m["array"] or (m["layers"] and "layers") or (m["count"] and "count")
+        require(not key or key not in found, f"{name}: {key} is there twice")
+        if m["name"]:
+            value = m["value"].strip("()")
+            plain = re.fullmatch(r"-?\d+", value)
+            found[key] = int(value) if plain else value.strip('"')
+        elif m["array"]:
+            size = 1
+            for factor in m["size"].split(" * "):
+                size *= int(factor)
+            found[key] = [int(v) for v in m["numbers"].split(",") if v.strip()]
+            require(len(found[key]) == size, f"{name}: {key} has {len(found[key])} entries")
+        elif key:
+            found[key] = m[key]
+    return found
+
+
+def network(h: dict[str, Any]) -> Layers:
+    """Layers as rows of (weights, bias, shift), from the parsed ndm_model.h."""
+    rows = re.findall(r"\{ (\w+), (\w+), (\w+), (\d+), (\d+) \},", h["layers"])
+    require(len(rows) == int(h["count"]) and rows, "ndm_model.h: number of layers")
+    layers, width = [], 10
+    for n, (w, b, s, n_in, n_out) in enumerate(rows):
+        names = [f"ndm_weight{n}", f"ndm_bias{n}", f"ndm_shift{n}"]
+        require([w, b, s] == names and int(n_in) == width, f"ndm_model.h: layer {n} out of order")
+        i, o = int(n_in), int(n_out)
+        require(len(h[w]) == i * o and len(h[b]) == len(h[s]) == o, f"ndm_model.h: layer {n}: size")
+        require(all(-(2**15) <= v < 2**15 for v in h[w]), f"ndm_model.h: {w} leaves s16")
+        require(all(1 <= v <= 31 for v in h[s]), f"ndm_model.h: {s} leaves 1 .. 31")
+        layers.append([(h[w][r * i : r * i + i], h[b][r], h[s][r]) for r in range(o)])
+        width = o
+    require(width == 2, "ndm_model.h: not two outputs")
+    return layers
+
+
+def product(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+    every = [x * y for x in a for y in b]
+    return min(every), max(every)
+
+
+def infer(layers: Layers, tanh: Tanh, x: list[Any]) -> list[Any]:
+    """Accumulators per layer, then the last pre-activations, of the integer network."""
+    result = []
+    for layer in layers:
+        acc = [sum(w * v for w, v in zip(ws, x, strict=True)) + b for ws, b, _ in layer]
+        pre = [(a + (1 << (s - 1))) >> s for a, (_, _, s) in zip(acc, layer, strict=True)]
+        result.append(acc)
+        x = [tanh(p) for p in pre]
+    return [*result, pre]
+
+
+def check_rows(cert: dict[str, Any], layers: Layers, tanh: Tanh, box: Box) -> list[Any]:
+    """Ranges, witnesses and error terms of every row; returns |fixed - real| per output."""
+    unit, slack, half = Q(1, 2 ** cert["unit_bits"]), Q(1, 2**20), Q(1, 2**17)
+    inputs, errors, bits_in = box, [(Q(0), Q(0))] * 10, 12
+    require(len(cert["layers"]) == len(layers), "layers: another number of them")
+    for n, (layer, claims) in enumerate(zip(layers, cert["layers"], strict=True)):
+        last, nexts, next_errors = n + 1 == len(layers), [], []
+        require(len(claims) == len(layer), f"layer {n}: another number of rows")
+        for r, ((ws, bias, s), claim) in enumerate(zip(layer, claims, strict=True)):
+            where = f"layer {n}, row {r}"
+            low, high = (v + bias for v in dot(ws, inputs))
+            parts = [sorted((w * a, w * b)) for w, (a, b) in zip(ws, inputs, strict=True)] + [
+                (bias, bias)
+            ]
+            partial = [sum(min(a, 0) for a, _ in parts), sum(max(b, 0) for _, b in parts)]
+            pre = [(low + (1 << (s - 1))) >> s, (high + (1 << (s - 1))) >> s]
+            require([low, high] == claim["accumulator"], f"{where}: accumulator")
+            require(partial == claim["partial"], f"{where}: partial sums")
+            room = 2**31 - (1 << (s - 1))
+            require(partial[0] >= -(2**31) and partial[1] < room, f"{where}: leaves s32")
+            require(low >= -(2**31) and high < room, f"{where}: leaves s32")
+            require(
+                s == claim["shift"] and pre == claim["pre"], f"{where}: shift or pre-activation"
+            )
+            for end, x in enumerate(claim["witness"]):
+                inside = len(x) == 10 and all(a <= v <= b for v, (a, b) in zip(x, box, strict=True))
+                require(inside, f"{where}: witness outside the box")
+                value = infer(layers, tanh, x)[n + last][r]
+                require(value == claim["attained"][end], f"{where}: witness does not attain")
+                exact = n or value == claim["accumulator"][end]
+                require(exact, f"{where}: the first layer's ends must be attained")
+            if last:
+                continue
+            require([tanh(p) for p in pre] == claim["activation"], f"{where}: activation")
+            e = dot(ws, errors)
+            scale = 1 << (s + 16 - bits_in)
+            d = (e[0] / scale - half, e[1] / scale + half)
+            own = (
+                tanh.slope(Q(pre[0], 2**16) - max(d[1], 0), Q(pre[1], 2**16) - min(d[0], 0)),
+                tanh.off(tuple(pre)),
+            )
+            for name, (a, b) in zip(("slope", "table"), own, strict=True):
+                c, d2 = (v * unit for v in claim[name])
+                require(a - slack <= c <= a and b <= d2 <= b + slack, f"{where}: {name}")
+            s_range, t_range = ([v * unit for v in claim[name]] for name in ("slope", "table"))
+            through = product(tuple(s_range), d)
+            nexts.append(tuple(claim["activation"]))
+            next_errors.append((through[0] + t_range[0], through[1] + t_range[1]))
+        inputs, errors, bits_in = nexts, next_errors, 15
+    return [backward(cert, layers, o, unit, half) for o in range(2)]
+
+
+def backward(
+    cert: dict[str, Any], layers: Layers, output: int, unit: Q, half: Q
+) -> tuple[Any, ...]:
+    """Integer minus real output: every rounding and table error times its way to the output."""
+    ws, _, s = layers[-1][output]
+    q_in = 15 if len(layers) > 1 else 12
+    coefficients = [(Q(w, 1 << (s + 16 - q_in)),) * 2 for w in ws]
+    low, high = -half, half
+    for n in range(len(layers) - 2, -1, -1):
+        q_in = 15 if n else 12
+        sums = [(Q(0), Q(0))] * len(layers[n][0][0])
+        for (ws, _, s), claim, coef in zip(layers[n], cert["layers"][n], coefficients, strict=True):
+            through = product(coef, tuple(v * unit for v in claim["slope"]))
+            for term in (
+                product(coef, tuple(v * unit for v in claim["table"])),
+                product(through, (-half, half)),
+            ):
+                low, high = low + term[0], high + term[1]
+            scale = 1 << (s + 16 - q_in)
+            step = [product(through, (Q(w, scale),)) for w in ws]
+            sums = [(a + c, b + d) for (a, b), (c, d) in zip(sums, step, strict=True)]
+        coefficients = sums
+    return low, high
+
+
+def check_properties(
+    cert: dict[str, Any], layers: Layers, tanh: Tanh, box: Box, errors: list[Any]
+) -> list[Any]:
+    """Verdicts, and [lowest, highest] output each that is thereby proved for the whole box."""
+    relaxation = Relaxation(layers, tanh)
+    whole = [list(cert["layers"][-1][o]["pre"]) for o in range(2)]
+    require([p["name"] for p in cert["properties"]] == list(PROPERTIES), "properties: the list")
+    for p in cert["properties"]:
+        output, sign, limit, held = PROPERTIES[p["name"]]
+        part = [(held.get(i + 1, a), held.get(i + 1, b)) for i, (a, b) in enumerate(box)]
+        same = (p["output"], p["sign"], p["limit"]) == (output, sign, limit)
+        require(same and p["box"] == [list(v) for v in part], f"{p['name']}: another statement")
+        epsilon = -(-max(-errors[output][0], errors[output][1]) * 2**16 // 1)
+        own = relaxation.worst(p["tree"], part, output, sign, epsilon)
+        require(own <= sign * p["bound"], f"{p['name']}: bound {p['bound']} is not proved")
+        inside = (
+            all(a <= v <= b for v, (a, b) in zip(p["witness"], part, strict=True))
+            and len(p["witness"]) == 10
+        )
+        value = infer(layers, tanh, p["witness"])[-1][output]
+        require(inside and value == p["attained"], f"{p['name']}: witness does not attain")
+        if limit is None:
+            verdict = "bounded"
+            whole[output][sign > 0] = sign * min(sign * whole[output][sign > 0], sign * p["bound"])
+        elif sign * value > sign * limit:
+            verdict = "refuted"
+        else:
+            verdict = "proved" if sign * p["bound"] <= sign * limit else "unknown"
+        require(p["verdict"] == verdict, f"{p['name']}: {p['verdict']}, found {verdict}")
+    return whole
+
+
+def check(folder: Path) -> str:
+    """All of it; returns what holds, in one line."""
+    cert = json.loads((folder / "ndm_certificate.json").read_bytes())
+    require(cert["format"] == "ndm-tcp-certificate-1", "another format")
+    texts, h = {name: (folder / name).read_text(encoding="utf-8") for name in HEADERS}, {}
+    require(set(cert["headers"]) == set(HEADERS), "another set of headers")
+    for name, text in texts.items():
+        same = hashlib.sha256(text.encode()).hexdigest() == cert["headers"][name]
+        require(same, f"{name}: not the text that was certified")
+        h.update(parse(text, name))
+    fixed = {"Q_INPUT": 12, "Q_ACT": 15, "Q_PRE": 16, "TANH_RANGE_LOG2": 3, "TANH_STEPS_LOG2": 9}
+    require(all(h[f"NDM_{k}"] == v for k, v in fixed.items()), "ndm_contract.h: Q formats")
+    require(h["NDM_CONTRACT_HASH"] == cert["contract"], "another contract")
+    ranges = re.findall(r"/\* \d+: .*; \[(-?\d+), (-?\d+)\] \*/\s+NDM_IN_", texts[HEADERS[0]])
+    box = [(int(a) << 12, int(b) << 12) for a, b in ranges]
+    require(len(box) == 10 and cert["box"] == [list(v) for v in box], "the box of the inputs")
+    layers = network(h)
+    digest = hashlib.sha256(cert["contract"].encode())
+    for layer in layers:
+        digest.update(bytes([len(layer[0][0]), len(layer)]))
+        for ws, _, _ in layer:
+            digest.update(struct.pack(f"<{len(ws)}h", *ws))
+        digest.update(struct.pack(f"<{len(layer)}i", *(b for _, b, _ in layer)))
+        digest.update(bytes(s for _, _, s in layer))
+    model = digest.hexdigest()[:16]
+    require(cert["model"] == model == h["NDM_MODEL_HASH"], "integers do not match the model's hash")
+    tanh = Tanh(h["ndm_tanh_table"])
+    errors = check_rows(cert, layers, tanh, box)
+    whole = check_properties(cert, layers, tanh, box, errors)
+    unit, bounds = Q(1, 2 ** cert["unit_bits"]), []
+    for o, (claim, own) in enumerate(zip(cert["outputs"], errors, strict=True)):
+        low, high = (v * unit for v in claim["error"])
+        require(low <= own[0] and own[1] <= high, f"{claim['name']}: error is not proved")
+        require(claim["bound"] == max(-claim["error"][0], claim["error"][1]), "bound of an error")
+        ends = [h[f"NDM_OUT_{claim['name'].upper()}_{side}"] for side in ("LO", "HI")]
+        seen = cert["layers"][-1][o]["attained"]
+        never = ends[0] <= whole[o][0] and whole[o][1] <= ends[1]
+        reached = seen[0] < ends[0] or seen[1] > ends[1]
+        acts = "never" if never else "reached" if reached else "not excluded"
+        require(claim["clamp"] == ends and claim["clamps"] == acts, f"{claim['name']}: clamp")
+        whole[o] = [max(ends[0], whole[o][0]), min(ends[1], whole[o][1])]
+        bounds.append(f"{claim['name']} {float(claim['bound'] * unit):.3g}")
+    table, factors = h["ndm_exp2_table"], []
+    require(len(table) == 33 and table == sorted(table), "ndm_tables.h: ndm_exp2_table")
+    for gain in whole[0]:
+        i, rest = (gain & 0xFFFF) >> 11, gain & 0x7FF
+        value = table[i] + (((table[min(i + 1, 32)] - table[i]) * rest + 1024) >> 11)
+        factors.append((value + 1) >> 1 if gain < 0 else value << (gain >> 16))
+    require(factors == cert["window_factor"], "window_factor")
+    verdicts = [p["verdict"] for p in cert["properties"]]
+    counts = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))
+    rows = sum(len(layer) for layer in layers)
+    return (
+        f"certificate of {model} holds: {rows} rows, |fixed - real| {', '.join(bounds)}, {counts}"
+    )
+
+
+def main(arguments: list[Any]) -> int:
+    if len(arguments) != 1:
+        print("usage: check_certificate.py kmod/generated", file=sys.stderr)
+        return 1
+    try:
+        print(check(Path(arguments[0])))
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, OSError) as error:
+        plain = isinstance(error, (ValueError, OSError))
+        what = str(error) if plain else f"{type(error).__name__} {error}"
+        line = " ".join(f"check_certificate: {arguments[0]}: refused: {what}".split())
+        print(line, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
