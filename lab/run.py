@@ -11,7 +11,8 @@ packet has a certain cause. On the loopback device the cause is told by the way 
 out of the kernel; where netem's own queue was full, it counts as the queue's.
 
 A run is a function of scenario, algorithm, seed, kernel and module: all its files but
-`wall_s` in result.json are the same in every repetition on a machine.
+`wall_s` in result.json are the same in every repetition on a machine, and what a light run
+measures is what the whole one measures.
 
     scenario.toml       as given              run.toml           facts; for the dataset builder
     sender.pcap.zst     packets at senders    tcp_probe.txt.zst  the kernel's events of them
@@ -235,14 +236,15 @@ def _trace_kb(scenario: Scenario) -> int:
     return int(min(max(8_192, events * 250 / 1024), 524_288))
 
 
-def _trace_lines(scenario: Scenario) -> list[str]:
+def _trace_lines(scenario: Scenario, light: bool) -> list[str]:
+    """The same commands for both: their number moves the guest's clock and random numbers."""
     tracing = "/sys/kernel/tracing"
-    lines = [f"echo {_trace_kb(scenario)} >{tracing}/buffer_size_kb"]
+    lines = [f"echo {8_192 if light else _trace_kb(scenario)} >{tracing}/buffer_size_kb"]
     lines.append(f"echo mono >{tracing}/trace_clock")
     for event in EVENTS:
         folder = f"{tracing}/events/tcp/{event}"
         lines.append(f"echo 'sport >= {FIRST_PORT} && sport < {FIRST_PORT + 999}' >{folder}/filter")
-        lines.append(f"echo 1 >{folder}/enable")
+        lines.append(f"echo {int(not light)} >{folder}/enable")
     return lines
 
 
@@ -304,8 +306,7 @@ def _plan(
         )
     lines += _network_lines(scenario) + _buffer_lines(scenario)
     lines.append("cat /sys/module/ndm_tcp/parameters/model_hash >model 2>/dev/null || true")
-    if not light:
-        lines += _trace_lines(scenario)
+    lines += _trace_lines(scenario, light)
     spaces = f"sockets.bin {','.join(senders)} queues.bin {','.join(routers)}"
     lines.append(f"guest poll {POLL_US} {spaces} & poller=$!")
     lines += _traffic_lines(scenario, cc)

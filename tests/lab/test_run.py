@@ -147,6 +147,13 @@ def test_a_disturbed_repetition_is_the_same_byte_for_byte(
     assert [name for name in first if first[name] != second[name]] == []
 
 
+def test_a_light_run_measures_the_same(lossy: Path, tmp_path: Path) -> None:
+    lab_run.run(scenario(LOSSY), "bbr", 7, tmp_path / "light", light=True)
+    whole, light = contents(lossy), contents(tmp_path / "light")
+    assert whole.keys() - light.keys() == {"sender.pcap.zst", "tcp_probe.txt.zst"}
+    assert [name for name in light if light[name] != whole[name]] in ([], ["kernel.log"])
+
+
 def test_another_seed_is_another_run(lossy: Path, tmp_path: Path) -> None:
     lab_run.run(scenario(LOSSY), "bbr", 8, tmp_path / "other", light=True)
     first, second = contents(lossy), contents(tmp_path / "other")
