@@ -1,0 +1,350 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The certificate: true, tight, the same every time, and refused when anything is touched."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ndm_tcp import contract as c
+from ndm_tcp import fixedpoint
+from ndm_tcp.errors import NdmError
+from ndm_tcp.export import certificate, enclosure, generated, golden, model_c, properties, quantize
+from ndm_tcp.export.check import CHECKER, run_checker
+from ndm_tcp.export.relaxation import Bounder
+from ndm_tcp.export.run import write_model
+from ndm_tcp.fixedpoint import Layer
+from ndm_tcp.training.model import Policy
+
+GENERATED = generated.GENERATED
+Data = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def layers() -> list[Layer]:
+    """The shipped network."""
+    return model_c.from_json(GENERATED / "ndm_model.json").layers
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of the generated files."""
+    shutil.copytree(GENERATED, tmp_path / "generated")
+    return tmp_path / "generated"
+
+
+def network(seed: int, scale: float, hidden: tuple[int, ...]) -> list[Layer]:
+    torch.manual_seed(seed)
+    pairs = Policy(hidden).linear_layers()
+    return quantize.quantize([((w * scale).numpy(), (b * scale).numpy()) for w, b in pairs])
+
+
+def box_points(count: int, seed: int) -> fixedpoint.IntArray:
+    """[2 * count, 10] random points and random corners."""
+    rng = np.random.default_rng(seed)
+    lo, hi = (np.array(side, dtype=np.int64) for side in zip(*enclosure.box(), strict=True))
+    points = rng.integers(lo, hi, size=(count, c.N_INPUTS), endpoint=True)
+    return np.concatenate([points, np.where(rng.random(points.shape) < 0.5, lo, hi)])
+
+
+# --- the pieces ------------------------------------------------------------------------------
+
+
+def test_tanh_is_enclosed_to_a_hundred_bits() -> None:
+    mpmath = pytest.importorskip("mpmath")
+
+    mpmath.mp.prec = 400
+    for i, (low, high) in enumerate(enclosure.tanh_nodes()):
+        exact = mpmath.tanh(mpmath.mpf(i) / 64) * mpmath.mpf(2) ** enclosure.FINE
+        assert low <= exact <= high and high - low < 1 << 20, i
+
+
+def test_table_errors_enclose_every_input_and_are_tight() -> None:
+    x = np.arange(enclosure.LIMIT, dtype=np.int64)
+    error = (fixedpoint.tanh(x) / 2.0**c.Q_ACT - np.tanh(x / 2.0**c.Q_PRE)).reshape(
+        enclosure.STEPS, -1
+    )
+    bounds = np.array(enclosure.segment_errors()[:-1]) / enclosure.UNIT
+    slack = 2.0**-50
+    assert (bounds[:, 0] <= error.min(axis=1) + slack).all()
+    assert (bounds[:, 1] >= error.max(axis=1) - slack).all()
+    lsb = 2.0**-c.Q_ACT
+    assert (error.min(axis=1) - bounds[:, 0]).max() < 0.05 * lsb
+    assert (bounds[:, 1] - error.max(axis=1)).max() < 0.05 * lsb
+
+
+@pytest.mark.parametrize(("low", "high"), [(-3.0, 0.5), (0.1, 0.2), (-9.0, -7.9), (8.5, 9.0)])
+def test_slopes_are_enclosed(low: float, high: float) -> None:
+    unit = enclosure.UNIT
+    found = enclosure.slope((math.floor(low * unit), math.ceil(high * unit)))
+    slopes = 1 - np.tanh(np.linspace(low, high, 1001)) ** 2
+    assert found[0] / unit <= slopes.min() + 1e-15 and slopes.max() <= found[1] / unit + 1e-15
+    assert found[1] / unit - slopes.max() < 0.02 and slopes.min() - found[0] / unit < 0.02
+
+
+@pytest.mark.parametrize("scale", [0.3, 1.0, 5.0])
+@pytest.mark.parametrize("hidden", [(16, 16), (5, 64, 3), (1,)])
+def test_the_error_bound_holds_and_is_not_loose(scale: float, hidden: tuple[int, ...]) -> None:
+    layers = network(3, scale, hidden)
+    x = box_points(20_000, 5)
+    pre = fixedpoint.forward(layers, x).pre[-1] / 2.0**c.Q_PRE
+    h = x / 2.0**c.Q_INPUT
+    for number, (weight, bias) in enumerate(quantize.dequantize(layers)):
+        h = h @ weight.T + bias
+        h = np.tanh(h) if number + 1 < len(layers) else h
+    for output, (low, high) in enumerate(enclosure.output_errors(layers, enclosure.rows(layers))):
+        error = (pre - h)[:, output]
+        assert low / enclosure.UNIT <= error.min() and error.max() <= high / enclosure.UNIT
+        assert max(-error.min(), error.max()) > max(-low, high) / enclosure.UNIT / 60
+
+
+def test_ranges_hold_for_every_row(layers: list[Layer]) -> None:
+    proof = certificate.prove(layers)
+    trace = fixedpoint.forward(layers, box_points(30_000, 6))
+    for number, rows in enumerate(proof.rows):
+        for r, row in enumerate(rows):
+            values = trace.accumulators[number][:, r]
+            assert row.accumulator[0] <= values.min() and values.max() <= row.accumulator[1]
+            low, high = proof.attained[number][r]
+            if number == 0:
+                assert (low.value, high.value) == row.accumulator, "attained exactly"
+            elif number + 1 < len(layers):
+                assert low.value <= values.min() and values.max() <= high.value, "search is weak"
+
+
+def test_an_accumulator_outside_s32_is_refused(layers: list[Layer]) -> None:
+    bad = Layer(layers[0].weight, layers[0].bias.copy(), layers[0].shift)
+    bad.bias[3] = 2**31 - 1
+    with pytest.raises(NdmError, match="layer 0, row 3: accumulator up to .* leaves s32"):
+        certificate.prove([bad, *layers[1:]])
+
+
+@pytest.mark.parametrize("scale", [0.5, 2.0])
+@pytest.mark.parametrize("hidden", [(16, 16), (8, 8, 8), (40,)])
+def test_sub_boxes_are_bounded_soundly(scale: float, hidden: tuple[int, ...]) -> None:
+    layers = network(11, scale, hidden)
+    rng = np.random.default_rng(2)
+    box = np.array(enclosure.box())
+    for output, sign in ((0, 1), (0, -1), (1, 1)):
+        bounder = Bounder(layers, output, sign)
+        assert bounder.linear
+        lo = rng.integers(box[:, 0], box[:, 1], endpoint=True, size=(48, 10))
+        width = (box[:, 1] - box[:, 0]) >> rng.integers(0, 12, size=(48, 1))
+        hi = np.minimum(lo + rng.integers(0, width + 1), box[:, 1])
+        upper, _, _ = bounder(lo, hi)
+        for i in range(len(lo)):
+            x = rng.integers(lo[i], hi[i], endpoint=True, size=(200, 10))
+            x[:100] = np.where(rng.random((100, 10)) < 0.5, lo[i], hi[i])
+            seen = (fixedpoint.forward(layers, x).pre[-1][:, output] * sign).max()
+            assert seen <= upper[i]
+
+
+def test_networks_too_large_for_the_linear_bound_fall_back_to_intervals() -> None:
+    layers = network(1, 60.0, (64, 64))
+    bounder = Bounder(layers, 0, 1)
+    box = np.array(enclosure.box())
+    upper, _, _ = bounder(box[None, :, 0], box[None, :, 1])
+    seen = fixedpoint.forward(layers, box_points(5000, 1)).pre[-1][:, 0].max()
+    assert seen <= upper[0]
+
+
+# --- properties ------------------------------------------------------------------------------
+
+
+def constant(value: int) -> list[Layer]:
+    """A network whose cwnd_gain is nearly `value` in Q16 wherever it looks."""
+    weight = np.zeros((2, 10), dtype=np.int16)
+    weight[0, 2] = 1
+    bias = np.array([value << 11, 0], dtype=np.int32)
+    return [Layer(weight, bias, np.array([11, 11], dtype=np.uint8))]
+
+
+@pytest.mark.parametrize(
+    ("gain", "wanted"), [(-5000, "proved"), (5000, "refuted"), (-10, "unknown")]
+)
+def test_verdicts(gain: int, wanted: str) -> None:
+    """-10: true, but closer to the limit than the margin that bounds carry."""
+    prop = next(p for p in properties.PROPERTIES if p.name == "no_growth_in_collapse")
+    layers = constant(gain)
+    x = [low for low, _ in prop.box()]
+    value = int(fixedpoint.forward(layers, np.array([x])).pre[-1][0, 0])
+    verdict = properties.decide(layers, prop, (value, x), boxes=64)
+    assert verdict.verdict == wanted
+    found = fixedpoint.forward(layers, np.array([verdict.witness])).pre[-1][0, 0]
+    assert found == verdict.attained <= verdict.bound
+
+
+def test_branch_and_bound_closes_in(layers: list[Layer]) -> None:
+    prop = properties.PROPERTIES[0]
+    seen = (-(2**31), [low for low, _ in prop.box()])
+    bounds = [properties.decide(layers, prop, seen, boxes).bound for boxes in (1, 64, 512)]
+    assert bounds[0] > bounds[1] > bounds[2]
+
+
+# --- the file --------------------------------------------------------------------------------
+
+
+def test_the_certificate_is_the_same_every_time_and_quick(layers: list[Layer]) -> None:
+    texts = {name: (GENERATED / name).read_text() for name in certificate.HEADERS}
+    model = model_c.from_json(GENERATED / "ndm_model.json").hash()
+    start = time.process_time()
+    once = certificate.to_json(certificate.prove(layers), model, texts)
+    assert time.process_time() - start < 5, "about half a second on an idle machine"
+    assert once == certificate.to_json(certificate.prove(layers), model, texts)
+    assert once == (GENERATED / certificate.NAME).read_text()
+
+
+def test_the_shipped_bounds_are_a_tenth_of_a_percent_of_the_range() -> None:
+    data = json.loads((GENERATED / certificate.NAME).read_text())
+    for o, claim in zip(c.OUTPUTS, data["outputs"], strict=True):
+        assert claim["bound"] / 2 ** data["unit_bits"] < 0.001 * (o.hi - o.lo)
+
+
+def test_the_checker_shares_no_code() -> None:
+    for path in CHECKER.parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            local = {p.stem for p in CHECKER.parent.glob("*.py")}
+            for name in names:
+                assert name.split(".")[0] in sys.stdlib_module_names | local, (path.name, name)
+
+
+def test_the_checker_accepts_what_is_shipped() -> None:
+    assert "34 rows" in run_checker(GENERATED)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "scale"), [((16, 16), 1.0), ((12,), 3.0), ((6, 6, 6), 1.0), ((16, 16), 8.0)]
+)
+def test_the_checker_accepts_other_networks(
+    folder: Path, hidden: tuple[int, ...], scale: float
+) -> None:
+    layers = network(4, scale, hidden)
+    model = model_c.Model(layers, {"network": "a test"})
+    write_model(model, golden.compute(layers, golden.inputs()), folder)
+    assert model.hash() in run_checker(folder)
+
+
+def refused(folder: Path, what: str) -> None:
+    """One line, exit status 1, and the right reason."""
+    done = subprocess.run(
+        [sys.executable, str(CHECKER), str(folder)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1 and not done.stdout
+    assert done.stderr.count("\n") == 1 and re.search(what, done.stderr), done.stderr
+
+
+def change(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+@pytest.mark.parametrize("name", certificate.HEADERS)
+def test_a_touched_header_is_refused(folder: Path, name: str) -> None:
+    change(folder / name, "\n#endif", "\n\n#endif")
+    refused(folder, f"{name}: not the text that was certified")
+
+
+def forge(folder: Path, name: str, old: str, new: str) -> None:
+    """Change a header and the hash of it, as someone would who wants to pass."""
+    change(folder / name, old, new)
+    data = json.loads((folder / certificate.NAME).read_text())
+    import hashlib
+
+    data["headers"][name] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+    (folder / certificate.NAME).write_text(json.dumps(data))
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "what"),
+    [
+        ("ndm_model.h", "10248, -16462", "10249, -16462", "integers do not match"),
+        ("ndm_model.h", "10248, -16462", "10248, -16462, 7", "ndm_weight0 has 161 entries"),
+        ("ndm_model.h", "ndm_weight0, ndm_bias0", "ndm_weight1, ndm_bias0", "out of order"),
+        ("ndm_model.h", ".n_layers = 3", ".n_layers = 2", "number of layers"),
+        ("ndm_model.h", "#endif", "int x;\n#endif", "unexpected text 'int x;"),
+        ("ndm_tables.h", "0, 512, 1024", "0, 512, 1054", "slope|table|activation|attain"),
+        ("ndm_tables.h", "0, 512, 1024", "0, 512, 511", "tanh not monotone"),
+        ("ndm_contract.h", "[-1, 1] */\n\tNDM_IN_RTT", "[-1, 2] */\n\tNDM_IN_RTT", "the box"),
+        ("ndm_contract.h", "Q_PRE\t16", "Q_PRE\t15", "Q formats"),
+        ("ndm_contract.h", "CWND_GAIN_HI\t(65536)", "CWND_GAIN_HI\t(6553)", "clamp"),
+    ],
+)
+def test_a_forged_header_is_refused(folder: Path, name: str, old: str, new: str, what: str) -> None:
+    forge(folder, name, old, new)
+    refused(folder, what)
+
+
+def row(data: Data) -> Data:
+    result: Data = data["layers"][0][2]
+    return result
+
+
+TAMPERING: list[tuple[str, Callable[[Data], object], str]] = [
+    ("model", lambda d: d.update(model="0" * 16), "model's hash"),
+    ("format", lambda d: d.update(format="other"), "another format"),
+    ("row missing", lambda d: d["layers"][1].pop(), "another number of rows"),
+    ("accumulator", lambda d: row(d)["accumulator"].__setitem__(1, 5), "accumulator"),
+    ("partial", lambda d: row(d)["partial"].__setitem__(0, 0), "partial sums"),
+    ("pre", lambda d: row(d)["pre"].__setitem__(0, 0), "pre-activation"),
+    ("activation", lambda d: row(d)["activation"].__setitem__(0, 0), "activation"),
+    ("slope", lambda d: row(d)["slope"].__setitem__(1, 2**39), "slope"),
+    ("table", lambda d: row(d)["table"].__setitem__(1, 2**20), "table"),
+    ("witness", lambda d: row(d)["witness"][0].__setitem__(0, 7), "witness does not attain"),
+    ("far witness", lambda d: row(d)["witness"][0].__setitem__(0, 5000), "outside the box"),
+    ("attained", lambda d: row(d)["attained"].__setitem__(0, 1), "witness does not attain"),
+    ("error", lambda d: d["outputs"][1].update(error=[-1, 1], bound=1), "error is not proved"),
+    ("bound", lambda d: d["outputs"][1].update(bound=1), "bound of an error"),
+    ("clamps", lambda d: d["outputs"][1].update(clamps="reached"), "clamp"),
+    ("factor", lambda d: d.update(window_factor=[65536, 65536]), "window_factor"),
+    ("verdict", lambda d: d["properties"][2].update(verdict="proved"), "refuted"),
+    ("limit", lambda d: d["properties"][2].update(limit=9999), "another statement"),
+    ("part", lambda d: d["properties"][2]["box"].__setitem__(2, [0, 0]), "another statement"),
+    ("tight", lambda d: d["properties"][0].update(bound=20000), "is not proved"),
+    ("tree", lambda d: d["properties"][0]["tree"].pop(), "does not cover"),
+    ("longer", lambda d: d["properties"][0]["tree"].append(-1), "goes on after its end"),
+    ("no tree", lambda d: d["properties"][0].update(tree=[]), "does not cover"),
+    ("example", lambda d: d["properties"][2]["witness"].__setitem__(2, 0), "does not attain"),
+    ("dropped", lambda d: d["properties"].pop(2), "the list"),
+    ("type", lambda d: row(d).update(pre="no"), "refused"),
+]
+
+
+@pytest.mark.parametrize(
+    ("tamper", "what"), [t[1:] for t in TAMPERING], ids=[t[0] for t in TAMPERING]
+)
+def test_a_tampered_certificate_is_refused(
+    folder: Path, tamper: Callable[[Data], object], what: str
+) -> None:
+    path = folder / certificate.NAME
+    data = json.loads(path.read_text())
+    tamper(data)
+    path.write_text(json.dumps(data))
+    refused(folder, what)
+
+
+def test_a_missing_or_damaged_certificate_is_one_line(folder: Path) -> None:
+    (folder / certificate.NAME).write_text("{")
+    refused(folder, "refused: ")
+    (folder / certificate.NAME).unlink()
+    refused(folder, "No such file")
+    with pytest.raises(NdmError, match=r"refused: .*; run: ndm export RUN"):
+        run_checker(folder)
