@@ -3,13 +3,17 @@
 
 One line per opportunity to deliver 1,504 bytes: the millisecond, from the start, ascending;
 the trace repeats when it ends. The lab's queue sends at a rate, so a trace becomes the mean rate
-of each tenth of a second; variation that is faster is lost, and the run's facts say so.
+of each tenth of a second; variation that is faster is lost.
+
+`python -m ndm_tcp.lab.mahimahi` writes the trace that ships with the lab.
 """
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
+from ndm_tcp import files
 from ndm_tcp.errors import NdmError
 
 OPPORTUNITY_BYTES = 1504
@@ -63,3 +67,23 @@ def rates(times_ms: list[int], seconds: float) -> list[tuple[float, int]]:
         if not steps or steps[-1][1] != rate_bps:
             steps.append((index * BIN_MS / 1000, rate_bps))
     return steps
+
+
+SHIPPED = Path(__file__).resolve().parent / "scenarios" / "variable" / "wandering.trace"
+
+
+def wandering(seconds: int = 20, seed: int = 20261121) -> str:
+    """A made-up link whose rate wanders between 1 and 12 Mbit/s, a factor of 1.3 a second."""
+    rng = random.Random(seed)
+    mbps, credit, lines = 6.0, 0.0, []
+    for at_ms in range(1, seconds * 1000 + 1):
+        if at_ms % BIN_MS == 0:
+            mbps = min(max(mbps * 1.3 ** rng.gauss(0, (BIN_MS / 1000) ** 0.5), 1.0), 12.0)
+        credit += mbps * 1000 / (OPPORTUNITY_BYTES * 8)
+        lines += [f"{at_ms}"] * int(credit)
+        credit -= int(credit)
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    files.write_text(SHIPPED, wandering())

@@ -16,6 +16,7 @@
     jitter_distribution = "normal"                     # or uniform, pareto
     reorder = false               # may packets overtake one another?
     steps = [[5.0, 5_000_000]]    # (s since the start of the run, bit/s from then on)
+    trace = "cell.trace"          # instead of rate_bps and steps: a mahimahi trace beside the file
 
     [lo]                          # topology lo: tc's own words for the loopback device
     netem = "delay 20ms 5ms distribution normal loss 0.5%"
@@ -62,6 +63,7 @@ from pathlib import Path
 from typing import Any
 
 from ndm_tcp.errors import NdmError
+from ndm_tcp.lab import mahimahi
 
 UNDER_TEST = "$cc"
 TOPOLOGIES = ("lo", "path")
@@ -92,10 +94,10 @@ class Burst:
 class Link:
     """The path from the senders' router to the receiver."""
 
-    rate_bps: int
-    """bottleneck, bit/s, IP headers included"""
     rtt_us: int
     """propagation there and back, us; half of it in each direction"""
+    rate_bps: int = 0
+    """bottleneck, bit/s, IP headers included; with a trace, its first rate"""
     queue_packets: int = 0
     """the bottleneck's queue, packets"""
     qdisc: str = "droptail"
@@ -112,7 +114,7 @@ class Link:
     steps: tuple[tuple[float, int], ...] = ()
     """(s since the start of the run, bit/s from then on)"""
     trace: str = ""
-    """not yet: a file of delivery opportunities"""
+    """name of a file of delivery opportunities, which gives `rate_bps` and `steps`"""
 
 
 @dataclass(frozen=True)
@@ -268,10 +270,6 @@ def _one_of(where: str, value: str, known: tuple[str, ...]) -> None:
 
 
 def _check_link(link: Link, where: str) -> None:
-    if link.trace:
-        raise NdmError(
-            f"{where}.trace: delivery traces are not supported; use rate_bps and steps instead"
-        )
     _within(f"{where}.rate_bps", link.rate_bps, MIN_RATE_BPS, MAX_RATE_BPS, "bit/s")
     _within(f"{where}.rtt_us", link.rtt_us, 0, MAX_RTT_US, "us")
     _within(f"{where}.jitter_us", link.jitter_us, 0, MAX_RTT_US, "us")
@@ -337,13 +335,24 @@ def _check(scenario: Scenario, where: str) -> None:
             raise NdmError(f"{here}.sender: the loopback device has one sender")
 
 
-def parse(text: str, name: str, where: str) -> Scenario:
+def _follow_trace(link: Link, folder: Path | None, seconds: float, where: str) -> Link:
+    """The link with the rates of its trace."""
+    if link.rate_bps or link.steps:
+        raise NdmError(f"{where}.trace: gives the rates; leave out rate_bps and steps")
+    if folder is None or Path(link.trace).name != link.trace:
+        raise NdmError(f"{where}.trace: name a file in the folder of the scenario")
+    (_, rate_bps), *steps = mahimahi.rates(mahimahi.read(folder / link.trace), seconds)
+    return dataclasses.replace(link, rate_bps=rate_bps, steps=tuple(steps))
+
+
+def parse(text: str, name: str, where: str, folder: Path | None = None) -> Scenario:
     """A scenario from TOML.
 
     Args:
         text: the file.
         name: of the scenario, if the file gives none.
         where: the file's name, for messages.
+        folder: where the file lies, and the trace that it may name.
 
     Raises:
         NdmError: not TOML; an unknown or missing key; a value of the wrong kind or size.
@@ -376,6 +385,9 @@ def parse(text: str, name: str, where: str) -> Scenario:
     scenario = dataclasses.replace(
         scenario, flows=tuple(flows), published=tuple(lists["published"]), text=text
     )
+    if scenario.link and scenario.link.trace:
+        link = _follow_trace(scenario.link, folder, scenario.end_s(), f"{where}: link")
+        scenario = dataclasses.replace(scenario, link=link)
     _check(scenario, where)
     return scenario
 
@@ -392,4 +404,4 @@ def load(path: Path) -> Scenario:
         raise NdmError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise NdmError(f"{path}: not text") from None
-    return parse(text, path.stem, str(path))
+    return parse(text, path.stem, str(path), path.parent)

@@ -8,6 +8,7 @@ again. Regenerate with `python -m ndm_tcp.lab.training_paths`.
 
 from __future__ import annotations
 
+import math
 import random
 from pathlib import Path
 
@@ -33,7 +34,7 @@ HEAD = "# SPDX-License-Identifier: CC0-1.0\n# Written by: python -m ndm_tcp.lab.
 def _away(rng: random.Random, low: float, high: float, points: tuple[int, ...]) -> float:
     """Log-uniform, but not within ten percent of a point."""
     while True:
-        value = low * (high / low) ** rng.random()
+        value = low * math.exp(rng.random() * math.log(high / low))
         if all(abs(value / point - 1) > 0.1 for point in points):
             return value
 

@@ -61,7 +61,7 @@ def test_count_and_algorithms() -> None:
     ("text", "said"),
     [
         (PATH.replace("rtt_us", "rtt_ms"), r"link.rtt_ms: unknown key; did you mean rtt_us"),
-        (PATH + "color = 1\n", r"link.color: unknown key; known: rate_bps"),
+        (PATH + "color = 1\n", r"link.color: unknown key; known: rtt_us"),
         ("colour = 1\n" + PATH, r"colour: unknown key"),
         (PATH.replace("10_000_000", "10"), r"link.rate_bps: 10 is not in"),
         (PATH.replace("10_000_000", "1e7"), r"link.rate_bps: expected a whole number"),
@@ -72,7 +72,7 @@ def test_count_and_algorithms() -> None:
         (PATH + "burst = { start = 0.1 }\n", r"link.burst.end: missing"),
         (PATH + 'qdisc = "cake"\n', r"link.queue_packets: cake"),
         (PATH + 'qdisc = "red"\n', r"link.qdisc: 'red' is not one of droptail"),
-        (PATH + 'trace = "a.trace"\n', r"link.trace: delivery traces are not supported"),
+        (PATH + 'trace = "a.trace"\n', r"link.trace: gives the rates; leave out rate_bps"),
         (PATH + "steps = [[2.0, 9_000_000], [1.0, 9_000_000]]\n", r"link.steps: times must grow"),
         (PATH + "steps = [2.0]\n", r"link.steps: expected \[s, bit/s\]"),
         (PATH + "[[flows]]\nseconds = 1\nbytes = 1\n", r"flows\[0\]: seconds and bytes"),
