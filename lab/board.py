@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 from dataclasses import replace
@@ -48,7 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def metrics(outcome: suite.Outcome) -> RunMetrics:
     """The figures of one run; flows of another algorithm than the tested count as others.
 
-    Shares and Jain's index are taken while all flows send. A web page counts as one flow.
+    Shares and Jain's index are taken while all flows send. A web page counts as one flow, whose
+    RTT is not known (NaN).
     """
     result, scenario = outcome.result, outcome.job.scenario
     assert result is not None
@@ -61,7 +63,7 @@ def metrics(outcome: suite.Outcome) -> RunMetrics:
     def mean(key: str) -> float:
         pairs = [(w, f[key]) for w, f in zip(sent, tested, strict=True) if key in f]
         weight = sum(w for w, _ in pairs)
-        return sum(w * x for w, x in pairs) / weight if weight else 0.0
+        return sum(w * x for w, x in pairs) / weight if weight else math.nan
 
     return RunMetrics(
         scenario=scenario.name,

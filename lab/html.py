@@ -104,7 +104,7 @@ def scatter(group: list[Cell]) -> str:
     panel = axes[0][0]
     for cell in group:
         x, y = cell.mean["rtt_mean_ms"], cell.mean["goodput_mbps"]
-        if x <= 0:
+        if not x > 0:  # unknown: NaN
             continue
         ours = cell.cc == "ndm_tcp"
         panel.errorbar(
@@ -117,7 +117,9 @@ def scatter(group: list[Cell]) -> str:
             color="#cf222e" if ours else "#0969da",
         )
         panel.annotate(cell.cc, (x, y), xytext=(4, 3), textcoords="offset points", fontsize=7)
-    panel.set(xlabel="mean RTT, ms", ylabel="goodput, Mbit/s", ylim=(0, None))
+    panel.margins(0.15)
+    panel.set(xlabel="mean RTT, ms", ylabel="goodput, Mbit/s")
+    panel.set_ylim(bottom=0)
     return _image(figure)
 
 
