@@ -22,6 +22,8 @@ IN_KERNEL_EDGES = 64
 """of which model-dependent; the rest are random ones and corners, half each"""
 POOL = 1 << 16
 """Random points among which rounding ties and table break points are looked for."""
+PATH = 1 << 14
+"""Steps on a line through the box."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +73,11 @@ def compute(layers: list[Layer], x: npt.NDArray[np.int16]) -> Vectors:
 def edges(layers: list[Layer], witnesses: list[list[int]]) -> npt.NDArray[np.int16]:
     """[n, 10]: inputs at which this network's arithmetic is most delicate.
 
-    For every row one rounding tie (the accumulator lies half way between two results) and, in
-    hidden layers, pre-activations one below, at and one above a break point of the tanh table,
-    as far as `POOL` random points hold them; then the witnesses of the certificate.
+    For every row one rounding tie (the accumulator lies half way between two results) and one
+    accumulator a unit below it, so that no bias is off by one unnoticed; in hidden layers,
+    pre-activations one below, at and one above a break point of the tanh table; all as far as
+    `POOL` random points hold them. Then one input close to every entry of the table that the
+    witnesses of the certificate show to be in reach, and the witnesses.
     """
     lo = np.array([i.lo_q for i in c.INPUTS], dtype=np.int64)
     hi = np.array([i.hi_q for i in c.INPUTS], dtype=np.int64)
@@ -85,15 +89,45 @@ def edges(layers: list[Layer], witnesses: list[list[int]]) -> npt.NDArray[np.int
     chosen: list[int] = []
     for number, layer in enumerate(layers):
         half = np.int64(1) << (layer.shift.astype(np.int64) - 1)
-        cases = [(trace.accumulators[number] & (2 * half - 1)) == half]
+        rest = trace.accumulators[number] & (2 * half - 1)
+        cases = [rest == half, rest == half - 1]
         if number + 1 < len(layers):
             cases += [((trace.pre[number] - by) & (step - 1)) == 0 for by in (-1, 0, 1)]
         for case in cases:
             chosen += np.where(case.any(axis=0), case.argmax(axis=0), -1).tolist()
     hit = [pool[at] for at in chosen if at >= 0]
-    rows = np.array([*hit, *witnesses], dtype=np.int16).reshape(-1, c.N_INPUTS)
+    rows = np.array(
+        [*hit, *_table_entries(layers, witnesses, step), *witnesses], dtype=np.int16
+    ).reshape(-1, c.N_INPUTS)
     unique: npt.NDArray[np.int16] = np.array(list(dict.fromkeys(map(tuple, rows.tolist()))))
     return unique.reshape(-1, c.N_INPUTS).astype(np.int16)
+
+
+def _table_entries(
+    layers: list[Layer], witnesses: list[list[int]], step: int
+) -> list[npt.NDArray[np.int64]]:
+    """For each entry of the tanh table an input that comes close to it, if one is found.
+
+    Per hidden layer, the row that goes farthest is followed on a straight line from where it is
+    least to where it is greatest.
+    """
+    corners = inputs()[RANDOM_VECTORS:].astype(np.int64)
+    ends = np.concatenate([corners, np.array(witnesses, dtype=np.int64).reshape(-1, c.N_INPUTS)])
+    trace = fixedpoint.forward(layers, ends)
+    found: dict[int, npt.NDArray[np.int64]] = {}
+    for number in range(len(layers) - 1):
+        pre = trace.pre[number]
+        row = int(np.abs(pre).max(axis=0).argmax())
+        first, last = ends[pre[:, row].argmin()], ends[pre[:, row].argmax()]
+        t = np.arange(PATH + 1, dtype=np.int64)[:, None]
+        path = first + ((last - first) * t + PATH // 2) // PATH
+        at = np.abs(fixedpoint.forward(layers, path).pre[number][:, row])
+        entry = (at + step // 2) // step
+        away = np.abs(at - entry * step)
+        for index in np.unique(entry).tolist():
+            near = np.flatnonzero(entry == index)
+            found.setdefault(index, path[near[away[near].argmin()]])
+    return list(found.values())
 
 
 def for_model(layers: list[Layer], witnesses: list[list[int]]) -> npt.NDArray[np.int16]:
