@@ -137,7 +137,7 @@ def main(args: argparse.Namespace) -> int:
     print(f"C against specification: {result['vectors']} vectors, every layer, bit for bit")
     bounds = zip(c.OUTPUTS, result["bound"], result["observed"], strict=True)  # type: ignore[call-overload]
     for o, bound, seen in bounds:
-        print(f"{o.name}: |fixed - real| <= {bound:.2g}, seen {seen:.2g}")
+        print(f"{o.name}: |fixed - real| <= {model_c.upward(bound)}, seen {seen:.2g}")
     print(f"{result['generated_files']} generated files are up to date")
     print(result["certificate"])
     print(result["selftest"])

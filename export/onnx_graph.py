@@ -15,11 +15,11 @@ import numpy.typing as npt
 import onnx
 import onnxruntime
 import torch
-from google.protobuf.message import DecodeError
 from onnx import TensorProto, helper, numpy_helper
 
 from ndm_tcp import contract, files
 from ndm_tcp.errors import NdmError
+from ndm_tcp.export import onnx_limits
 from ndm_tcp.training.model import Policy
 
 OPSET = 17
@@ -84,13 +84,7 @@ def read(path: Path) -> Graph:
     Raises:
         NdmError: not ONNX, another contract, an unknown operator, or a shape that does not fit.
     """
-    try:
-        model = onnx.load(path)
-        onnx.checker.check_model(model)
-    except FileNotFoundError:
-        raise NdmError(f"{path}: no such file; run: {EXPORT}") from None
-    except (DecodeError, onnx.checker.ValidationError) as error:
-        raise NdmError(f"{path}: not a valid ONNX model ({str(error).splitlines()[0]})") from None
+    model = onnx_limits.load(path, EXPORT)
     found = {p.key: p.value for p in model.metadata_props}.get("ndm_contract")
     contract.require(found, str(path), EXPORT)
     tensors = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}

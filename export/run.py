@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -15,7 +16,17 @@ import orjson
 from ndm_tcp import contract as c
 from ndm_tcp import core, files
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import certificate, generated, golden, model_c, onnx_graph, quantize
+from ndm_tcp.export import (
+    certificate,
+    generated,
+    golden,
+    model_c,
+    onnx_graph,
+    properties,
+    quantize,
+    report_html,
+)
+from ndm_tcp.export.sensitivity import LayerCost, require_alive, sensitivity
 from ndm_tcp.fixedpoint import Layer
 from ndm_tcp.training.checkpoint import MODEL, load_policy
 
@@ -63,7 +74,9 @@ def export(run: Path, out: Path) -> Report:
     vectors = golden.compute(layers, x)
     _check_c(layers, vectors)
     fixed = vectors.out / float(1 << c.Q_PRE)
-    error = np.abs(quantize.real_forward(quantize.dequantize(layers), real) - fixed)
+    require_alive(fixed, str(run))
+    signed = fixed - quantize.real_forward(quantize.dequantize(layers), real)
+    error = np.abs(signed)
     bound = quantize.error_bound(layers)
     if (error.max(axis=0) > bound).any():
         raise NdmError(
@@ -105,7 +118,9 @@ def export(run: Path, out: Path) -> Report:
         run / "export.json",
         orjson.dumps(asdict(report), option=orjson.OPT_INDENT_2).decode() + "\n",
     )
-    files.write_text(run / "MODEL_CARD.md", model_card(report, model))
+    costs = sensitivity(trained, layers, real)
+    files.write_text(run / "MODEL_CARD.md", model_card(report, model, proof, costs))
+    files.write_text(run / "report.html", report_html.page(report, model, proof, costs, signed))
     return report
 
 
@@ -139,15 +154,31 @@ def _vectors_json(model: model_c.Model, vectors: golden.Vectors) -> str:
     return orjson.dumps(data).decode() + "\n"
 
 
-def model_card(report: Report, model: model_c.Model) -> str:
+def model_card(
+    report: Report,
+    model: model_c.Model,
+    proof: certificate.Proof,
+    costs: Sequence[LayerCost],
+) -> str:
     """A page for whoever meets the model without its makers."""
     rows = "\n".join(
-        f"| {o.name} | {bound:.3g} | {seen:.3g} | {rms:.3g} | {drift:.3g} |"
+        f"| {o.name} | {model_c.upward(bound)} | {seen:.3g} | {rms:.3g} | {drift:.3g} |"
         for o, bound, seen, rms, drift in zip(
             c.OUTPUTS, report.bound, report.observed, report.rms, report.drift, strict=True
         )
     )
     notes = "\n".join(f"- {name}: {text}" for name, text in model.notes.items())
+    claims = "\n".join(
+        f"| {claim} | {verdict} | {proved} | {seen:.4f} | {example} |"
+        for _, claim, verdict, proved, seen, example in report_html.property_rows(proof)
+    )
+    layers = "\n".join(
+        f"| {x.layer} | {x.bits[0]} to {x.bits[1]} | "
+        + " | ".join(f"{value:.3g}" for value in x.largest)
+        + " |"
+        for x in costs
+    )
+    names = " | ".join(o.name for o in c.OUTPUTS)
     return f"""# Model {report.model}
 
 {notes}
@@ -159,9 +190,22 @@ def model_card(report: Report, model: model_c.Model) -> str:
 |---|---|---|---|---|
 {rows}
 
-The bound compares the integers with real arithmetic on the same (quantised) weights; the last
-column adds what quantising the weights changed. Intended use: the ndm_tcp kernel module and
-research on it. Out of scope: any claim about throughput, which only a closed loop can make.
+The bound compares the integers with real arithmetic on the same (quantised) weights and is proved
+for every input (`ndm_certificate.json`); the last column adds what quantising the weights changed.
+
+| claim, for every input it speaks of | verdict | proved | worst seen | at |
+|---|---|---|---|---|
+{claims}
+
+Inputs in the order of the contract. Refuted: the example breaks the claim. Unknown: neither proved
+nor refuted with {properties.BOXES} sub-boxes.
+
+| only this layer quantised | fractional bits | {names} |
+|---|---|---|---|
+{layers}
+
+Intended use: the ndm_tcp kernel module and research on it. Out of scope: any claim about
+throughput, which only a closed loop can make.
 """
 
 
@@ -188,8 +232,8 @@ def main(args: argparse.Namespace) -> int:
     ):
         share = 100 * bound / (o.hi - o.lo)
         print(
-            f"{o.name}: |fixed - real| <= {bound:.2g} ({share:.3f} % of range), "
+            f"{o.name}: |fixed - real| <= {model_c.upward(bound)} ({share:.3f} % of range), "
             f"seen {seen:.2g}; with quantised weights against float {drift:.2g}"
         )
-    print(f"wrote {args.out / 'ndm_model.h'}", file=sys.stderr)
+    print(f"wrote {args.out / 'ndm_model.h'} and {args.run / 'report.html'}", file=sys.stderr)
     return 0

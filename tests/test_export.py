@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import onnx
@@ -18,9 +20,21 @@ from onnx import TensorProto, helper
 from ndm_tcp import contract as c
 from ndm_tcp import core, fixedpoint
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import check, generated, golden, model_c, onnx_graph, quantize
+from ndm_tcp.export import (
+    check,
+    generated,
+    golden,
+    model_c,
+    onnx_graph,
+    onnx_limits,
+    properties,
+    quantize,
+)
 from ndm_tcp.export.run import export, write_model
+from ndm_tcp.export.sensitivity import sensitivity
 from ndm_tcp.fixedpoint import Layer
+from ndm_tcp.training.checkpoint import MODEL, load_policy
+from ndm_tcp.training.checkpoint import save as save_checkpoint
 from ndm_tcp.training.model import Policy
 
 KMOD = generated.GENERATED.parent
@@ -320,3 +334,116 @@ def test_another_network_can_be_written_and_passes(kmod: Path) -> None:
     assert result["model"] == other.hash()
     renamed = replace(other, notes={"network": "renamed"})
     assert renamed.hash() == other.hash()
+
+
+# --- bad input, and the report ---------------------------------------------------------------
+
+
+def onnx_model(path: Path) -> onnx.ModelProto:
+    onnx_graph.write(Policy((8,)), path, {})
+    return onnx.load(path)
+
+
+def test_a_file_too_large_for_a_network_is_not_even_parsed(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(b"\0" * (onnx_limits.LARGEST_FILE + 1))
+    with pytest.raises(NdmError, match=r"4194305 bytes, more than the 4194304"):
+        onnx_graph.read(path)
+
+
+@pytest.mark.parametrize(
+    ("damage", "what"),
+    [
+        (lambda t: t.dims.__setitem__(0, 1 << 40), r"at most 4096 elements"),
+        (lambda t: t.dims.__setitem__(0, -8), r"at most 4096 elements"),
+        (lambda t: t.dims.__setitem__(0, 9), r"holds 80 numbers, its shape says 90"),
+        (lambda t: t.ClearField("raw_data"), r"holds 0 numbers"),
+        (lambda t: setattr(t, "data_type", TensorProto.DOUBLE), r"holds DOUBLE, expected FLOAT"),
+        (lambda t: setattr(t, "data_location", TensorProto.EXTERNAL), r"lies in another file"),
+    ],
+)
+def test_onnx_tensors_no_network_can_have_are_refused(
+    damage: Callable[[onnx.TensorProto], object], what: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "m.onnx"
+    model = onnx_model(path)
+    damage(model.graph.initializer[0])
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(NdmError, match=what) as error:
+        onnx_graph.read(path)
+    assert "\n" not in str(error.value)
+
+
+def test_an_onnx_file_of_many_nodes_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    model = onnx_model(path)
+    for _ in range(100):
+        model.graph.node.append(model.graph.node[0])
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(NdmError, match="nodes and 0 functions; at most 64"):
+        onnx_graph.read(path)
+
+
+def test_layers_of_wrong_shape_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    model = onnx_model(path)
+    bias = model.graph.initializer[1]
+    bias.dims[0] = 7
+    bias.raw_data = bias.raw_data[:28]
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(NdmError, match=r"layer 0: weight \(8, 10\), bias \(7,\); expected 10 col"):
+        onnx_graph.read(path)
+
+
+def test_a_collapsed_policy_is_refused(run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(run, folder)
+    policy, loaded = load_policy(folder)
+    with torch.no_grad():
+        policy.layers[-1].weight[0] = 0
+    state = {name: value for name, value in policy.state_dict().items()}
+    assert set(state) >= set(loaded.tensors)
+    save_checkpoint(
+        folder / MODEL, replace(loaded, tensors={name: state[name] for name in loaded.tensors})
+    )
+    with pytest.raises(NdmError, match=r"cwnd_gain varies by 0 over .* collapsed policy; train"):
+        export(folder, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_quantising_one_layer_costs_less_than_all(model: model_c.Model) -> None:
+    rng = np.random.default_rng(0)
+    trained = [
+        (w + rng.uniform(-0.4, 0.4, w.shape) / 2**15, b)
+        for w, b in quantize.dequantize(model.layers)
+    ]
+    layers = quantize.quantize([(w.astype(np.float32), b.astype(np.float32)) for w, b in trained])
+    real = golden.inputs() / 4096
+    costs = sensitivity(trained, layers, real)
+    whole = quantize.real_forward(quantize.dequantize(layers), real)
+    total = np.abs(whole - quantize.real_forward(trained, real)).max(axis=0)
+    assert len(costs) == len(layers)
+    assert all(0 < x < 1e-3 for cost in costs for x in cost.largest)
+    assert (total <= 1.05 * np.sum([cost.largest for cost in costs], axis=0)).all()
+    untouched = sensitivity(quantize.dequantize(layers), layers, real)
+    assert all(x == 0 for cost in untouched for x in cost.largest)
+
+
+def test_the_report_stands_alone(run: Path, tmp_path: Path) -> None:
+    report = export(run, tmp_path / "out")
+    text = (run / "report.html").read_text()
+    ElementTree.fromstring(
+        text.removeprefix("<!DOCTYPE html>\n").replace('<meta charset="utf-8">', "")
+    )
+    assert not re.search(r'(?:src|href)="(?!#)|@import|url\((?!#)', text), "it loads something"
+    assert "<svg" in text and report.model in text and str(tmp_path) not in text
+    card = (run / "MODEL_CARD.md").read_text()
+    for p in properties.PROPERTIES:
+        assert p.claim in card and p.name in text
+
+
+def test_bounds_are_never_rounded_down() -> None:
+    for value in [0.00027054, 0.001, 0.00110869, 9.999e-5, 1.0, 0.1 + 0.2, 3e-300]:
+        shown = model_c.upward(value)
+        assert value <= shown <= value * 1.011, value
+        assert float(f"{shown:.3g}") == shown
