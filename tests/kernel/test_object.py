@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the compiler made of the module: no floating point, no division helper, its model named."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .kbuild import KERNELS, Unavailable, build, copy_kmod, find_headers
+
+FLOAT = re.compile(
+    r"%(?:[xyz]mm\d+|mm\d|st\b)|\t(?:f(?:ld|st|add|sub|mul|div|ild|ist)\w*|cvt\w+|emms)\b"
+)
+HELPERS = re.compile(
+    r"^__(?:u?div[dst]i3|u?mod[dst]i3|u?divmod\w+|float\w+|fix\w+|(?:add|sub|mul|div)[sdx]f3)$"
+)
+"""Registers and instructions of x87, MMX and SSE; functions of libgcc."""
+
+
+def module(series: str, folder: Path, extra: str = "") -> Path:
+    """ndm_tcp.ko for a kernel series, or a skipped test that says what to install."""
+    for tool in ("objdump", "nm"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is missing: apt-get install binutils")
+    try:
+        headers = find_headers(series)
+    except Unavailable as error:
+        pytest.skip(str(error))
+    sources = copy_kmod(folder / "kmod")
+    if extra:
+        with (sources / "ndm_tcp.c").open("a") as file:
+            file.write(extra)
+    return build(headers, sources)
+
+
+def output(*command: str | Path) -> str:
+    return subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, check=True
+    ).stdout
+
+
+def float_instructions(path: Path) -> list[str]:
+    code = output("objdump", "-d", "--no-show-raw-insn", path)
+    assert "ndm_" in code and len(code.splitlines()) > 500, "nothing was disassembled"
+    return [line.strip() for line in code.splitlines() if FLOAT.search(line)]
+
+
+def helpers(path: Path) -> list[str]:
+    return [name for name in output("nm", "-u", path).split() if HELPERS.match(name)]
+
+
+@pytest.mark.parametrize("series", KERNELS)
+def test_neither_floating_point_nor_division_helpers(series: str, tmp_path: Path) -> None:
+    path = module(series, tmp_path)
+    assert float_instructions(path) == []
+    assert helpers(path) == []
+
+
+def test_a_float_is_noticed(tmp_path: Path) -> None:
+    """The module built once more, with a function that the test must object to."""
+    extra = """
+__attribute__((target("sse2"), used)) static int ndm_bad(int x)
+{
+	int y;
+
+	asm("cvtsi2sd %1, %%xmm0\\n\\tcvttsd2si %%xmm0, %0" : "=r"(y) : "r"(x));
+	return y;
+}
+"""
+    assert len(float_instructions(module(KERNELS[-1], tmp_path, extra))) == 2
+    for name in ("__divdi3", "__udivti3", "__floatsidf", "__adddf3", "__udivmoddi4", "__fixdfsi"):
+        assert HELPERS.match(name)
+    for name in ("__x86_return_thunk", "__fentry__", "div64_u64", "__stack_chk_fail"):
+        assert not HELPERS.match(name)
+
+
+@pytest.mark.parametrize("series", KERNELS)
+def test_modinfo_names_the_model_of_the_header(series: str, tmp_path: Path) -> None:
+    modinfo = shutil.which("modinfo") or shutil.which("/sbin/modinfo")
+    if modinfo is None:
+        pytest.skip("modinfo is missing: apt-get install kmod")
+    path = module(series, tmp_path)
+    header = (tmp_path / "kmod" / "generated" / "ndm_model.h").read_text()
+    found = re.search(r'#define NDM_MODEL_HASH\t"([0-9a-f]{16})"', header)
+    assert found and output(modinfo, "-F", "model", path).strip() == found[1]
