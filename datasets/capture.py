@@ -12,7 +12,8 @@ import numpy as np
 from ndm_tcp import files
 from ndm_tcp.datasets.pcap import ACK, SYN, CaptureReport, Segment, segments
 from ndm_tcp.datasets.records import CwndSource, FlowRecords, Sampling, flow_id
-from ndm_tcp.datasets.sender import Options, SenderReplay, is_ack, is_data, parse_options
+from ndm_tcp.datasets.sender import SenderReplay, is_ack, is_data
+from ndm_tcp.datasets.tcp_options import Options, parse_options
 from ndm_tcp.datasets.tcp_probe import ProbeColumns
 
 MIN_SEGMENTS = 64

@@ -11,13 +11,13 @@ it is estimated from the packets in flight, unless `truth` knows better.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import deque
-from dataclasses import dataclass
 
 import numpy as np
 
+from ndm_tcp.datasets.estimators import RttEstimator, WindowedMin
 from ndm_tcp.datasets.pcap import ACK, SYN, Segment
 from ndm_tcp.datasets.records import ACK_DTYPE, INITIAL_SSTHRESH, AckArray, LossCause
+from ndm_tcp.datasets.tcp_options import Options
 
 OPEN, DISORDER, CWR, RECOVERY, LOSS = range(5)
 DUPTHRESH = 3
@@ -25,49 +25,6 @@ LEFT_SLOW_START = 2  # packets; the window is estimated, so only "above it" can 
 REO_PERSIST = 16  # recoveries, TCP_RACK_RECOVERY_THRESH
 MIN_RTO_US = 200_000  # TCP_RTO_MIN
 MIN_RTT_WINDOW_US = 300_000_000  # sysctl tcp_min_rtt_wlen
-
-
-@dataclass
-class Options:
-    """The TCP options a replay needs."""
-
-    mss: int | None = None
-    wscale: int | None = None
-    ts: tuple[int, int] | None = None
-    """TSval, TSecr"""
-    sack: tuple[tuple[int, int], ...] = ()
-    """32-bit edges"""
-
-
-def parse_options(raw: bytes) -> Options:
-    """Read TCP options; stops silently where they are cut off."""
-    found = Options()
-    i = 0
-    while i < len(raw):
-        kind = raw[i]
-        if kind == 0:
-            break
-        if kind == 1:
-            i += 1
-            continue
-        if i + 1 >= len(raw):
-            break
-        size = raw[i + 1]
-        body = raw[i + 2 : i + size]
-        if size < 2 or (len(body) < size - 2 and kind != 5):
-            break
-        if kind == 2 and size == 4:
-            found.mss = int.from_bytes(body, "big")
-        elif kind == 3 and size == 3:
-            found.wscale = min(body[0], 14)
-        elif kind == 8 and size == 10:
-            found.ts = (int.from_bytes(body[:4], "big"), int.from_bytes(body[4:], "big"))
-        elif kind == 5:
-            # A short snaplen cuts the last block; the first one is the news.
-            edges = [int.from_bytes(body[k : k + 4], "big") for k in range(0, len(body) - 3, 4)]
-            found.sack = tuple(zip(edges[::2], edges[1::2], strict=False))
-        i += size
-    return found
 
 
 class _Packet:
@@ -94,58 +51,6 @@ class _Packet:
         self.sacked = self.lost = self.resent = self.resent_out = self.rate_taken = False
         self.sent_us = self.first_tx_us = self.delivered_us = self.delivered = 0
         self.app_limited = False
-
-
-class RttEstimator:
-    """srtt and mean deviation in the kernel's fixed point (srtt << 3, mdev << 2), us."""
-
-    def __init__(self) -> None:
-        self.srtt8 = 0
-        self.mdev4 = 0
-
-    def update(self, rtt_us: int) -> None:
-        """Take one sample: gains 1/8 and 1/4; a falling RTT raises mdev only by 1/32."""
-        if not self.srtt8:
-            self.srtt8 = max(rtt_us << 3, 1)
-            self.mdev4 = rtt_us << 1
-            return
-        error = rtt_us - (self.srtt8 >> 3)
-        self.srtt8 = max(self.srtt8 + error, 1)
-        if error < 0:
-            change = -error - (self.mdev4 >> 2)
-            if change > 0:
-                change >>= 3
-        else:
-            change = error - (self.mdev4 >> 2)
-        self.mdev4 += change
-
-    @property
-    def srtt_us(self) -> int:
-        return self.srtt8 >> 3
-
-    @property
-    def rttvar_us(self) -> int:
-        return self.mdev4 >> 2
-
-
-class WindowedMin:
-    """Lowest value of the last `window_us` microseconds."""
-
-    def __init__(self, window_us: int) -> None:
-        self.window_us = window_us
-        self.queue: deque[tuple[int, int]] = deque()
-
-    def update(self, now_us: int, value: int) -> None:
-        while self.queue and self.queue[-1][1] >= value:
-            self.queue.pop()
-        self.queue.append((now_us, value))
-        while now_us - self.queue[0][0] > self.window_us:
-            self.queue.popleft()
-
-    @property
-    def value(self) -> int:
-        """0 before the first sample."""
-        return self.queue[0][1] if self.queue else 0
 
 
 def _unwrap(value: int, near: int) -> int:

@@ -12,7 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ndm_tcp.datasets import capture, pcap, run_folder, sender, streams, tcp_probe
+from ndm_tcp.datasets import (
+    capture,
+    estimators,
+    pcap,
+    run_folder,
+    streams,
+    tcp_options,
+    tcp_probe,
+)
 from ndm_tcp.datasets.records import CwndSource, FlowRecords, LossCause
 from ndm_tcp.errors import NdmError
 
@@ -240,21 +248,21 @@ def test_receiver_side_capture_is_refused(tmp_path: Path) -> None:
 
 def test_options_survive_truncation() -> None:
     sack = bytes([1, 1, 5, 26]) + struct.pack(">6I", 1, 2, 3, 4, 5, 6)
-    assert sender.parse_options(sack).sack == ((1, 2), (3, 4), (5, 6))
-    assert sender.parse_options(sack[:21]).sack == ((1, 2), (3, 4))
+    assert tcp_options.parse_options(sack).sack == ((1, 2), (3, 4), (5, 6))
+    assert tcp_options.parse_options(sack[:21]).sack == ((1, 2), (3, 4))
     for length in range(len(sack)):
-        sender.parse_options(sack[:length])
-    assert sender.parse_options(b"\x02\x04\x05\xb4\x01\x03\x03\x0a").wscale == 10
+        tcp_options.parse_options(sack[:length])
+    assert tcp_options.parse_options(b"\x02\x04\x05\xb4\x01\x03\x03\x0a").wscale == 10
 
 
 def test_rtt_estimator_follows_rfc6298_gains() -> None:
-    rtt = sender.RttEstimator()
+    rtt = estimators.RttEstimator()
     rtt.update(100_000)
     assert (rtt.srtt_us, rtt.rttvar_us) == (100_000, 50_000)
     rtt.update(108_000)
     assert (rtt.srtt_us, rtt.rttvar_us) == (101_000, 39_500)
     # A falling RTT widens the deviation eight times more slowly.
-    calm = sender.RttEstimator()
+    calm = estimators.RttEstimator()
     for _ in range(200):
         calm.update(100_000)
     before = calm.rttvar_us
