@@ -8,7 +8,8 @@
 #ifndef _NDM_SELFTEST_H
 #define _NDM_SELFTEST_H
 
-#ifdef __KERNEL__
+/* NDM_SELFTEST_STAYS: not to be freed after loading. */
+#if defined(__KERNEL__) && !defined(NDM_SELFTEST_STAYS)
 #include <linux/init.h>
 #define NDM_INIT	__init
 #define NDM_INITDATA	__initdata

@@ -20,12 +20,18 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/module.h>
+#include <linux/percpu.h>
 #include <net/tcp.h>
 
 #include "compat.h"
 #include "ndm_control.h"
 #include "ndm_features.h"
+#include "ndm_round.h"
 #include "ndm_selftest.h"
+#include "ndm_watchdog.h"
+
+#define CREATE_TRACE_POINTS
+#include "ndm_trace.h"
 
 /*
  * Packets; the smallest window that the network may choose. A sender whose
@@ -63,10 +69,26 @@ struct ndm {
 	u32 target;		/* window to approach as ACKs arrive, packets */
 	s32 congestion;		/* the network's newest logit, Q16 */
 	u32 start_rate;		/* highest rate when slow start last grew it, Q24 */
+	struct ndm_watchdog watchdog;
 	u32 has_output:1,	/* congestion is set */
 	    reducing:1,		/* ssthresh() began a reduction that still runs */
-	    unused:30;
+	    counted:1,		/* among the flows in use */
+	    unused:29;
 };
+
+/* What has happened since the module was loaded; each CPU counts for itself. */
+enum ndm_counter {
+	NDM_COUNT_FLOWS,	/* sockets that use the module now */
+	NDM_COUNT_ROUNDS,
+	NDM_COUNT_FALLBACKS,	/* how often the watchdog took over */
+	NDM_N_COUNTERS,
+};
+
+struct ndm_counters {
+	long count[NDM_N_COUNTERS];
+};
+
+static DEFINE_PER_CPU(struct ndm_counters, ndm_counters);
 
 static void ndm_set_cwnd(struct sock *sk, u32 cwnd)
 {
@@ -170,46 +192,108 @@ static void ndm_leave_slow_start(struct sock *sk, s16 bdp_ratio)
 	tp->snd_ssthresh = ca->target;
 }
 
-/* A round ended: ask the network, and set the target of the next round. */
-static void ndm_end_round(struct sock *sk, enum ndm_round round, const s16 *x,
-			  bool app_limited)
+/*
+ * Does the watchdog take over now? If so in a recovery, the network has judged
+ * the loss too mild and the window it left floods the path: the caller halves it.
+ */
+static bool ndm_watch(struct sock *sk, const s16 *x, bool limited)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+	u32 max_rate = max(ca->f.max_rate[0], ca->f.max_rate[1]);
+
+	if (!ndm_watchdog_bites(&ca->watchdog, x, max_rate, limited))
+		return false;
+	this_cpu_inc(ndm_counters.count[NDM_COUNT_FALLBACKS]);
+	return true;
+}
+
+/* Set the target of the next round; who did? out is the network's if the round is valid. */
+static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const s32 *out,
+			       bool app_limited)
 {
 	struct ndm *ca = inet_csk_ca(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
 	u32 cwnd = tcp_snd_cwnd(tp);
-	s32 out[NDM_N_OUTPUTS];
 	u32 target;
+	enum ndm_why why;
 
-	if (round == NDM_ROUND_VALID) {
-		ndm_infer(&ndm_model, x, out, NULL);
-		ca->congestion = out[NDM_OUT_CONGESTION];
-		ca->has_output = 1;
+	/*
+	 * A sender that does not fill its window delivers less than the path
+	 * could: that says nothing about the pipe. Here the window must have
+	 * been full, not merely half full as tcp_is_cwnd_limited() asks in slow
+	 * start.
+	 */
+	bool limited = valid && tp->is_cwnd_limited && !app_limited;
+
+	if (inet_csk(sk)->icsk_ca_state > TCP_CA_Disorder) {
+		if (valid && ndm_watch(sk, x, limited))
+			tp->snd_ssthresh = max(tp->snd_ssthresh >> 1, ndm_min_ssthresh);
+		return NDM_WHY_RECOVERY;
 	}
-	if (inet_csk(sk)->icsk_ca_state > TCP_CA_Disorder)
-		return;
 	if (tcp_in_slow_start(tp)) {
-		/*
-		 * A sender that does not fill its window delivers less than the
-		 * path could: that says nothing about the pipe. Here the window
-		 * must have been full, not merely half full as
-		 * tcp_is_cwnd_limited() asks in slow start.
-		 */
-		if (round == NDM_ROUND_VALID && tp->is_cwnd_limited && !app_limited &&
-		    ndm_pipe_is_full(ca, x[NDM_IN_BDP_RATIO]))
+		if (limited && ndm_pipe_is_full(ca, x[NDM_IN_BDP_RATIO]))
 			ndm_leave_slow_start(sk, x[NDM_IN_BDP_RATIO]);
-		return;
+		return NDM_WHY_SLOW_START;
 	}
+	if (valid)
+		ndm_watch(sk, x, limited);
 
-	/* Blind, without RTT or rate: one packet per round, as Reno grows. */
+	/* Without the network: one packet per round, as Reno grows. */
 	target = cwnd + 1;
-	if (round == NDM_ROUND_VALID)
+	if (ca->watchdog.left) {
+		why = NDM_WHY_WATCHDOG;
+	} else if (valid) {
 		target = ndm_apply_gain(cwnd, out[NDM_OUT_CWND_GAIN]);
+		why = NDM_WHY_NETWORK;
+	} else {
+		why = NDM_WHY_BLIND;
+	}
 	if (!tcp_is_cwnd_limited(sk))
 		target = min(target, cwnd);
 	target = max(target, ndm_min_cwnd);
 	ca->target = min(target, tp->snd_cwnd_clamp);
 	/* A window below ssthresh would be in slow start and double again. */
 	tp->snd_ssthresh = min(tp->snd_ssthresh, max(ca->target, ndm_min_ssthresh));
+	return why;
+}
+
+static void ndm_trace_round(const struct sock *sk, bool valid, const s16 *x, const s32 *out,
+			    u32 cwnd, enum ndm_why why)
+{
+	const struct ndm *ca = inet_csk_ca(sk);
+	struct ndm_round_report report = {
+		.cwnd		= cwnd,
+		.target		= ca->target,
+		.ssthresh	= tcp_sk(sk)->snd_ssthresh,
+		.valid		= valid,
+		.state		= inet_csk(sk)->icsk_ca_state,
+		.why		= why,
+	};
+
+	memcpy(report.x, x, sizeof(report.x));
+	memcpy(report.out, out, sizeof(report.out));
+	trace_ndm_tcp_round(sk, &report);
+}
+
+/* A round ended: ask the network, act, and tell. */
+static void ndm_end_round(struct sock *sk, enum ndm_round round, const s16 *x,
+			  bool app_limited)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+	u32 cwnd = tcp_snd_cwnd(tcp_sk(sk));
+	bool valid = round == NDM_ROUND_VALID;
+	s32 out[NDM_N_OUTPUTS] = {};
+	enum ndm_why why;
+
+	this_cpu_inc(ndm_counters.count[NDM_COUNT_ROUNDS]);
+	if (valid) {
+		ndm_infer(&ndm_model, x, out, NULL);
+		ca->congestion = out[NDM_OUT_CONGESTION];
+		ca->has_output = 1;
+	}
+	why = ndm_decide(sk, valid, x, out, app_limited);
+	if (trace_ndm_tcp_round_enabled())
+		ndm_trace_round(sk, valid, x, out, cwnd, why);
 }
 
 /*
@@ -306,8 +390,8 @@ static NDM_CONG_CONTROL(ndm_cong_control)
  * prior_ssthresh is zero when the core rules out an undo, that is for ECN and
  * for local drops: that is congestion without doubt, and the network is not
  * asked. (A tail loss probe leaves it as it was, and may count as congestion.)
- * Neither is it asked before it has spoken, or when a retransmission timed out
- * in a recovery from a timeout.
+ * Neither is it asked before it has spoken, while the watchdog does not listen
+ * to it, or when a retransmission timed out in a recovery from a timeout.
  */
 static u32 ndm_ssthresh(struct sock *sk)
 {
@@ -316,7 +400,7 @@ static u32 ndm_ssthresh(struct sock *sk)
 	u32 cwnd = tcp_snd_cwnd(tp);
 	u32 window = cwnd >> 1;
 
-	if (ca->has_output && tp->prior_ssthresh &&
+	if (ca->has_output && !ca->watchdog.left && tp->prior_ssthresh &&
 	    inet_csk(sk)->icsk_ca_state != TCP_CA_Loss)
 		window = ndm_cut(cwnd, ca->congestion);
 	ca->reducing = 1;
@@ -349,6 +433,7 @@ static void ndm_enter_loss(struct sock *sk)
 
 	ca->reducing = 0;
 	ca->start_rate = 0;
+	ndm_watchdog_forget(&ca->watchdog);
 	/* Without undo_marker it is a smaller MTU, after which nothing was lost. */
 	if (tp->undo_marker)
 		tp->snd_ssthresh = min(tp->snd_ssthresh,
@@ -403,6 +488,7 @@ static void ndm_leave_idle(struct sock *sk)
 		return;
 	tp->snd_ssthresh = tcp_current_ssthresh(sk);
 	ca->start_rate = 0;
+	ndm_watchdog_forget(&ca->watchdog);
 	for (; idle > rto && cwnd > floor; idle -= rto)
 		cwnd >>= 1;
 	ndm_jump(sk, max(cwnd, floor));
@@ -421,9 +507,21 @@ static void ndm_init(struct sock *sk)
 	struct ndm *ca = inet_csk_ca(sk);
 
 	ca->target = tcp_snd_cwnd(tcp_sk(sk));
+	ca->counted = 1;
+	this_cpu_inc(ndm_counters.count[NDM_COUNT_FLOWS]);
 	/* sch_fq paces if there is one, else TCP does; fq changes the status. */
 	cmpxchg(&sk->sk_pacing_status, SK_PACING_NONE, SK_PACING_NEEDED);
 	ndm_update_pacing(sk);
+}
+
+/* Called also for a socket that closes before init() was. */
+static void ndm_release(struct sock *sk)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+
+	if (ca->counted)
+		this_cpu_dec(ndm_counters.count[NDM_COUNT_FLOWS]);
+	ca->counted = 0;
 }
 
 /* Three windows of buffer: data to send while a recovery slow-starts. */
@@ -436,6 +534,7 @@ static struct tcp_congestion_ops ndm_ops __read_mostly = {
 	.name			= "ndm_tcp",
 	.owner			= THIS_MODULE,
 	.init			= ndm_init,
+	.release		= ndm_release,
 	.cong_control		= ndm_cong_control,
 	.ssthresh		= ndm_ssthresh,
 	.undo_cwnd		= ndm_undo_cwnd,
@@ -465,6 +564,34 @@ MODULE_PARM_DESC(model_hash, "hash of the network's integers (read only)");
 static char *contract_hash = NDM_CONTRACT_HASH;
 module_param_cb(contract_hash, &ndm_hash_ops, &contract_hash, 0444);
 MODULE_PARM_DESC(contract_hash, "hash of the definition of its inputs and outputs (read only)");
+
+static int ndm_get_counter(char *buffer, const struct kernel_param *param)
+{
+	const enum ndm_counter *counter = param->arg;
+	long sum = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += per_cpu(ndm_counters, cpu).count[*counter];
+	return scnprintf(buffer, PAGE_SIZE, "%ld\n", sum);
+}
+
+static const struct kernel_param_ops ndm_counter_ops = {
+	.set = ndm_refuse_parameter,
+	.get = ndm_get_counter,
+};
+
+static enum ndm_counter ndm_flows = NDM_COUNT_FLOWS;
+module_param_cb(flows, &ndm_counter_ops, &ndm_flows, 0444);
+MODULE_PARM_DESC(flows, "sockets that use it now (read only)");
+
+static enum ndm_counter ndm_rounds = NDM_COUNT_ROUNDS;
+module_param_cb(rounds, &ndm_counter_ops, &ndm_rounds, 0444);
+MODULE_PARM_DESC(rounds, "round trips since it was loaded (read only)");
+
+static enum ndm_counter ndm_fallbacks = NDM_COUNT_FALLBACKS;
+module_param_cb(fallbacks, &ndm_counter_ops, &ndm_fallbacks, 0444);
+MODULE_PARM_DESC(fallbacks, "how often the watchdog took over from the network (read only)");
 
 static int __init ndm_register(void)
 {

@@ -236,7 +236,7 @@ def _trace_kb(scenario: Scenario) -> int:
     return int(min(max(8_192, events * 250 / 1024), 524_288))
 
 
-def _trace_lines(scenario: Scenario, light: bool) -> list[str]:
+def _trace_lines(scenario: Scenario, light: bool, events: tuple[str, ...] = ()) -> list[str]:
     """The same commands for both: their number moves the guest's clock and random numbers."""
     tracing = "/sys/kernel/tracing"
     lines = [f"echo {8_192 if light else _trace_kb(scenario)} >{tracing}/buffer_size_kb"]
@@ -245,6 +245,7 @@ def _trace_lines(scenario: Scenario, light: bool) -> list[str]:
         folder = f"{tracing}/events/tcp/{event}"
         lines.append(f"echo 'sport >= {FIRST_PORT} && sport < {FIRST_PORT + 999}' >{folder}/filter")
         lines.append(f"echo {int(not light)} >{folder}/enable")
+    lines += [f"echo 1 >{tracing}/events/{event}/enable" for event in events]
     return lines
 
 
@@ -285,7 +286,11 @@ def _traffic_lines(scenario: Scenario, cc: str) -> list[str]:
 
 
 def _plan(
-    scenario: Scenario, cc: str, modules: list[tuple[str, dict[str, Any]]], light: bool
+    scenario: Scenario,
+    cc: str,
+    modules: list[tuple[str, dict[str, Any]]],
+    light: bool,
+    events: tuple[str, ...] = (),
 ) -> str:
     """The guest's script; it runs with `set -e`."""
     senders, _, routers = _places(scenario)
@@ -306,7 +311,7 @@ def _plan(
         )
     lines += _network_lines(scenario) + _buffer_lines(scenario)
     lines.append("cat /sys/module/ndm_tcp/parameters/model_hash >model 2>/dev/null || true")
-    lines += _trace_lines(scenario, light)
+    lines += _trace_lines(scenario, light, events)
     spaces = f"sockets.bin {','.join(senders)} queues.bin {','.join(routers)}"
     lines.append(f"guest poll {POLL_US} {spaces} & poller=$!")
     lines += _traffic_lines(scenario, cc)
@@ -781,6 +786,7 @@ def run(
     params: dict[str, Any] | None = None,
     light: bool = False,
     limit_s: float | None = None,
+    events: tuple[str, ...] = (),
 ) -> dict[str, Any]:
     """Run a scenario once.
 
@@ -794,6 +800,8 @@ def run(
         params: parameters of that module, or of ndm_tcp or fixed_cwnd if `cc` is one of them.
         light: no packets and no kernel events; for many flows or high rates.
         limit_s: wall time that it may take, s.
+        events: more of the kernel's events for the trace, as "group/name"; a run that is not
+            light. They move the guest's clock: it is another run than one without.
 
     Returns:
         the contents of result.json.
@@ -826,7 +834,7 @@ def run(
             for file, text in _path_batches(scenario).items():
                 (work / file).write_text(text, encoding="ascii")
         named = [(path.stem, values) for path, values in modules]
-        (work / "plan.sh").write_text(_plan(scenario, cc, named, light), encoding="ascii")
+        (work / "plan.sh").write_text(_plan(scenario, cc, named, light, events), encoding="ascii")
         title = f"{scenario.name} with {cc}"
         before_s = time.monotonic()
         try:

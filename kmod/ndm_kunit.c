@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Tests of the pure functions inside a kernel, with its compiler options and its
+ * div64_u64(): `make NDM_KUNIT=1` makes a module that runs them when it is loaded.
+ */
+#include <kunit/test.h>
+#include <linux/module.h>
+
+#define NDM_SELFTEST_STAYS
+#include "ndm_control.h"
+#include "ndm_features.h"
+#include "ndm_selftest.h"
+#include "ndm_watchdog.h"
+
+#define NDM_Q16	65536
+
+static void ndm_test_exp2(struct kunit *test)
+{
+	u32 before = 0, value;
+	s32 gain;
+
+	KUNIT_EXPECT_EQ(test, ndm_exp2(-NDM_Q16), NDM_Q16 / 2);
+	KUNIT_EXPECT_EQ(test, ndm_exp2(0), NDM_Q16);
+	KUNIT_EXPECT_EQ(test, ndm_exp2(NDM_Q16), 2 * NDM_Q16);
+	/* sqrt(2) and its inverse, Q16 */
+	KUNIT_EXPECT_EQ(test, ndm_exp2(NDM_Q16 / 2), 92682);
+	KUNIT_EXPECT_EQ(test, ndm_exp2(-NDM_Q16 / 2), 46341);
+	for (gain = -NDM_Q16; gain <= NDM_Q16; gain++) {
+		value = ndm_exp2(gain);
+		if (value < before)
+			KUNIT_FAIL(test, "2^(%d / 65536) falls", gain);
+		before = value;
+	}
+}
+
+static void ndm_test_apply_gain(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, ndm_apply_gain(10, 0), 10);
+	KUNIT_EXPECT_EQ(test, ndm_apply_gain(10, NDM_Q16), 20);
+	KUNIT_EXPECT_EQ(test, ndm_apply_gain(10, -NDM_Q16), 5);
+	KUNIT_EXPECT_EQ(test, ndm_apply_gain(11, -NDM_Q16), 5);
+	/* The smallest step moves a small window: up and down. */
+	KUNIT_EXPECT_EQ(test, ndm_apply_gain(4, NDM_Q16 / 64), 5);
+	KUNIT_EXPECT_EQ(test, ndm_apply_gain(4, -NDM_Q16 / 64), 3);
+	KUNIT_EXPECT_EQ(test, ndm_apply_gain(0, NDM_Q16), 0);
+	KUNIT_EXPECT_EQ(test, ndm_apply_gain(U32_MAX, NDM_Q16), U32_MAX);
+	KUNIT_EXPECT_EQ(test, ndm_apply_gain(U32_MAX, 0), U32_MAX);
+}
+
+static void ndm_test_sigmoid(struct kunit *test)
+{
+	u32 before = 0, value;
+	s32 logit;
+
+	KUNIT_EXPECT_EQ(test, ndm_sigmoid(0), 32768);
+	for (logit = NDM_OUT_CONGESTION_LO; logit <= NDM_OUT_CONGESTION_HI; logit += 16) {
+		value = ndm_sigmoid(logit);
+		if (value < before || value > 65535)
+			KUNIT_FAIL(test, "sigmoid(%d / 65536) is %u after %u", logit, value,
+				   before);
+		before = value;
+	}
+	/* 1 / (1 + e^-1) and 1 / (1 + e^1), Q16, to three digits */
+	KUNIT_EXPECT_LT(test, abs((s32)ndm_sigmoid(NDM_Q16) - 47911), 8);
+	KUNIT_EXPECT_LT(test, abs((s32)ndm_sigmoid(-NDM_Q16) - 17625), 8);
+}
+
+static void ndm_test_cut(struct kunit *test)
+{
+	u32 cwnd;
+
+	/* Certain noise costs next to nothing, certain congestion half. */
+	KUNIT_EXPECT_EQ(test, ndm_cut(1000, NDM_OUT_CONGESTION_LO), 1000);
+	KUNIT_EXPECT_EQ(test, ndm_cut(1000, NDM_OUT_CONGESTION_HI), 501);
+	KUNIT_EXPECT_EQ(test, ndm_cut(1000, 0), 750);
+	KUNIT_EXPECT_EQ(test, ndm_cut(0, 0), 0);
+	for (cwnd = 1; cwnd; cwnd <<= 1) {
+		KUNIT_EXPECT_GE(test, ndm_cut(cwnd, NDM_OUT_CONGESTION_HI), cwnd / 2);
+		KUNIT_EXPECT_LE(test, ndm_cut(cwnd, NDM_OUT_CONGESTION_LO), cwnd);
+	}
+	KUNIT_EXPECT_GE(test, ndm_cut(U32_MAX, NDM_OUT_CONGESTION_HI), U32_MAX / 2);
+}
+
+static void ndm_test_tanh(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, ndm_tanh(0), 0);
+	KUNIT_EXPECT_EQ(test, ndm_tanh(S32_MAX), S16_MAX);
+	KUNIT_EXPECT_EQ(test, ndm_tanh(S32_MIN), -S16_MAX);
+	KUNIT_EXPECT_EQ(test, ndm_tanh(12345), -ndm_tanh(-12345));
+}
+
+/* One flow of ten packets a round over 20 ms; the third round loses a packet. */
+static struct ndm_ack ndm_test_ack(u32 round)
+{
+	return (struct ndm_ack){
+		.now_us		= 20000 * round,
+		.rtt_us		= 20000,
+		.acked		= 10,
+		.lost		= round == 3,
+		.inflight	= 10,
+		.cwnd		= 10,
+		.ssthresh	= round < 3 ? 100 : 10,
+		.srtt_us	= 20000,
+		.rttvar_us	= 5000,
+		.min_rtt_us	= 20000,
+		.delivered	= 10 * round,
+		.prior_delivered = 10 * (round - 1),
+		.interval_us	= 20000,
+	};
+}
+
+static void ndm_test_rounds(struct kunit *test)
+{
+	struct ndm_features f = {};
+	s16 x[NDM_N_INPUTS];
+	struct ndm_ack ack;
+	u32 round;
+
+	for (round = 1; round <= 4; round++) {
+		ack = ndm_test_ack(round);
+		/* An ACK for a packet from before the round does not end it. */
+		if (round > 1) {
+			ack.prior_delivered -= 1;
+			ack.lost = 0;
+			KUNIT_EXPECT_EQ(test, ndm_features_ack(&f, &ack, x), NDM_ROUND_GOES_ON);
+			ack = ndm_test_ack(round);
+		} else {
+			ack.prior_delivered = ack.delivered;
+		}
+		KUNIT_EXPECT_NE(test, ndm_features_ack(&f, &ack, x), NDM_ROUND_GOES_ON);
+		if (round == 1)
+			continue;
+		KUNIT_EXPECT_EQ(test, x[NDM_IN_RTT_RATIO], NDM_ONE);
+		KUNIT_EXPECT_EQ(test, x[NDM_IN_BDP_RATIO], NDM_ONE - 1);
+		KUNIT_EXPECT_EQ(test, x[NDM_IN_RTT_VARIATION], NDM_ONE / 4);
+		KUNIT_EXPECT_EQ(test, x[NDM_IN_RTT_GRADIENT], 0);
+		KUNIT_EXPECT_EQ(test, x[NDM_IN_DELIVERY_RATIO], NDM_ONE);
+		KUNIT_EXPECT_EQ(test, x[NDM_IN_SLOW_START], round < 3 ? NDM_ONE : 0);
+		KUNIT_EXPECT_EQ(test, x[NDM_IN_LOSS_RATE], round == 3 ? NDM_ONE / 11 : 0);
+		KUNIT_EXPECT_EQ(test, x[NDM_IN_PLASTICITY],
+				round < 3 ? 0 : round == 3 ? NDM_ONE : NDM_ONE * 15 / 16);
+	}
+	/* A timeout ends a round, once. */
+	ack = ndm_test_ack(5);
+	ack.prior_delivered -= 1;
+	ack.ca_state = NDM_CA_LOSS;
+	KUNIT_EXPECT_EQ(test, ndm_features_ack(&f, &ack, x), NDM_ROUND_VALID);
+	KUNIT_EXPECT_EQ(test, ndm_features_ack(&f, &ack, x), NDM_ROUND_GOES_ON);
+	/* Without an RTT there is nothing to go by. */
+	ack = ndm_test_ack(7);
+	ack.srtt_us = 0;
+	KUNIT_EXPECT_EQ(test, ndm_features_ack(&f, &ack, x), NDM_ROUND_BLIND);
+	KUNIT_EXPECT_EQ(test, x[NDM_IN_RTT_RATIO], 0);
+}
+
+/* Rounds until it bites, at most limit. */
+static u32 ndm_test_bites_after(struct ndm_watchdog *w, const s16 *x, u32 rate, bool limited,
+				u32 limit)
+{
+	u32 n;
+
+	for (n = 1; n <= limit; n++)
+		if (ndm_watchdog_bites(w, x, rate, limited))
+			return n;
+	return 0;
+}
+
+static void ndm_test_watchdog(struct kunit *test)
+{
+	s16 short_queue[NDM_N_INPUTS] = { [NDM_IN_RTT_RATIO] = NDM_ONE * 3 / 4 };
+	s16 long_queue[NDM_N_INPUTS] = { [NDM_IN_RTT_RATIO] = NDM_ONE / 4 };
+	s16 loss[NDM_N_INPUTS] = { [NDM_IN_LOSS_RATE] = NDM_ONE / 5 };
+	struct ndm_watchdog w = {};
+
+	/* The first rate is the best there was. */
+	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, short_queue, 1000, true, 100), 0);
+	/* Neither the queue's fault, nor the application's, is the network's. */
+	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, long_queue, 200, true, 20), 0);
+	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, short_queue, 100, false, 20), 0);
+	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, short_queue, 100, true, 20), 10);
+	KUNIT_EXPECT_EQ(test, w.left, NDM_WATCHDOG_ROUNDS);
+	/* While it has taken over it does not bite again. */
+	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, loss, 100, true, NDM_WATCHDOG_ROUNDS), 0);
+	KUNIT_EXPECT_EQ(test, w.left, 0);
+	/* A mean of an eighth: 1/5 (1 - (15/16)^n) for n = 16 */
+	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, loss, 100, false, 40), 16);
+	/* One round that is fed, and it starts to count again. */
+	w.left = 0;
+	w.best_rate = 1000;
+	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, short_queue, 100, true, 9), 0);
+	KUNIT_EXPECT_FALSE(test, ndm_watchdog_bites(&w, short_queue, 300, true));
+	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, short_queue, 100, true, 9), 0);
+	KUNIT_EXPECT_EQ(test, w.starved, 9);
+	ndm_watchdog_forget(&w);
+	KUNIT_EXPECT_EQ(test, w.best_rate, 0);
+	KUNIT_EXPECT_EQ(test, w.loss, 0);
+	KUNIT_EXPECT_EQ(test, w.starved, 0);
+}
+
+static void ndm_test_golden(struct kunit *test)
+{
+	struct ndm_selftest_result r = {};
+	const char *failure = ndm_selftest(&r);
+
+	KUNIT_EXPECT_TRUE_MSG(test, !failure, "%s: index %u, element %u: want %d, got %d",
+			      failure ? failure : "", r.index, r.element, r.want, r.got);
+}
+
+static struct kunit_case ndm_cases[] = {
+	KUNIT_CASE(ndm_test_exp2),
+	KUNIT_CASE(ndm_test_apply_gain),
+	KUNIT_CASE(ndm_test_sigmoid),
+	KUNIT_CASE(ndm_test_cut),
+	KUNIT_CASE(ndm_test_tanh),
+	KUNIT_CASE(ndm_test_rounds),
+	KUNIT_CASE(ndm_test_watchdog),
+	KUNIT_CASE(ndm_test_golden),
+	{}
+};
+
+static struct kunit_suite ndm_suite = {
+	.name = "ndm_tcp",
+	.test_cases = ndm_cases,
+};
+
+kunit_test_suite(ndm_suite);
+
+MODULE_AUTHOR("The NDM-TCP authors");
+MODULE_DESCRIPTION("Tests of NDM-TCP's pure functions");
+MODULE_LICENSE("GPL");

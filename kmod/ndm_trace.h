@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * ndm_tcp:ndm_tcp_round, one event per round: what the network saw and said, and
+ * who decided. The numbers are the kernel's integers, so that the outputs can be
+ * computed again from the text of a trace, bit by bit.
+ */
+#undef TRACE_SYSTEM
+#define TRACE_SYSTEM ndm_tcp
+
+#if !defined(_NDM_TRACE_H) || defined(TRACE_HEADER_MULTI_READ)
+#define _NDM_TRACE_H
+
+#include <linux/tracepoint.h>
+#include <net/inet_sock.h>
+
+#include "ndm_round.h"
+
+TRACE_DEFINE_ENUM(NDM_WHY_NETWORK);
+TRACE_DEFINE_ENUM(NDM_WHY_BLIND);
+TRACE_DEFINE_ENUM(NDM_WHY_SLOW_START);
+TRACE_DEFINE_ENUM(NDM_WHY_RECOVERY);
+TRACE_DEFINE_ENUM(NDM_WHY_WATCHDOG);
+
+#define ndm_show_why(why)				\
+	__print_symbolic(why,				\
+		{ NDM_WHY_NETWORK,	"network" },	\
+		{ NDM_WHY_BLIND,	"blind" },	\
+		{ NDM_WHY_SLOW_START,	"slow_start" },	\
+		{ NDM_WHY_RECOVERY,	"recovery" },	\
+		{ NDM_WHY_WATCHDOG,	"watchdog" })
+
+TRACE_EVENT(ndm_tcp_round,
+	    TP_PROTO(const struct sock *sk, const struct ndm_round_report *report),
+	    TP_ARGS(sk, report),
+
+	    TP_STRUCT__entry(__array(s16, x, NDM_N_INPUTS)
+			     __array(s32, out, NDM_N_OUTPUTS)
+			     __field(u32, cwnd)
+			     __field(u32, target)
+			     __field(u32, ssthresh)
+			     __field(u16, sport)
+			     __field(u16, dport)
+			     __field(u8, valid)
+			     __field(u8, state)
+			     __field(u8, why)),
+
+	    TP_fast_assign(memcpy(__entry->x, report->x, sizeof(__entry->x));
+			   memcpy(__entry->out, report->out, sizeof(__entry->out));
+			   __entry->cwnd = report->cwnd;
+			   __entry->target = report->target;
+			   __entry->ssthresh = report->ssthresh;
+			   __entry->sport = ntohs(inet_sk(sk)->inet_sport);
+			   __entry->dport = ntohs(inet_sk(sk)->inet_dport);
+			   __entry->valid = report->valid;
+			   __entry->state = report->state;
+			   __entry->why = report->why;),
+
+	    TP_printk("sport=%u dport=%u valid=%u x=%d,%d,%d,%d,%d,%d,%d,%d,%d,%d gain=%d congestion=%d state=%u cwnd=%u target=%u ssthresh=%u why=%s",
+		      __entry->sport, __entry->dport, __entry->valid,
+		      __entry->x[NDM_IN_RTT_RATIO], __entry->x[NDM_IN_LOSS_RATE],
+		      __entry->x[NDM_IN_BDP_RATIO], __entry->x[NDM_IN_ENTROPY],
+		      __entry->x[NDM_IN_SLOW_START], __entry->x[NDM_IN_PLASTICITY],
+		      __entry->x[NDM_IN_RTT_VARIATION], __entry->x[NDM_IN_RTT_GRADIENT],
+		      __entry->x[NDM_IN_DELIVERY_RATIO], __entry->x[NDM_IN_QUEUE_FLOOR],
+		      __entry->out[NDM_OUT_CWND_GAIN], __entry->out[NDM_OUT_CONGESTION],
+		      __entry->state, __entry->cwnd, __entry->target, __entry->ssthresh,
+		      ndm_show_why(__entry->why))
+);
+
+#endif /* _NDM_TRACE_H */
+
+/* Kbuild adds this folder to the paths that are searched. */
+#undef TRACE_INCLUDE_PATH
+#define TRACE_INCLUDE_PATH .
+#undef TRACE_INCLUDE_FILE
+#define TRACE_INCLUDE_FILE ndm_trace
+#include <trace/define_trace.h>

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * When not to listen to the network any more. Two things must not go on, whatever
+ * it was trained to think of them:
+ *
+ * - starving: the window limits the flow, no queue shows in the RTT, and yet not
+ *   even the best of the last five to ten rounds brought a quarter of the rate
+ *   that the path once carried. The window is too small and the network keeps it.
+ *   Believed after ten rounds in a row, as many as the highest rate is remembered.
+ * - flooding: an eighth of all packets is lost, on average over some sixteen
+ *   rounds. Noise or not, such a path is not to be sent more.
+ *
+ * Then the flow does what Reno does for 32 rounds: one packet more in a round,
+ * half the window after a loss. That ends starving and flooding alike, if they
+ * were the network's doing, and costs little if they were the path's.
+ */
+#ifndef _NDM_WATCHDOG_H
+#define _NDM_WATCHDOG_H
+
+#include "generated/ndm_contract.h"
+
+#define NDM_WATCHDOG_PATIENCE	(2 * NDM_MAX_RATE_HALF_ROUNDS)
+#define NDM_WATCHDOG_ROUNDS	32
+#define NDM_WATCHDOG_LOSS	(NDM_ONE / 8)
+#define NDM_WATCHDOG_SMOOTH	4	/* a round is 1/16 of the mean loss */
+#define NDM_WATCHDOG_FORGET	7	/* the best rate fades by 1/128 in a round */
+
+struct ndm_watchdog {
+	u32 best_rate;		/* the highest there was, fading; Q24 packets/us */
+	u16 loss;		/* share of lost packets, smoothed, Q12 */
+	u8 starved;		/* rounds in a row in which it starved */
+	u8 left;		/* rounds for which the network is not listened to */
+};
+
+/*
+ * A valid round ended, not one of slow start. limited: the window limited the
+ * flow. True if the flow falls back now, for this round and those to come.
+ */
+static inline bool ndm_watchdog_bites(struct ndm_watchdog *w, const s16 *x, u32 max_rate,
+				      bool limited)
+{
+	bool starving;
+
+	w->best_rate = ndm_max(w->best_rate - (w->best_rate >> NDM_WATCHDOG_FORGET), max_rate);
+	if (w->left) {
+		w->left--;
+		return false;
+	}
+	w->loss += (x[NDM_IN_LOSS_RATE] >> NDM_WATCHDOG_SMOOTH) - (w->loss >> NDM_WATCHDOG_SMOOTH);
+	starving = limited && max_rate < w->best_rate / 4 && x[NDM_IN_RTT_RATIO] > NDM_ONE / 2;
+	w->starved = starving ? w->starved + 1 : 0;
+	if (w->starved < NDM_WATCHDOG_PATIENCE && w->loss < NDM_WATCHDOG_LOSS)
+		return false;
+	w->loss = 0;
+	w->starved = 0;
+	w->left = NDM_WATCHDOG_ROUNDS;
+	return true;
+}
+
+/* The path may be another one: after a timeout or a silence. */
+static inline void ndm_watchdog_forget(struct ndm_watchdog *w)
+{
+	w->best_rate = 0;
+	w->loss = 0;
+	w->starved = 0;
+}
+
+#endif /* _NDM_WATCHDOG_H */

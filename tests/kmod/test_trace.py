@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The event of every round: it replays bit by bit, and captures come close to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from ndm_tcp import contract, core
+from ndm_tcp.cli import run_command
+from ndm_tcp.datasets import round_trace, run_folder
+from ndm_tcp.errors import NdmError
+from ndm_tcp.export import generated, model_c
+from ndm_tcp.lab import run as lab_run
+
+from .lab import EVENT, need_kernel, scenario
+
+LOSSY = """
+seconds = 10
+topology = "path"
+[link]
+rate_bps = 6_000_000
+rtt_us = 30_000
+queue_packets = 25
+loss = 0.004
+jitter_us = 2_000
+"""
+SHIFTED_US = 500
+"""rounds that end further apart than this are not the same round"""
+LINE = (
+    "  iperf3-7  [000] ..s.. 2.404064: ndm_tcp_round: sport=20001 dport=5201 valid=1 "
+    "x=4095,-1,409,0,4096,0,1151,0,4096,0 gain=4026 congestion=-5 state=0 cwnd=10 target=11 "
+    "ssthresh=2147483647 why=network"
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with the event on."""
+    need_kernel()
+    out = tmp_path_factory.mktemp("trace") / "run"
+    result = lab_run.run(scenario(LOSSY), "ndm_tcp", 1, out, events=(EVENT,))
+    assert "kernel_trouble" not in result
+    return out
+
+
+@pytest.fixture(scope="module")
+def table(folder: Path) -> pa.Table:
+    return round_trace.read(folder / "tcp_probe.txt.zst")
+
+
+def inputs(table: pa.Table) -> npt.NDArray[np.int16]:
+    columns = [table[name].to_numpy() for name in round_trace.INPUTS]
+    return np.ascontiguousarray(np.stack(columns, axis=1).astype(np.int16))
+
+
+def test_every_round_replays_bit_by_bit(table: pa.Table) -> None:
+    layers = model_c.from_json(generated.GENERATED / "ndm_model.json").layers
+    valid = table["valid"].to_numpy(zero_copy_only=False)
+    out, _ = core.infer(layers, inputs(table)[valid])
+    assert valid.sum() > 150
+    assert (out[:, 0] == table["cwnd_gain"].to_numpy()[valid]).all()
+    assert (out[:, 1] == table["congestion"].to_numpy()[valid]).all()
+    assert not inputs(table)[~valid].any()
+
+
+def test_the_action_follows_from_the_outputs(table: pa.Table) -> None:
+    rows = table.filter(pc.equal(table["why"], "network"))
+    cwnd, gain = rows["cwnd"].to_numpy(), rows["cwnd_gain"].to_numpy()
+    wanted = np.maximum(core.apply_gain(cwnd.astype(np.uint32), gain.astype(np.int32)), 4)
+    target = rows["target"].to_numpy()
+    held = target == np.maximum(cwnd, 4)  # the window was not used: it does not grow
+    assert ((target == wanted) | (held & (wanted > cwnd))).all()
+    assert (target == wanted).sum() > 50
+    assert set(table["why"].to_pylist()) >= {"network", "slow_start", "recovery"}
+
+
+def distances(folder: Path, table: pa.Table) -> tuple[npt.NDArray[Any], int]:
+    """Per matched round and input, the capture's distance from the kernel in % of the range."""
+    (flow,), _ = run_folder.read(folder)
+    rounds = core.replay(flow.acks)
+    theirs_us = table["t_us"].to_numpy()
+    ours_us = flow.acks["now_us"][rounds.ack_index].astype(np.int64)
+    ours_us = ours_us + np.median(theirs_us[:5] - ours_us[:5]).astype(np.int64)
+    nearest = np.abs(ours_us[None, :] - theirs_us[:, None]).argmin(axis=1)
+    same = np.abs(ours_us[nearest] - theirs_us) <= SHIFTED_US
+    same &= rounds.valid[nearest] & table["valid"].to_numpy(zero_copy_only=False)
+    spans = np.array([i.hi_q - i.lo_q for i in contract.INPUTS])
+    difference = rounds.x[nearest].astype(np.int64) - inputs(table)
+    return np.abs(difference[same]) * 100 / spans, len(rounds.x)
+
+
+def test_captures_come_close_to_the_kernel(folder: Path, table: pa.Table) -> None:
+    """Per input: the median within 1 % of the range and 95 % of the rounds within 5 %."""
+    percent, rounds = distances(folder, table)
+    print(f"\n{table.num_rows} rounds in the kernel, {rounds} in the capture, {len(percent)} same")
+    assert len(percent) > 0.8 * table.num_rows
+    misses = []
+    for number, name in enumerate(round_trace.INPUTS):
+        median, p95 = np.percentile(percent[:, number], [50, 95])
+        print(f"{number + 1:3} {name:16} median {median:6.3f} %   p95 {p95:6.3f} %")
+        if median > 1 or p95 > 5:
+            misses.append(name)
+    print("beyond the bar:", misses)
+    assert not misses
+
+
+def test_a_line_becomes_a_row(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "trace"
+    path.write_text(f"# tracer: nop\n{LINE}\nother\n")
+    (row,) = round_trace.read(path).to_pylist()
+    assert row["t_us"] == 2404064 and row["loss_rate"] == -1 and row["congestion"] == -5
+    assert (row["sport"], row["dport"], row["target"], row["why"]) == (20001, 5201, 11, "network")
+    assert run_command(["trace", str(path)]) == 0
+    captured = capfd.readouterr()
+    assert captured.out.splitlines()[1].startswith("2404064,20001,5201,true,4095,-1,409")
+    assert captured.err == "1 rounds of 1 flows: network 1\n"
+    assert run_command(["trace", str(path), "-o", str(tmp_path / "rows.parquet")]) == 0
+    assert pq.read_table(tmp_path / "rows.parquet").num_rows == 1
+    assert run_command(["trace", str(path), "--port", "7"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("nothing", "no ndm_tcp_round event; load the module"),
+        (LINE[:-30], "trace:1: not a whole ndm_tcp_round event"),
+        (LINE.replace(",1151", ""), "trace:1: not a whole"),
+        (LINE.replace("why=network", "why=luck"), "trace:1: not a whole"),
+        (LINE.replace("x=4095", "x=40950"), "out of range"),
+    ],
+)
+def test_a_bad_trace_is_one_line(text: str, problem: str, tmp_path: Path) -> None:
+    (tmp_path / "trace").write_text(text)
+    with pytest.raises(NdmError, match=problem):
+        round_trace.read(tmp_path / "trace")
