@@ -57,7 +57,7 @@ from ndm_tcp.lab.hostpath import signals_as_exit
 from ndm_tcp.lab.scenario import UNDER_TEST, Link, Scenario
 
 EXAMPLE = """example:
-  ndm lab run lab/scenarios/b-jitter-loss-rate.toml --cc ndm_tcp --seed 1 -o out/b"""
+  ndm lab run lab/scenarios/published/b-jitter-loss-rate.toml --cc ndm_tcp --seed 1 -o out/b"""
 
 FIRST_PORT = 20_001
 """port at the sender of the first flow; the next have the next ones"""
