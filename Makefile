@@ -18,7 +18,11 @@ HEADERS_612 = $(shell apt-cache search --names-only '^linux-headers-6\.12\.[0-9]
 	awk '{print $$1}' | grep -vE 'cloud|rt' | sort -V | tail -n 1)
 BUILD_PACKAGES = gcc libc6-dev make kmod linux-headers-amd64
 TEST_PACKAGES = $(HEADERS_612) qemu-system-x86 busybox-static iproute2 iperf3 tcpdump sparse clang \
-	$(LAB_PACKAGES)
+	$(LAB_PACKAGES) $(CROSS_PACKAGES)
+# The sanitizers of whatever clang this release has.
+CLANG_RT = $(shell apt-cache depends clang 2>/dev/null | sed -n 's/.*clang-\([0-9]*\)$$/libclang-rt-\1-dev/p' | head -n 1)
+CROSS_PACKAGES = $(CLANG_RT) gcc-i686-linux-gnu libc6-dev-i386-cross gcc-s390x-linux-gnu \
+	libc6-dev-s390x-cross qemu-user-static binutils
 LAB_PACKAGES = flex bison bc patch xz-utils libelf-dev iproute2 iperf3 util-linux
 BOARD = docs/board
 KDIR ?= $(firstword $(wildcard /lib/modules/$(shell uname -r)/build) \

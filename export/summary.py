@@ -12,6 +12,7 @@ import orjson
 
 from ndm_tcp import contract as c
 from ndm_tcp.errors import NdmError
+from ndm_tcp.export.model_c import upward
 
 
 def _json(path: Path) -> dict[str, Any]:
@@ -51,8 +52,8 @@ def summary(folder: Path) -> str:
             f"{'unknown' if auc is None else f'{auc:.3f}':>12}"
         )
     errors = [
-        f"  {o.name:12} |fixed - real| <= {bound:.2g} for every input "
-        f"({100 * bound / (o.hi - o.lo):.3f} % of its range), seen {seen:.2g}"
+        f"  {o.name:12} |fixed - real| <= {upward(bound):.3g} for every input "
+        f"({100 * bound / (o.hi - o.lo):.3f} % of its range), seen {upward(seen):.2g}"
         for o, bound, seen in zip(c.OUTPUTS, export["bound"], export["observed"], strict=True)
     ]
     kernel = _modinfo(module, "vermagic").split(" ")[0]
