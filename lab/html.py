@@ -26,7 +26,7 @@ body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 72re
 h1 { font-size: 1.6rem; } h2 { font-size: 1.15rem; margin-top: 2.4rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem; }
 th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid #d8dee4; }
-th:first-child, td:first-child, td:last-child { text-align: left; }
+th:first-child, td:first-child, th:last-child, td:last-child { text-align: left; }
 td:last-child { color: #57606a; }
 tr.ours td { font-weight: 600; background: #fff8e1; }
 img { max-width: 100%; }
