@@ -9,10 +9,11 @@ everybody within ten percent of the best wins.
 from __future__ import annotations
 
 import math
-import statistics
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+
+import numpy as np
 
 MARGIN = 0.1
 """Whoever comes within this of the best score also wins."""
@@ -70,8 +71,8 @@ def cells(runs: Iterable[RunMetrics]) -> list[Cell]:
                 scenario,
                 cc,
                 len(group),
-                {m: statistics.fmean(v) for m, v in columns.items()},
-                {m: statistics.stdev(v) if len(v) > 1 else 0.0 for m, v in columns.items()},
+                {m: float(np.mean(v)) for m, v in columns.items()},
+                {m: float(np.std(v, ddof=1)) if len(v) > 1 else 0.0 for m, v in columns.items()},
             )
         )
     return sorted(result, key=lambda c: (order[c.scenario], -c.mean["goodput_mbps"], c.cc))

@@ -83,6 +83,19 @@ def test_cells_hold_mean_and_spread(made: tuple[tables.Board, list[suite.Outcome
     assert second.mean["retransmitted_share"] == pytest.approx(0.01)
 
 
+def test_an_unknown_rtt_stays_unknown(tmp_path: Path) -> None:
+    web = scenario.parse(SCENARIO + "[web]\nobjects = 2\nbytes = 1000\n", "web", "web.toml")
+    outcomes = []
+    for seed in (1, 2):
+        job = suite.Job(web, "cubic", seed, tmp_path / str(seed))
+        page = {"mbps": 3.0 + seed, "retransmissions": 1}
+        outcomes.append(suite.Outcome(job, {"flows": [], "web": page, "jain": 1.0}))
+    shown = board.build(outcomes, [web], ["cubic"], "x")
+    assert shown.cells[0].mean["goodput_mbps"] == pytest.approx(4.5)
+    assert "| - ± - |" in tables.markdown(shown)
+    html.page(shown, outcomes)
+
+
 def test_set_one_is_won_by_throughput_squared_over_delay_within_ten_percent() -> None:
     cells = [
         cell("slow", "a", goodput_mbps=5, rtt_mean_ms=20),
