@@ -16,7 +16,7 @@ import pyarrow.parquet
 from ndm_tcp.datasets import round_trace
 from ndm_tcp.errors import NdmError
 
-EXAMPLE = """example (as root, while ndm_tcp is in use):
+EXAMPLE = """example:  (the first two as root, while ndm_tcp is in use)
   echo 1 > /sys/kernel/tracing/events/ndm_tcp/ndm_tcp_round/enable
   timeout 30 cat /sys/kernel/tracing/trace_pipe > rounds.txt
   ndm trace rounds.txt -o rounds.parquet"""

@@ -169,7 +169,7 @@ static void ndm_test_watchdog(struct kunit *test)
 {
 	s16 short_queue[NDM_N_INPUTS] = { [NDM_IN_RTT_RATIO] = NDM_ONE * 3 / 4 };
 	s16 long_queue[NDM_N_INPUTS] = { [NDM_IN_RTT_RATIO] = NDM_ONE / 4 };
-	s16 loss[NDM_N_INPUTS] = { [NDM_IN_LOSS_RATE] = NDM_ONE / 5 };
+	s16 loss[NDM_N_INPUTS] = { [NDM_IN_LOSS_RATE] = NDM_ONE * 2 / 5 };
 	struct ndm_watchdog w = {};
 
 	/* The first rate is the best there was. */
@@ -182,8 +182,8 @@ static void ndm_test_watchdog(struct kunit *test)
 	/* While it has taken over it does not bite again. */
 	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, loss, 100, true, NDM_WATCHDOG_ROUNDS), 0);
 	KUNIT_EXPECT_EQ(test, w.left, 0);
-	/* A mean of an eighth: 1/5 (1 - (15/16)^n) for n = 16 */
-	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, loss, 100, false, 40), 16);
+	/* A mean of a quarter: 2/5 (1 - (31/32)^n), and rounding */
+	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, loss, 100, false, 99), 31);
 	/* One round that is fed, and it starts to count again. */
 	w.left = 0;
 	w.best_rate = 1000;

@@ -7,8 +7,9 @@
  *   even the best of the last five to ten rounds brought a quarter of the rate
  *   that the path once carried. The window is too small and the network keeps it.
  *   Believed after ten rounds in a row, as many as the highest rate is remembered.
- * - flooding: an eighth of all packets is lost, on average over some sixteen
- *   rounds. Noise or not, such a path is not to be sent more.
+ * - flooding: a quarter of all packets is lost, on average over some
+ *   thirty rounds. Noise or not, such a path is not to be sent more. Less would
+ *   not do: where jitter lets packets overtake, a round can count many as lost.
  *
  * Then the flow does what Reno does for 32 rounds: one packet more in a round,
  * half the window after a loss. That ends starving and flooding alike, if they
@@ -21,8 +22,8 @@
 
 #define NDM_WATCHDOG_PATIENCE	(2 * NDM_MAX_RATE_HALF_ROUNDS)
 #define NDM_WATCHDOG_ROUNDS	32
-#define NDM_WATCHDOG_LOSS	(NDM_ONE / 8)
-#define NDM_WATCHDOG_SMOOTH	4	/* a round is 1/16 of the mean loss */
+#define NDM_WATCHDOG_LOSS	(NDM_ONE / 4)
+#define NDM_WATCHDOG_SMOOTH	5	/* a round is 1/32 of the mean loss */
 #define NDM_WATCHDOG_FORGET	7	/* the best rate fades by 1/128 in a round */
 
 struct ndm_watchdog {

@@ -19,13 +19,18 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
     ("eval",): ("ndm_tcp.training.eval_command", "metrics of a run on a dataset's flows"),
     ("export",): ("ndm_tcp.export.run", "a run to ONNX, integers, C header and vectors"),
     ("check",): ("ndm_tcp.export.check", "golden vectors and generated files"),
+    ("kmod", "status"): ("ndm_tcp.kmod_status", "the module: loaded, which network, who uses it"),
     ("lab", "build"): ("ndm_tcp.lab.uml_build", "the lab's kernel, and the module for it"),
     ("lab", "run"): ("ndm_tcp.lab.run", "one run of a scenario in virtual time"),
     ("lab", "record"): ("ndm_tcp.lab.record", "many runs, to train on"),
     ("lab", "board"): ("ndm_tcp.lab.board", "the scoreboard of a suite"),
     ("lab", "host-record"): ("ndm_tcp.lab.host_record", "record transfers on this host"),
 }
-GROUPS = {"dataset": "build and inspect datasets", "lab": "the real stack in virtual time"}
+GROUPS = {
+    "dataset": "build and inspect datasets",
+    "kmod": "the module in this kernel",
+    "lab": "the real stack in virtual time",
+}
 BAD_INPUT = 2
 
 

@@ -73,6 +73,11 @@ netem() {
 	/usr/sbin/tc qdisc add dev lo root netem "$@" limit 1000
 }
 
+# Without a moment in between in which nothing is delayed; what is not named stays.
+netem_change() {
+	/usr/sbin/tc qdisc change dev lo root netem "$@" limit 1000
+}
+
 # Every packet by itself, so that netem delays and loses packets and not bursts.
 prepare_netem() {
 	insmod /sch_netem.ko && ip link set lo mtu 1500 && tcp_transfer -g lo && netem delay 20ms
@@ -92,9 +97,9 @@ outage() {
 	tcp_transfer -b 1500000 -t 90 >/tmp/outage &
 	transfer=$!
 	sleep 1
-	netem delay 20ms rate 4mbit loss 100%
+	netem_change delay 20ms rate 4mbit loss 100%
 	sleep 2
-	netem delay 20ms rate 4mbit
+	netem_change delay 20ms rate 4mbit
 	wait $transfer || { cat /tmp/outage; return 1; }
 	cat /tmp/outage
 	after=$(counter TCPTimeouts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -33,15 +34,15 @@ def scenario(text: str, name: str = "test") -> Scenario:
     return parse(text, name, f"{name}.toml")
 
 
-def boot(work: Path, plan: str, modules: list[Path], limit_s: float = 120) -> str:
-    """Run a script in the guest, with modules to load beside it; the console.
+def boot(work: Path, plan: str, files: list[Path], limit_s: float = 120) -> str:
+    """Run a script in the guest, with modules and programs beside it; the console.
 
     Raises:
         AssertionError: the script failed, or the kernel has complained.
     """
     work.mkdir()
-    for module in modules:
-        (work / module.name).write_bytes(module.read_bytes())
+    for path in files:
+        shutil.copy(path, work)
     (work / "plan.sh").write_text(plan, encoding="ascii")
     log = lab_run.boot(work, 1, None, limit_s)
     assert lab_run.verdict(log) is None, log[-2000:]
