@@ -17,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 HEADERS_612 = $(shell apt-cache search --names-only '^linux-headers-6\.12\.[0-9]+.*-amd64$$' 2>/dev/null | \
 	awk '{print $$1}' | grep -vE 'cloud|rt' | sort -V | tail -n 1)
 BUILD_PACKAGES = gcc libc6-dev make kmod linux-headers-amd64
-TEST_PACKAGES = $(HEADERS_612) qemu-system-x86 busybox-static iproute2 iperf3 tcpdump sparse clang \
+TEST_PACKAGES = $(HEADERS_612) qemu-system-x86 busybox-static iproute2 iperf3 tcpdump sparse clang dkms \
 	$(LAB_PACKAGES) $(CROSS_PACKAGES)
 # The sanitizers of whatever clang this release has.
 CLANG_RT = $(shell apt-cache depends clang 2>/dev/null | sed -n 's/.*clang-\([0-9]*\)$$/libclang-rt-\1-dev/p' | head -n 1)
