@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab import run as lab_run
-from ndm_tcp.lab import uml_build
+from ndm_tcp.lab import guest, uml_build
 from ndm_tcp.lab.scenario import Scenario, parse
 
 EVENT = "ndm_tcp/ndm_tcp_round"
@@ -21,7 +20,7 @@ EVENT = "ndm_tcp/ndm_tcp_round"
 def need_kernel() -> uml_build.UmlKernel:
     """The lab's kernel, built if it must be; else a skipped test."""
     try:
-        uml_build.need(lab_run.TOOLS)
+        uml_build.need(guest.TOOLS)
         return uml_build.build()
     except NdmError as error:
         if os.geteuid() == 0 and not re.search("download|not there|apt-get", str(error)):
@@ -44,7 +43,7 @@ def boot(work: Path, plan: str, files: list[Path], limit_s: float = 120) -> str:
     for path in files:
         shutil.copy(path, work)
     (work / "plan.sh").write_text(plan, encoding="ascii")
-    log = lab_run.boot(work, 1, None, limit_s)
-    assert lab_run.verdict(log) is None, log[-2000:]
-    assert not [line for line in log.splitlines() if lab_run.TROUBLE.search(line)], log[-2000:]
+    log = guest.boot(work, 1, None, limit_s)
+    assert guest.verdict(log) is None, log[-2000:]
+    assert not [line for line in log.splitlines() if guest.TROUBLE.search(line)], log[-2000:]
     return log

@@ -23,8 +23,8 @@ import zstandard
 from ndm_tcp.datasets import run_folder
 from ndm_tcp.datasets.records import LossCause
 from ndm_tcp.errors import NdmError
+from ndm_tcp.lab import guest, uml_build
 from ndm_tcp.lab import run as lab_run
-from ndm_tcp.lab import uml_build
 from ndm_tcp.lab.scenario import Scenario, parse
 
 from ..kernel.kbuild import change_one_weight, copy_kmod
@@ -81,7 +81,7 @@ tbf = "rate 50mbit burst 5000kbit latency 50ms"
 def kernel() -> uml_build.UmlKernel:
     """The lab's kernel, built if it must be."""
     try:
-        uml_build.need(lab_run.TOOLS)
+        uml_build.need(guest.TOOLS)
         return uml_build.build()
     except NdmError as error:
         if os.geteuid() == 0 and not re.search("download|not there|apt-get", str(error)):
@@ -117,7 +117,7 @@ def lossy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_disturbed_repetition_is_the_same_byte_for_byte(
     lossy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start = lab_run.start_kernel
+    start = guest.start_kernel
     stopped = []
 
     def disturb(process: subprocess.Popen[bytes]) -> None:
@@ -134,7 +134,7 @@ def test_a_disturbed_repetition_is_the_same_byte_for_byte(
         threading.Thread(target=disturb, args=[process], daemon=True).start()
         return process
 
-    monkeypatch.setattr(lab_run, "start_kernel", started)
+    monkeypatch.setattr(guest, "start_kernel", started)
     busy = subprocess.Popen(["sh", "-c", "while :; do :; done"])
     try:
         lab_run.run(scenario(LOSSY), "bbr", 7, tmp_path / "again")
@@ -291,17 +291,17 @@ def test_a_run_that_takes_too_long_leaves_no_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pids = []
-    start = lab_run.start_kernel
+    start = guest.start_kernel
 
     def started(*args: Any, **kwargs: Any) -> subprocess.Popen[bytes]:
         pids.append((process := start(*args, **kwargs)).pid)
         return process
 
-    monkeypatch.setattr(lab_run, "start_kernel", started)
+    monkeypatch.setattr(guest, "start_kernel", started)
     with pytest.raises(NdmError, match="no end within 0.3 s"):
         lab_run.run(scenario(LOSSY), "reno", 1, tmp_path / "run", limit_s=0.3)
-    assert lab_run.session_members(pids[0]) == []
-    assert lab_run.session_members(os.getsid(0))
+    assert guest.session_members(pids[0]) == []
+    assert guest.session_members(os.getsid(0))
 
 
 @pytest.mark.parametrize(
@@ -316,7 +316,7 @@ def test_a_run_that_takes_too_long_leaves_no_process(
     ],
 )
 def test_only_the_mark_says_that_a_run_came_to_its_end(log: str, said: str | None) -> None:
-    verdict = lab_run.verdict(log)
+    verdict = guest.verdict(log)
     assert verdict is None if said is None else verdict is not None and said in verdict
 
 
@@ -349,7 +349,7 @@ def test_kunit_runs_in_the_lab(tmp_path: Path) -> None:
     (sources / "lab_kunit.c").write_text(KUNIT)
     shutil.copy(uml_build.build_module(sources), work)
     (work / "plan.sh").write_text("insmod /run/host/lab_kunit.ko\n")
-    log = lab_run.boot(work, 1, None, 60)
-    assert lab_run.verdict(log) is None
+    log = guest.boot(work, 1, None, 60)
+    assert guest.verdict(log) is None
     assert re.search(r"^.*    ok 1 holds$", log, re.MULTILINE)
     assert re.search(r"^.*    not ok 2 fails$", log, re.MULTILINE)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab import run as lab_run
+from ndm_tcp.lab import collect
 from ndm_tcp.lab.scenario import load, parse
 
 from ..conftest import ROOT
@@ -100,6 +100,6 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_fairness() -> None:
-    assert lab_run.jain([5, 5, 5]) == pytest.approx(1)
-    assert lab_run.jain([9, 0, 0]) == pytest.approx(1 / 3)
-    assert lab_run.jain([0, 0]) == 0
+    assert collect.jain([5, 5, 5]) == pytest.approx(1)
+    assert collect.jain([9, 0, 0]) == pytest.approx(1 / 3)
+    assert collect.jain([0, 0]) == 0
