@@ -15,14 +15,13 @@ from typing import Any
 
 import numpy as np
 import orjson
-import zstandard
 
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab import scenario as scenarios
 from ndm_tcp.lab import uml_build
 from ndm_tcp.lab.guest import START_NS
-from ndm_tcp.lab.host_record import POINTERS
 from ndm_tcp.lab.plan import FIRST_PORT, WEB_PORT
+from ndm_tcp.lab.recording import POINTERS, compress, iperf3_report
 from ndm_tcp.lab.scenario import UNDER_TEST, Scenario
 
 ZSTD_LEVEL = 9
@@ -112,26 +111,6 @@ def _drop_rows(
         cause = _drop_cause(scenario, device, reason == qdisc_drop, full)
         rows.append((t_ns, seq, length, cause, sport))
     return rows
-
-
-def _compress(path: Path, data: bytes) -> None:
-    path.write_bytes(zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(data))
-
-
-def _report(data: bytes, errors: str, name: str) -> dict[str, Any]:
-    """iperf3's report without facts about the machine."""
-    try:
-        report = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        said = uml_build.last_lines(errors) or "no output"
-        raise NdmError(f"{name}: iperf3 gave no report: {said}") from None
-    if "error" in report:
-        raise NdmError(f"{name}: iperf3: {report['error']}")
-    for key in ("system_info", "cookie"):
-        report["start"].pop(key, None)
-    report["end"].pop("cpu_utilization_percent", None)
-    assert isinstance(report, dict)
-    return report
 
 
 def rounded(value: float, digits: int = 3) -> float:
@@ -278,7 +257,7 @@ def _keep_trace(out: Path, folder: Path) -> None:
         for line in stream:
             if not line.startswith("#"):
                 lines.append(POINTERS.sub("", line))
-    _compress(folder / "tcp_probe.txt.zst", "".join(lines).encode())
+    compress(folder / "tcp_probe.txt.zst", "".join(lines).encode(), ZSTD_LEVEL)
 
 
 def collect(
@@ -292,9 +271,10 @@ def collect(
     flows, polls = [], []
     for number, flow in enumerate(scenario.flows):
         errors = (out / f"flow.{number}.err").read_text(errors="replace")
-        report = _report((out / f"flow.{number}").read_bytes(), errors, f"flow {number}")
+        said = uml_build.last_lines(errors)
+        report = iperf3_report((out / f"flow.{number}").read_bytes(), said, f"flow {number}")
         name = "iperf3.json.zst" if number == 0 else f"iperf3.{number}.json.zst"
-        _compress(folder / name, orjson.dumps(report))
+        compress(folder / name, orjson.dumps(report), ZSTD_LEVEL)
         port = FIRST_PORT + number
         polls.append(_polls(rows, port))
         flows.append(_flow_result(flow, cc, port, report, polls[-1], t0_ns))
@@ -322,11 +302,17 @@ def collect(
         writer.writerow(["t_ns", "seq", "len", "cause", "sport"])
         writer.writerows(drops)
     lines = b"\n".join(orjson.dumps(row) for row in rows)
-    _compress(folder / "tcp_info.jsonl.zst", lines + b"\n" if lines else b"")
-    _compress(folder / "qdisc.csv.zst", _queue_table((out / "queues.bin").read_bytes()).encode())
+    compress(folder / "tcp_info.jsonl.zst", lines + b"\n" if lines else b"", ZSTD_LEVEL)
+    compress(
+        folder / "qdisc.csv.zst",
+        _queue_table((out / "queues.bin").read_bytes()).encode(),
+        ZSTD_LEVEL,
+    )
     if not light:
         _keep_trace(out, folder)
-        _compress(folder / "sender.pcap.zst", PCAP_HEADER + (out / "capture").read_bytes())
+        compress(
+            folder / "sender.pcap.zst", PCAP_HEADER + (out / "capture").read_bytes(), ZSTD_LEVEL
+        )
     (folder / "scenario.toml").write_text(scenario.text, encoding="utf-8")
     text = _run_toml(scenario, cc, seed, kernel.release, (t0_ns, mono_ns), result)
     (folder / "run.toml").write_text(text, encoding="utf-8")

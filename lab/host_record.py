@@ -37,7 +37,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import zstandard
 
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.hostpath import (
@@ -48,6 +47,7 @@ from ndm_tcp.lab.hostpath import (
     path_up,
     signals_as_exit,
 )
+from ndm_tcp.lab.recording import POINTERS, compress, iperf3_report
 
 EXAMPLE = """example:
   sudo ndm lab host-record lab/plans/training.toml -o out/traces
@@ -65,7 +65,6 @@ PLAN_KEYS = {
     *("cc", "seconds", "rate_bps", "rtt_us", "queue_packets", "loss", "jitter_us", "reorder"),
     *("burst_start", "burst_end", "burst_loss", "rate_steps", "seed"),
 }
-POINTERS = re.compile(r" (?:skbaddr|skaddr)=\S+")
 
 
 @dataclass(frozen=True)
@@ -319,25 +318,6 @@ def _wait_capturing(capture: subprocess.Popen[bytes]) -> None:
         raise NdmError(f"tcpdump: {line.decode(errors='replace').strip() or 'did not start'}")
 
 
-def _report(output: bytes, name: str) -> dict[str, Any]:
-    try:
-        report = orjson.loads(output)
-    except orjson.JSONDecodeError:
-        last = output.decode(errors="replace").strip().splitlines()[-1:]
-        raise NdmError(f"{name}: iperf3 gave no report: {''.join(last) or 'no output'}") from None
-    if "error" in report:
-        raise NdmError(f"{name}: iperf3: {report['error']}")
-    for key in ("system_info", "cookie"):
-        report["start"].pop(key, None)
-    report["end"].pop("cpu_utilization_percent", None)
-    assert isinstance(report, dict)
-    return report
-
-
-def _compress(path: Path, data: bytes) -> None:
-    path.write_bytes(zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(data))
-
-
 def _clocks_ns() -> tuple[int, int]:
     """(CLOCK_REALTIME, CLOCK_MONOTONIC) at one moment: the closest of some pairs."""
     pairs = []
@@ -434,7 +414,8 @@ def record(transfer: Transfer, folder: Path) -> dict[str, Any]:
             raise NdmError(f"{transfer.name}: iperf3 did not end in time") from None
         finally:
             ss_text = poller.finish()
-        report = _report(output, transfer.name)
+        last = output.decode(errors="replace").strip().splitlines()[-1:]
+        report = iperf3_report(output, "".join(last), transfer.name)
         time.sleep(2 * transfer.link.delay_us / 1e6 + 0.1)
         capture.send_signal(signal.SIGINT)
         _, messages = capture.communicate(timeout=20)
@@ -443,11 +424,11 @@ def record(transfer: Transfer, folder: Path) -> dict[str, Any]:
             raise NdmError(f"{transfer.name}: tcpdump lost {int(lost[1])} packets; try again")
         event_text = _event_lines(events, port)
         path.finish()
-    _compress(folder / "sender.pcap.zst", capture_file.read_bytes())
+    compress(folder / "sender.pcap.zst", capture_file.read_bytes(), ZSTD_LEVEL)
     capture_file.unlink()
-    _compress(folder / "tcp_probe.txt.zst", event_text.encode())
-    _compress(folder / "ss.txt.zst", ss_text.encode())
-    _compress(folder / "iperf3.json.zst", orjson.dumps(report))
+    compress(folder / "tcp_probe.txt.zst", event_text.encode(), ZSTD_LEVEL)
+    compress(folder / "ss.txt.zst", ss_text.encode(), ZSTD_LEVEL)
+    compress(folder / "iperf3.json.zst", orjson.dumps(report), ZSTD_LEVEL)
     text = _run_toml(transfer, clocks_ns, report, path, drops)
     (folder / "run.toml").write_text(text, encoding="utf-8")
     return tomllib.loads(text)

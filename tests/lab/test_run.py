@@ -25,9 +25,9 @@ from ndm_tcp.datasets.records import LossCause
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab import guest, uml_build
 from ndm_tcp.lab import run as lab_run
-from ndm_tcp.lab.scenario import Scenario, parse
 
 from ..kernel.kbuild import change_one_weight, copy_kmod
+from ..kmod.lab import need_kernel, scenario
 
 LOSSY = """
 seconds = 2
@@ -80,17 +80,7 @@ tbf = "rate 50mbit burst 5000kbit latency 50ms"
 @pytest.fixture(scope="module", autouse=True)
 def kernel() -> uml_build.UmlKernel:
     """The lab's kernel, built if it must be."""
-    try:
-        uml_build.need(guest.TOOLS)
-        return uml_build.build()
-    except NdmError as error:
-        if os.geteuid() == 0 and not re.search("download|not there|apt-get", str(error)):
-            raise
-        pytest.skip(f"no lab kernel: {error}")
-
-
-def scenario(text: str, name: str = "test") -> Scenario:
-    return parse(text, name, f"{name}.toml")
+    return need_kernel()
 
 
 def contents(folder: Path) -> dict[str, bytes]:

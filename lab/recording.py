@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What recordings of the host and of the lab's kernel share."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import orjson
+import zstandard
+
+from ndm_tcp.errors import NdmError
+
+POINTERS = re.compile(r" (?:skbaddr|skaddr)=\S+")
+"""kernel addresses in the text of an event: nobody's business"""
+
+
+def compress(path: Path, data: bytes, level: int) -> None:
+    """Write a zstd file."""
+    path.write_bytes(zstandard.ZstdCompressor(level=level).compress(data))
+
+
+def iperf3_report(output: bytes, said: str, name: str) -> dict[str, Any]:
+    """iperf3's report without facts about the machine.
+
+    Args:
+        output: of `iperf3 -J`.
+        said: its last words, for the message.
+        name: of the transfer, for the message.
+
+    Raises:
+        NdmError: no report, or one of failure.
+    """
+    try:
+        report = orjson.loads(output)
+    except orjson.JSONDecodeError:
+        raise NdmError(f"{name}: iperf3 gave no report: {said or 'no output'}") from None
+    if "error" in report:
+        raise NdmError(f"{name}: iperf3: {report['error']}")
+    for key in ("system_info", "cookie"):
+        report["start"].pop(key, None)
+    report["end"].pop("cpu_utilization_percent", None)
+    assert isinstance(report, dict)
+    return report
