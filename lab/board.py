@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from ndm_tcp import files
@@ -35,14 +33,7 @@ PUBLISHED_WORDS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ndm lab board`."""
-    parser.add_argument("suite", help="scenario file, folder, or a name below lab/scenarios")
-    parser.add_argument(
-        "--cc", default="all", help="algorithms, comma separated; all: the kernel's"
-    )
-    parser.add_argument("--seeds", type=int, default=5, help="runs of each, seeds 1, 2, ...")
-    parser.add_argument("-o", "--out", type=Path, required=True, help="folder; resumes")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="guests at a time")
-    parser.add_argument("--kmod", type=Path, help="sources of another ndm_tcp, as make demo leaves")
+    suite.add_arguments(parser, "all", 5)
     parser.add_argument("--full", action="store_true", help="with captures and traces")
 
 
@@ -156,12 +147,7 @@ def build(
 
 def main(args: argparse.Namespace) -> int:
     """Run `ndm lab board`; exit code 1 if a run failed."""
-    scenarios = suite.load_suite(args.suite)
-    ccs = suite.algorithms(args.cc)
-    if args.seeds < 1 or args.jobs < 1:
-        raise NdmError("--seeds and --jobs must be at least 1")
-    jobs = suite.jobs_of(scenarios, ccs, args.seeds, args.out / "runs")
-    outcomes = list(suite.execute(jobs, args.jobs, not args.full, False, args.kmod))
+    scenarios, ccs, outcomes = suite.run_all(args, args.out / "runs", not args.full)
     command = f"ndm lab board {args.suite} --cc {args.cc} --seeds {args.seeds} -o DIR"
     board = build(outcomes, scenarios, ccs, command)
     print(tables.terminal(board))

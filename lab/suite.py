@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import queue
 import sys
@@ -96,6 +97,45 @@ def algorithms(text: str) -> list[str]:
     if not names:
         raise NdmError("--cc: no algorithm named; try --cc reno,cubic,bbr,ndm_tcp")
     return names
+
+
+def add_arguments(parser: argparse.ArgumentParser, cc: str | None, seeds: int) -> None:
+    """The options that `record` and `board` share.
+
+    Args:
+        parser: of the verb.
+        cc: algorithms by default; None: they must be named.
+        seeds: by default.
+    """
+    parser.add_argument("suite", help="scenario file, folder, or a name below lab/scenarios")
+    parser.add_argument(
+        "--cc",
+        default=cc,
+        required=cc is None,
+        help="algorithms, comma separated; all: the kernel's",
+    )
+    parser.add_argument("--seeds", type=int, default=seeds, help="runs of each, seeds 1, 2, ...")
+    parser.add_argument("-o", "--out", type=Path, required=True, help="folder; resumes")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="guests at a time")
+    parser.add_argument("--kmod", type=Path, help="sources of another ndm_tcp, as make demo leaves")
+
+
+def run_all(
+    args: argparse.Namespace, out: Path, light: bool
+) -> tuple[list[Scenario], list[str], list[Outcome]]:
+    """Run what the options name, into `out`.
+
+    Returns:
+        scenarios, algorithms, and how every run ended.
+
+    Raises:
+        NdmError: no such suite or algorithm, or a number below 1.
+    """
+    scenarios, ccs = load_suite(args.suite), algorithms(args.cc)
+    if args.seeds < 1 or args.jobs < 1:
+        raise NdmError("--seeds and --jobs must be at least 1")
+    jobs = jobs_of(scenarios, ccs, args.seeds, out)
+    return scenarios, ccs, list(execute(jobs, args.jobs, light, quiet=False, kmod=args.kmod))
 
 
 def jobs_of(scenarios: list[Scenario], ccs: list[str], seeds: int, out: Path) -> list[Job]:
