@@ -94,10 +94,11 @@ def _scale(packets: list[tuple[Segment, bool]], forward: bool) -> int | None:
     return offers[not forward] or 0
 
 
-def _replay(connection: _Connection, forward: bool, truth: Truth) -> SenderReplay:
+def _replay(
+    connection: _Connection, forward: bool, gaps: tuple[int, int] | None, truth: Truth
+) -> SenderReplay:
     packets = connection.packets
     replay = SenderReplay(_segment_size(packets, forward), _scale(packets, forward), truth.drops)
-    gaps = _handshake_gaps(packets)
     if gaps:
         replay.rtt.update(max(max(gaps) // 1000, 1))
         replay.min_rtt.update(packets[0][0].time_ns // 1000, max(max(gaps) // 1000, 1))
@@ -161,16 +162,14 @@ def read(
     for number, connection in enumerate(connections.values()):
         forward = connection.payload[True] >= connection.payload[False]
         packets = connection.packets
-        data = sum(1 for s, way in packets if way == forward and is_data(s))
-        acks = sum(1 for s, way in packets if way != forward and is_ack(s))
         gaps = _handshake_gaps(packets)
         # At the sender the far end takes the round trip to answer, whoever opened.
         opened_by_sender = bool(packets) and packets[0][1] == forward
-        if not acks:
+        if not any(is_ack(s) for s, way in packets if way != forward):
             skipped["no ACK direction captured: no RTT"] += 1
             continue
-        replay = _replay(connection, forward, truth)
-        if replay.sent_segments < MIN_SEGMENTS or len(replay.rows) < 8 or not data:
+        replay = _replay(connection, forward, gaps, truth)
+        if replay.sent_segments < MIN_SEGMENTS or len(replay.rows) < 8:
             skipped[f"fewer than {MIN_SEGMENTS} data segments"] += 1
             continue
         if gaps and (gaps[0] < gaps[1]) == opened_by_sender and min(gaps) * 4 < max(gaps):

@@ -11,6 +11,7 @@ it is estimated from the packets in flight, unless `truth` knows better.
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,6 +26,18 @@ LEFT_SLOW_START = 2  # packets; the window is estimated, so only "above it" can 
 REO_PERSIST = 16  # recoveries, TCP_RACK_RECOVERY_THRESH
 MIN_RTO_US = 200_000  # TCP_RTO_MIN
 MIN_RTT_WINDOW_US = 300_000_000  # sysctl tcp_min_rtt_wlen
+
+
+@dataclass
+class _RateSample:
+    """Of one ACK: the newest packet it delivered, and the state when that was sent."""
+
+    prior_delivered: int = 0
+    prior_us: int = 0
+    end: int = -1
+    """sequence number behind the packet; -1: none delivered"""
+    send_us: int = 0
+    app_limited: bool = False
 
 
 class _Packet:
@@ -102,6 +115,7 @@ class SenderReplay:
         self.retransmitted = 0
         self.sent_segments = 0
         self.rtos = 0
+        self.sample = _RateSample()
         self.rows: list[tuple[int, ...]] = []
         self.cause_rows: list[int] = []
         self.rwnd_rows: list[bool] = []
@@ -199,7 +213,7 @@ class SenderReplay:
             self.una = max(self.una, min(ack, self.nxt))
             return
         before = self.delivered
-        self.round: list[int] = [0, 0, -1, 0, 0]  # prior_delivered, prior_us, end, send us, app
+        self.sample = _RateSample()
         rtt_us, ca_rtt_us = self._take_ack(now_us, ack, options)
         newly = self.delivered - before
         if newly or ack > self.una:
@@ -223,13 +237,13 @@ class SenderReplay:
         if packet.rate_taken:
             return
         packet.rate_taken = True
-        sample = self.round
-        if sample[2] < 0 or (packet.sent_us, packet.end) > (self.first_tx_us, sample[2]):
-            sample[0] = packet.delivered
-            sample[1] = packet.delivered_us
-            sample[2] = packet.end
-            sample[3] = packet.sent_us - packet.first_tx_us
-            sample[4] = packet.app_limited
+        sample = self.sample
+        if sample.end < 0 or (packet.sent_us, packet.end) > (self.first_tx_us, sample.end):
+            sample.prior_delivered = packet.delivered
+            sample.prior_us = packet.delivered_us
+            sample.end = packet.end
+            sample.send_us = packet.sent_us - packet.first_tx_us
+            sample.app_limited = packet.app_limited
             self.first_tx_us = packet.sent_us
 
     def _rack_advance(self, now_us: int, packet: _Packet) -> None:
@@ -348,9 +362,9 @@ class SenderReplay:
 
     def _adapt_reo_window(self) -> None:
         """RFC 8985: one step more per round with a D-SACK, kept for 16 recoveries."""
-        if self.round[2] < 0:
+        if self.sample.end < 0:
             return
-        if self.dsack_seen and self.round[0] >= self.reo_mark:
+        if self.dsack_seen and self.sample.prior_delivered >= self.reo_mark:
             self.reo_steps = min(self.reo_steps + 1, 255)
             self.reo_mark = self.delivered
             self.reo_persist = REO_PERSIST
@@ -381,12 +395,12 @@ class SenderReplay:
         return max(self.peak, self.last_peak, 1)
 
     def _record(self, now_us: int, ca_rtt_us: int, newly: int, lost: int, cause: int) -> None:
-        prior_delivered, prior_us, end, send_us, app = self.round
+        sample = self.sample
         interval = -1
         if newly:
             self.delivered_us = now_us
-        if end >= 0:
-            interval = max(send_us, now_us - prior_us)
+        if sample.end >= 0:
+            interval = max(sample.send_us, now_us - sample.prior_us)
             if interval < self.min_rtt.value:
                 interval = -1
         if self.delivered > self.app_limited:
@@ -405,9 +419,9 @@ class SenderReplay:
                 self.rtt.rttvar_us,
                 self.min_rtt.value,
                 self.delivered & 0xFFFFFFFF,
-                prior_delivered & 0xFFFFFFFF,
+                sample.prior_delivered & 0xFFFFFFFF,
                 min(interval, 0x7FFFFFFF),
-                app,
+                int(sample.app_limited),
                 self.state,
             )
         )
@@ -415,7 +429,7 @@ class SenderReplay:
         self.rwnd_rows.append(
             self.wscale is not None and self.una + self.window - self.nxt < self.mss
         )
-        if end >= 0 and prior_delivered >= self.peak_mark:
+        if sample.end >= 0 and sample.prior_delivered >= self.peak_mark:
             self._leave_slow_start()
             self.last_peak, self.peak = self.peak, inflight
             self.peak_mark = self.delivered
