@@ -11,6 +11,7 @@ of each tenth of a second; variation that is faster is lost.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from pathlib import Path
 
 from ndm_tcp import files
@@ -54,15 +55,15 @@ def rates(times_ms: list[int], seconds: float) -> list[tuple[float, int]]:
         seconds: how far to go.
     """
     period_ms = times_ms[-1]
-    bins: dict[int, int] = {}
+    bins = Counter[int]()
     end_ms = round(seconds * 1000)
     for start_ms in range(0, end_ms, period_ms):
         for at_ms in times_ms:
             # The last opportunity of a period stands at the start of the next.
-            bins[(start_ms + at_ms) // BIN_MS] = bins.get((start_ms + at_ms) // BIN_MS, 0) + 1
+            bins[(start_ms + at_ms) // BIN_MS] += 1
     steps: list[tuple[float, int]] = []
     for index in range(-(-end_ms // BIN_MS)):
-        bits = bins.get(index, 0) * OPPORTUNITY_BYTES * 8
+        bits = bins[index] * OPPORTUNITY_BYTES * 8
         rate_bps = max(round(bits * 1000 / BIN_MS), SLOWEST_BPS)
         if not steps or steps[-1][1] != rate_bps:
             steps.append((index * BIN_MS / 1000, rate_bps))
