@@ -23,7 +23,7 @@ TEST_PACKAGES = $(HEADERS_612) qemu-system-x86 busybox-static iproute2 iperf3 tc
 CLANG_RT = $(shell apt-cache depends clang 2>/dev/null | sed -n 's/.*clang-\([0-9]*\)$$/libclang-rt-\1-dev/p' | head -n 1)
 CROSS_PACKAGES = $(CLANG_RT) gcc-i686-linux-gnu libc6-dev-i386-cross gcc-s390x-linux-gnu \
 	libc6-dev-s390x-cross qemu-user-static binutils
-LAB_PACKAGES = flex bison bc patch xz-utils libelf-dev iproute2 iperf3 util-linux
+LAB_PACKAGES = flex bison bc patch xz-utils libelf-dev util-linux
 BOARD = docs/board
 KDIR ?= $(firstword $(wildcard /lib/modules/$(shell uname -r)/build) \
 	$(lastword $(sort $(wildcard /usr/src/linux-headers-*-amd64))))
