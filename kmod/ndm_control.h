@@ -21,14 +21,38 @@ static inline u32 ndm_exp2(s32 gain)
 }
 
 /*
- * cwnd times 2^gain, in packets. Rounded up when it grows and down when it
- * shrinks: at four packets a gain of 0.1 would otherwise never move it.
+ * cwnd times 2^gain and one packet more, in packets. The packet keeps a small
+ * window from standing still, and makes flows that share a path alike: where
+ * the network takes away a share per round, whoever has more loses more.
  */
 static inline u32 ndm_apply_gain(u32 cwnd, s32 gain)
 {
-	u64 scaled = (u64)cwnd * ndm_exp2(gain) + (gain > 0 ? 65535 : 0);
+	u64 target = (((u64)cwnd * ndm_exp2(gain)) >> 16) + 1;
 
-	return (u32)(scaled >> 16 < 0xffffffffU ? scaled >> 16 : 0xffffffffU);
+	return (u32)(target < 0xffffffffU ? target : 0xffffffffU);
+}
+
+#define NDM_PROBE		12288	/* 3/16: 2^(3/16) = 1.14 */
+#define NDM_PROBE_ROUNDS	8
+
+/*
+ * What is added to the gain in a round of the eight of a probe: two rounds with
+ * an eighth more than the network asked for, and two with as much less. Else a
+ * flow that holds still would never learn that a path has become faster, nor
+ * whether a queue is its own and empties when it sends less.
+ */
+static inline s32 ndm_probe(u32 phase)
+{
+	static const s16 step[NDM_PROBE_ROUNDS] = { 1, 0, -1, -1, 0, 1, 0, 0 };
+
+	return step[phase % NDM_PROBE_ROUNDS] * NDM_PROBE;
+}
+
+/* The gain that is applied: the network's and the probe's, in [-1, 1], Q16. */
+static inline s32 ndm_probed_gain(s32 gain, u32 phase)
+{
+	gain += ndm_probe(phase);
+	return gain > 65536 ? 65536 : gain < -65536 ? -65536 : gain;
 }
 
 /* sigmoid(logit) = (1 + tanh(logit / 2)) / 2, Q16, in [0, 65535]. */

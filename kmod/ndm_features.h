@@ -4,7 +4,8 @@
  *
  * This is the only implementation: the kernel module and the dataset builder
  * compile this file, so training and kernel cannot drift apart. Per ACK it adds
- * and compares; divisions and entropies come once per round.
+ * and compares; divisions and entropies come once per round. What is rare is not
+ * inlined, so that the common ACK needs few registers.
  */
 #ifndef _NDM_FEATURES_H
 #define _NDM_FEATURES_H
@@ -12,7 +13,9 @@
 #include "generated/ndm_contract.h"
 #include "generated/ndm_tables.h"
 
+#define NDM_CA_RECOVERY	3	/* TCP_CA_Recovery */
 #define NDM_CA_LOSS	4	/* TCP_CA_Loss */
+#define NDM_NO_SSTHRESH	0x7fffffff	/* TCP_INFINITE_SSTHRESH */
 
 /* What ndm_features_ack() says of an ACK. */
 enum ndm_round {
@@ -55,6 +58,18 @@ static inline u32 ndm_ratio(u64 numerator, u64 denominator, u32 limit)
 	return ratio < limit ? (u32)ratio : limit;
 }
 
+/*
+ * The window that the sender wants, packets. In a recovery that is ssthresh:
+ * cwnd follows what is in flight, which is little when a reordering made many
+ * packets look lost.
+ */
+static inline u32 ndm_window(u32 ca_state, u32 cwnd, u32 ssthresh)
+{
+	if (ca_state != NDM_CA_RECOVERY || ssthresh >= NDM_NO_SSTHRESH)
+		return cwnd;
+	return ndm_max(cwnd, ssthresh);
+}
+
 static inline u8 ndm_push(u64 *ring, u8 n, u32 bin)
 {
 	*ring = *ring << 4 | bin;
@@ -72,37 +87,44 @@ static inline u32 ndm_entropy(u64 ring, u32 n)
 
 	if (n < 2)
 		return 0;
-	for (i = 0; i < n; i++) {
-		count[ring & 15]++;
-		ring >>= 4;
+	for (i = n; i; i--, ring >>= 4) {
+		u32 k = count[ring & 15]++;
+
+		/* A bin of k that becomes one of k + 1. */
+		sum += ndm_klog2k_table[k + 1] - ndm_klog2k_table[k];
 	}
-	for (i = 0; i < 16; i++)
-		sum += ndm_klog2k_table[count[i]];
 	return (ndm_log2_table[n] - sum / n) >> (16 + 2 - NDM_Q_INPUT);
+}
+
+/* The bin of an RTT into the ring: four times a round. */
+static NDM_RARE void ndm_push_rtt(struct ndm_features *f, const struct ndm_ack *ack)
+{
+	u32 rtt = (u32)ack->rtt_us;
+	u64 bin;
+
+	/* Bin 8 is centred on srtt: floor(rtt * 16 / srtt + 1/2) - 8. */
+	bin = ndm_div((u64)rtt * NDM_RTT_BINS_PER_SRTT * 2 + ack->srtt_us,
+		      2 * (u64)ack->srtt_us);
+	bin = bin < 8 ? 0 : bin - 8;
+	f->rtt_n = ndm_push(&f->rtt_ring, f->rtt_n, bin < 15 ? (u32)bin : 15);
+	f->sample_us = (u32)ack->now_us;
+	f->rtt_taken++;
 }
 
 /* A spread RTT sample: at most one per quarter of srtt and four per round. */
 static inline void ndm_take_rtt(struct ndm_features *f, const struct ndm_ack *ack)
 {
 	u32 now = (u32)ack->now_us, rtt = (u32)ack->rtt_us;
-	u64 bin;
 
 	f->floor_lo_us[0] = ndm_min(f->floor_lo_us[0], rtt);
 	f->floor_hi_us[0] = ndm_max(f->floor_hi_us[0], rtt);
-	if (!ack->srtt_us || f->rtt_taken == NDM_RTT_SAMPLES_PER_ROUND ||
-	    (f->rtt_n && now - f->sample_us < ack->srtt_us / NDM_RTT_SAMPLES_PER_ROUND))
-		return;
-	/* Bin 8 is centred on srtt: floor(rtt * 16 / srtt + 1/2) - 8. */
-	bin = ndm_div((u64)rtt * NDM_RTT_BINS_PER_SRTT * 2 + ack->srtt_us,
-		      2 * (u64)ack->srtt_us);
-	bin = bin < 8 ? 0 : bin - 8;
-	f->rtt_n = ndm_push(&f->rtt_ring, f->rtt_n, bin < 15 ? (u32)bin : 15);
-	f->sample_us = now;
-	f->rtt_taken++;
+	if (ack->srtt_us && f->rtt_taken != NDM_RTT_SAMPLES_PER_ROUND &&
+	    (!f->rtt_n || now - f->sample_us >= ack->srtt_us / NDM_RTT_SAMPLES_PER_ROUND))
+		ndm_push_rtt(f, ack);
 }
 
 /* Losses marked together lie zero packets apart; the first one ends a gap. */
-static inline void ndm_take_loss(struct ndm_features *f, const struct ndm_ack *ack)
+static NDM_RARE void ndm_take_loss(struct ndm_features *f, const struct ndm_ack *ack)
 {
 	u32 gap = ack->delivered - f->loss_delivered;
 	u32 more = ndm_min(ack->lost - 1, NDM_ENTROPY_RING);
@@ -168,10 +190,11 @@ static inline bool ndm_features_inputs(const struct ndm_features *f, const struc
 {
 	u32 delivered = ack->delivered - f->round_delivered;
 	u32 max_rate = ndm_max(f->max_rate[0], f->max_rate[1]);
+	u32 window = ndm_window(ack->ca_state, ack->cwnd, ack->ssthresh);
 	u32 h_loss, h_rtt;
 
 	memset(x, 0, NDM_N_INPUTS * sizeof(*x));
-	if (!ack->srtt_us || !ack->min_rtt_us || !ack->cwnd || !max_rate)
+	if (!ack->srtt_us || !ack->min_rtt_us || !window || !max_rate)
 		return false;
 	h_loss = ndm_entropy(f->gap_ring, f->gap_n);
 	h_rtt = ndm_entropy(f->rtt_ring, f->rtt_n);
@@ -179,10 +202,10 @@ static inline bool ndm_features_inputs(const struct ndm_features *f, const struc
 	x[NDM_IN_LOSS_RATE] = (s16)(f->round_lost ? ndm_ratio(f->round_lost,
 		(u64)f->round_lost + delivered, NDM_ONE) : 0);
 	x[NDM_IN_BDP_RATIO] = (s16)ndm_ratio(((u64)max_rate * ack->min_rtt_us) >> NDM_Q_INPUT,
-		(u64)ack->cwnd << (NDM_RATE_SHIFT - NDM_Q_INPUT), 2 * NDM_ONE);
+		(u64)window << (NDM_RATE_SHIFT - NDM_Q_INPUT), 2 * NDM_ONE);
 	x[NDM_IN_ENTROPY] = (s16)((h_loss * NDM_ENTROPY_LOSS_WEIGHT +
 		h_rtt * NDM_ENTROPY_DELAY_WEIGHT + NDM_ONE / 2) >> NDM_Q_INPUT);
-	x[NDM_IN_SLOW_START] = ack->cwnd < ack->ssthresh ? NDM_ONE : 0;
+	x[NDM_IN_SLOW_START] = window < ack->ssthresh ? NDM_ONE : 0;
 	x[NDM_IN_PLASTICITY] = (s16)f->plasticity;
 	x[NDM_IN_RTT_VARIATION] = (s16)ndm_ratio(ack->rttvar_us, ack->srtt_us, 2 * NDM_ONE);
 	x[NDM_IN_RTT_GRADIENT] = (s16)ndm_gradient(ack->srtt_us, f->srtt_us);
@@ -208,7 +231,7 @@ static inline void ndm_features_next_round(struct ndm_features *f, const struct 
 	}
 }
 
-static inline void ndm_features_start(struct ndm_features *f, const struct ndm_ack *ack)
+static NDM_RARE void ndm_features_start(struct ndm_features *f, const struct ndm_ack *ack)
 {
 	memset(f, 0, sizeof(*f));
 	f->round_delivered = ack->delivered;
@@ -219,6 +242,25 @@ static inline void ndm_features_start(struct ndm_features *f, const struct ndm_a
 	f->started = 1;
 }
 
+/* All that comes once per round. */
+static NDM_RARE enum ndm_round ndm_features_end_round(struct ndm_features *f,
+						      const struct ndm_ack *ack,
+						      s16 x[NDM_N_INPUTS])
+{
+	bool valid;
+	u32 rate = 0;
+
+	if (f->rate_interval_us) {
+		rate = ndm_rate(f->rate_delivered, f->rate_interval_us);
+		ndm_update_max_rate(f, rate, ack->app_limited);
+	}
+	valid = ndm_features_inputs(f, ack, rate, x) && f->rate_interval_us;
+	if (!valid)
+		memset(x, 0, NDM_N_INPUTS * sizeof(*x));
+	ndm_features_next_round(f, ack);
+	return valid ? NDM_ROUND_VALID : NDM_ROUND_BLIND;
+}
+
 /*
  * Take one ACK. f: all zero before the first. x is written when a round ends:
  * at the first ACK for a packet sent after the round began, or at an RTO.
@@ -227,8 +269,6 @@ static inline enum ndm_round ndm_features_ack(struct ndm_features *f, const stru
 					      s16 x[NDM_N_INPUTS])
 {
 	bool rto = ack->ca_state == NDM_CA_LOSS && !f->in_loss;
-	bool valid;
-	u32 rate;
 
 	if (!f->started)
 		ndm_features_start(f, ack);
@@ -245,17 +285,7 @@ static inline enum ndm_round ndm_features_ack(struct ndm_features *f, const stru
 	}
 	if (!rto && (!ack->acked || ndm_before(ack->prior_delivered, f->round_delivered)))
 		return NDM_ROUND_GOES_ON;
-
-	rate = 0;
-	if (f->rate_interval_us) {
-		rate = ndm_rate(f->rate_delivered, f->rate_interval_us);
-		ndm_update_max_rate(f, rate, ack->app_limited);
-	}
-	valid = ndm_features_inputs(f, ack, rate, x) && f->rate_interval_us;
-	if (!valid)
-		memset(x, 0, NDM_N_INPUTS * sizeof(*x));
-	ndm_features_next_round(f, ack);
-	return valid ? NDM_ROUND_VALID : NDM_ROUND_BLIND;
+	return ndm_features_end_round(f, ack, x);
 }
 
 #endif /* _NDM_FEATURES_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The integer network: s16 weights with a power-of-two scale per row, s16
- * activations, s64 accumulators that the exporter proves to fit s32, one
+ * activations, accumulators that the exporter proves to fit s32, one
  * rounding rule, tanh from a table. No division, no floating point.
  * src/ndm_tcp/fixedpoint.py specifies every bit of it.
  */
@@ -53,20 +53,34 @@ static inline s16 ndm_tanh(s32 pre)
 }
 
 /*
- * One linear layer: pre[r] = (weight[r] . in + bias[r]) >> shift[r], Q16.
- * The accumulator fits s32 for every input in the box (proved at export);
- * s64 keeps a foreign or damaged model free of undefined behaviour.
+ * weight . in, modulo 2^32: products of s16 fit s32, and the exporter proves that
+ * with the bias the sum does too, for every input in the box. A foreign or damaged
+ * model wraps around, which in unsigned numbers is no undefined behaviour. Eight at
+ * a time, or counting would cost as much as multiplying.
  */
-static inline void ndm_layer_forward(const struct ndm_layer *layer, const s16 *in, s32 *pre)
+static inline u32 ndm_dot(const s16 *weight, const s32 *in, u32 n)
+{
+	u32 sum = 0;
+
+	for (; n >= 8; n -= 8, weight += 8, in += 8)
+		sum += (u32)(weight[0] * in[0]) + (u32)(weight[1] * in[1]) +
+		       (u32)(weight[2] * in[2]) + (u32)(weight[3] * in[3]) +
+		       (u32)(weight[4] * in[4]) + (u32)(weight[5] * in[5]) +
+		       (u32)(weight[6] * in[6]) + (u32)(weight[7] * in[7]);
+	while (n--)
+		sum += (u32)(*weight++ * *in++);
+	return sum;
+}
+
+/* One linear layer: pre[r] = (weight[r] . in + bias[r]) >> shift[r], Q16. */
+static inline void ndm_layer_forward(const struct ndm_layer *layer, const s32 *in, s32 *pre)
 {
 	const s16 *weight = layer->weight;
-	u32 row, column;
+	u32 row;
 
-	for (row = 0; row < layer->n_out; row++) {
-		s64 acc = layer->bias[row];
+	for (row = 0; row < layer->n_out; row++, weight += layer->n_in) {
+		s32 acc = (s32)(ndm_dot(weight, in, layer->n_in) + (u32)layer->bias[row]);
 
-		for (column = 0; column < layer->n_in; column++)
-			acc += (s32)*weight++ * in[column];
 		pre[row] = (s32)ndm_round_shift(acc, layer->shift[row]);
 	}
 }
@@ -83,11 +97,12 @@ static inline s32 ndm_clamp(s32 value, s32 lo, s32 hi)
 static inline void ndm_infer(const struct ndm_model *model, const s16 x[NDM_N_INPUTS],
 			     s32 out[NDM_N_OUTPUTS], s32 *trace)
 {
-	s16 activation[NDM_MAX_WIDTH];
+	s32 in[NDM_MAX_WIDTH];	/* s16, widened once for all rows */
 	s32 pre[NDM_MAX_WIDTH];
-	const s16 *in = x;
 	u32 i, l;
 
+	for (i = 0; i < NDM_N_INPUTS; i++)
+		in[i] = x[i];
 	for (l = 0; l < model->n_layers; l++) {
 		const struct ndm_layer *layer = &model->layer[l];
 
@@ -96,9 +111,10 @@ static inline void ndm_infer(const struct ndm_model *model, const s16 x[NDM_N_IN
 			memcpy(trace, pre, layer->n_out * sizeof(*pre));
 			trace += layer->n_out;
 		}
+		if (l + 1 == model->n_layers)
+			break;
 		for (i = 0; i < layer->n_out; i++)
-			activation[i] = ndm_tanh(pre[i]);
-		in = activation;
+			in[i] = ndm_tanh(pre[i]);
 	}
 	out[NDM_OUT_CWND_GAIN] = ndm_clamp(pre[NDM_OUT_CWND_GAIN], NDM_OUT_CWND_GAIN_LO,
 					   NDM_OUT_CWND_GAIN_HI);

@@ -35,16 +35,25 @@ static void ndm_test_exp2(struct kunit *test)
 
 static void ndm_test_apply_gain(struct kunit *test)
 {
-	KUNIT_EXPECT_EQ(test, ndm_apply_gain(10, 0), 10);
-	KUNIT_EXPECT_EQ(test, ndm_apply_gain(10, NDM_Q16), 20);
-	KUNIT_EXPECT_EQ(test, ndm_apply_gain(10, -NDM_Q16), 5);
-	KUNIT_EXPECT_EQ(test, ndm_apply_gain(11, -NDM_Q16), 5);
-	/* The smallest step moves a small window: up and down. */
+	KUNIT_EXPECT_EQ(test, ndm_apply_gain(10, 0), 11);
+	KUNIT_EXPECT_EQ(test, ndm_apply_gain(10, NDM_Q16), 21);
+	KUNIT_EXPECT_EQ(test, ndm_apply_gain(10, -NDM_Q16), 6);
+	KUNIT_EXPECT_EQ(test, ndm_apply_gain(11, -NDM_Q16), 6);
+	/* Small steps: up always, down where they take more than a packet. */
 	KUNIT_EXPECT_EQ(test, ndm_apply_gain(4, NDM_Q16 / 64), 5);
-	KUNIT_EXPECT_EQ(test, ndm_apply_gain(4, -NDM_Q16 / 64), 3);
-	KUNIT_EXPECT_EQ(test, ndm_apply_gain(0, NDM_Q16), 0);
+	KUNIT_EXPECT_EQ(test, ndm_apply_gain(4, -NDM_Q16 / 64), 4);
+	KUNIT_EXPECT_EQ(test, ndm_apply_gain(0, NDM_Q16), 1);
 	KUNIT_EXPECT_EQ(test, ndm_apply_gain(U32_MAX, NDM_Q16), U32_MAX);
 	KUNIT_EXPECT_EQ(test, ndm_apply_gain(U32_MAX, 0), U32_MAX);
+}
+
+static void ndm_test_window(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, ndm_window(0, 7, 20), 7);
+	KUNIT_EXPECT_EQ(test, ndm_window(NDM_CA_RECOVERY, 7, 20), 20);
+	KUNIT_EXPECT_EQ(test, ndm_window(NDM_CA_RECOVERY, 30, 20), 30);
+	KUNIT_EXPECT_EQ(test, ndm_window(NDM_CA_RECOVERY, 7, NDM_NO_SSTHRESH), 7);
+	KUNIT_EXPECT_EQ(test, ndm_window(NDM_CA_LOSS, 7, 20), 7);
 }
 
 static void ndm_test_sigmoid(struct kunit *test)
@@ -170,6 +179,8 @@ static void ndm_test_watchdog(struct kunit *test)
 	s16 short_queue[NDM_N_INPUTS] = { [NDM_IN_RTT_RATIO] = NDM_ONE * 3 / 4 };
 	s16 long_queue[NDM_N_INPUTS] = { [NDM_IN_RTT_RATIO] = NDM_ONE / 4 };
 	s16 loss[NDM_N_INPUTS] = { [NDM_IN_LOSS_RATE] = NDM_ONE * 2 / 5 };
+	s16 scattered[NDM_N_INPUTS] = { [NDM_IN_LOSS_RATE] = NDM_ONE * 2 / 5,
+					[NDM_IN_RTT_VARIATION] = NDM_WATCHDOG_SCATTER };
 	struct ndm_watchdog w = {};
 
 	/* The first rate is the best there was. */
@@ -182,8 +193,10 @@ static void ndm_test_watchdog(struct kunit *test)
 	/* While it has taken over it does not bite again. */
 	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, loss, 100, true, NDM_WATCHDOG_ROUNDS), 0);
 	KUNIT_EXPECT_EQ(test, w.left, 0);
-	/* A mean of a quarter: 2/5 (1 - (31/32)^n), and rounding */
-	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, loss, 100, false, 99), 31);
+	/* Where RTTs scatter, packets may only be late. */
+	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, scattered, 100, false, 99), 0);
+	/* A mean of a fifth: 2/5 (1 - (31/32)^n), and rounding */
+	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, loss, 100, false, 99), 22);
 	/* One round that is fed, and it starts to count again. */
 	w.left = 0;
 	w.best_rate = 1000;
@@ -209,6 +222,7 @@ static void ndm_test_golden(struct kunit *test)
 static struct kunit_case ndm_cases[] = {
 	KUNIT_CASE(ndm_test_exp2),
 	KUNIT_CASE(ndm_test_apply_gain),
+	KUNIT_CASE(ndm_test_window),
 	KUNIT_CASE(ndm_test_sigmoid),
 	KUNIT_CASE(ndm_test_cut),
 	KUNIT_CASE(ndm_test_tanh),

@@ -17,11 +17,12 @@ enum ndm_why {
 struct ndm_round_report {
 	s16 x[NDM_N_INPUTS];	/* all zero if not valid */
 	s32 out[NDM_N_OUTPUTS];	/* likewise */
-	u32 cwnd;		/* packets, when the round ended */
+	u32 cwnd;		/* the window that is wanted, packets, when the round ended */
 	u32 target;		/* packets, for the next round */
 	u32 ssthresh;		/* packets, for the next round */
 	bool valid;
 	u8 state;		/* enum tcp_ca_state */
+	u8 phase;		/* of the probe, if the network decided */
 	enum ndm_why why;
 };
 

@@ -14,7 +14,7 @@ int main(void)
 			failure, r.index, r.element, r.want, r.got);
 		return 1;
 	}
-	printf("ndm_tcp: model %s: %u vectors and %u rounds as exported\n",
-	       NDM_MODEL_HASH, (u32)NDM_VECTORS, (u32)NDM_STREAM_ROUNDS);
+	printf("ndm_tcp: model %s: %u vectors, %u by digest and %u rounds as exported\n",
+	       NDM_MODEL_HASH, (u32)NDM_VECTORS, (u32)NDM_ALL, (u32)NDM_STREAM_ROUNDS);
 	return 0;
 }

@@ -11,6 +11,7 @@
 /* NDM_SELFTEST_STAYS: not to be freed after loading. */
 #if defined(__KERNEL__) && !defined(NDM_SELFTEST_STAYS)
 #include <linux/init.h>
+#include <linux/moduleparam.h>
 #define NDM_INIT	__init
 #define NDM_INITDATA	__initdata
 #define NDM_INITCONST	__section(".init.rodata")	/* what __initconst is */
@@ -25,6 +26,7 @@
 #include "generated/ndm_model.h"
 #include "generated/ndm_vectors.h"
 #include "generated/ndm_stream.h"
+#include "generated/ndm_digests.h"
 
 /* Where the first mismatch is; set only when ndm_selftest() fails. */
 struct ndm_selftest_result {
@@ -87,11 +89,104 @@ static const char *NDM_INIT ndm_selftest_stream(struct ndm_selftest_result *r)
 	return NULL;
 }
 
+/* SplitMix64: the n-th number, from 1, of the seed. */
+static u64 NDM_INIT ndm_selftest_random(u64 n)
+{
+	u64 z = NDM_ALL_SEED + n * 0x9e3779b97f4a7c15ULL;
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+	return z ^ (z >> 31);
+}
+
+enum { NDM_ALL_CORNERS = 1U << NDM_N_INPUTS };	/* of the box of inputs */
+#define NDM_ALL_FACES	(4U * NDM_N_INPUTS)
+#define NDM_ALL		(NDM_ALL_RANDOM + NDM_ALL_CORNERS + NDM_ALL_FACES + 1 + NDM_ALL_EDGES)
+
+/*
+ * The inputs of vector v: random ones, the corners of the box, one step around each
+ * face, zero, then what the exporter chose for this network.
+ */
+static void NDM_INIT ndm_selftest_input(u32 v, s16 x[NDM_N_INPUTS])
+{
+	const u32 zero = NDM_ALL_RANDOM + NDM_ALL_CORNERS + NDM_ALL_FACES;
+	const u32 face = v - NDM_ALL_RANDOM - NDM_ALL_CORNERS;
+	u32 i;
+
+	for (i = 0; i < NDM_N_INPUTS; i++) {
+		const s32 lo = ndm_all_box[i][0], hi = ndm_all_box[i][1];
+		const s32 near_face[4] = { lo, lo + 1, hi - 1, hi };
+		s32 value;
+
+		if (v < NDM_ALL_RANDOM)
+			value = lo + (s32)(((ndm_selftest_random(v * NDM_N_INPUTS + i + 1) >> 32) *
+					    (u32)(hi - lo + 1)) >> 32);
+		else if (v < NDM_ALL_RANDOM + NDM_ALL_CORNERS)
+			value = (v - NDM_ALL_RANDOM) >> (NDM_N_INPUTS - 1 - i) & 1 ? hi : lo;
+		else if (v < zero)
+			value = face / 4 == i ? near_face[face % 4] : (lo + hi) >> 1;
+		else
+			value = v == zero ? 0 : ndm_all_edge[v - zero - 1][i];
+		x[i] = (s16)value;
+	}
+}
+
+static u64 NDM_INIT ndm_selftest_digest(u64 state, u32 word)
+{
+	return (state ^ word) * 0x100000001b3ULL;
+}
+
+/*
+ * Every golden vector, of which the module carries only digests. Each step of a digest
+ * maps its state one to one: a single wrong integer cannot go unnoticed.
+ */
+static const char *NDM_INIT ndm_selftest_all(struct ndm_selftest_result *r)
+{
+	static s32 trace[NDM_MODEL_TRACE] NDM_INITDATA;
+	s32 out[NDM_N_OUTPUTS];
+	s16 x[NDM_N_INPUTS];
+	u64 state = 0;
+	u32 v, i;
+
+	for (v = 0; v < NDM_ALL; v++) {
+		if (v % NDM_ALL_BLOCK == 0)
+			state = 0xcbf29ce484222325ULL;
+		ndm_selftest_input(v, x);
+		ndm_infer(&ndm_model, x, out, trace);
+		for (i = 0; i < NDM_N_INPUTS; i++)
+			state = ndm_selftest_digest(state, (u32)(s32)x[i]);
+		for (i = 0; i < NDM_MODEL_TRACE; i++)
+			state = ndm_selftest_digest(state, (u32)trace[i]);
+		for (i = 0; i < NDM_N_OUTPUTS; i++)
+			state = ndm_selftest_digest(state, (u32)out[i]);
+		if ((v + 1) % NDM_ALL_BLOCK && v + 1 < NDM_ALL)
+			continue;
+		if (state != ndm_all_digest[v / NDM_ALL_BLOCK]) {
+			*r = (struct ndm_selftest_result){
+				v / NDM_ALL_BLOCK * NDM_ALL_BLOCK, v,
+				(s32)ndm_all_digest[v / NDM_ALL_BLOCK], (s32)state,
+			};
+			return "vectors from index to element: digest differs";
+		}
+	}
+	return NULL;
+}
+
+#if defined(__KERNEL__) && !defined(NDM_SELFTEST_STAYS)
+static bool ndm_selftest_full NDM_INITDATA;
+module_param_named(selftest_full, ndm_selftest_full, bool, 0);
+MODULE_PARM_DESC(selftest_full, "check all golden vectors when loaded, not only some (default N)");
+#else
+static const bool ndm_selftest_full = true;
+#endif
+
 /* NULL, or what failed, with *r saying where. */
 static const char *NDM_INIT ndm_selftest(struct ndm_selftest_result *r)
 {
 	const char *failure = ndm_selftest_vectors(r);
 
+	if (!failure && ndm_selftest_full)
+		failure = ndm_selftest_all(r);
 	return failure ? failure : ndm_selftest_stream(r);
 }
 

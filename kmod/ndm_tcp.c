@@ -10,7 +10,8 @@
  *
  * The network proposes, classic rules dispose. Slow start, retransmission
  * timeouts, ECN, idle restart and the rule that an unused window does not grow
- * are not the network's to decide, and the shape of a recovery is RFC 6937's.
+ * are not the network's to decide. In a recovery from losses it goes on to set
+ * the window to reach, and how that is reached is RFC 6937's.
  * The core leaves all of that to a module with cong_control(), so it is here.
  *
  * The weights are fixed when the module is built (generated/ndm_model.h). Before
@@ -73,7 +74,8 @@ struct ndm {
 	u32 has_output:1,	/* congestion is set */
 	    reducing:1,		/* ssthresh() began a reduction that still runs */
 	    counted:1,		/* among the flows in use */
-	    unused:29;
+	    phase:3,		/* of the probe */
+	    unused:26;
 };
 
 /* What has happened since the module was loaded; each CPU counts for itself. */
@@ -95,6 +97,25 @@ static void ndm_set_cwnd(struct sock *sk, u32 cwnd)
 	struct tcp_sock *tp = tcp_sk(sk);
 
 	tcp_snd_cwnd_set(tp, min(cwnd, tp->snd_cwnd_clamp));
+}
+
+/* The window that is wanted, packets: in a recovery the one that it ends with. */
+static u32 ndm_window_of(const struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	return ndm_window(inet_csk(sk)->icsk_ca_state, tcp_snd_cwnd(tp), tp->snd_ssthresh);
+}
+
+/*
+ * A window that is not used does not grow. In a recovery cwnd is always used, but
+ * it is not the window: half of that must be out, as in slow start.
+ */
+static bool ndm_window_is_used(const struct sock *sk, u32 window)
+{
+	return tcp_is_cwnd_limited(sk) &&
+	       (inet_csk(sk)->icsk_ca_state != TCP_CA_Recovery ||
+		tcp_sk(sk)->packets_out >= window >> 1);
 }
 
 /* Put the window somewhere and let it stay there until the next round ends. */
@@ -180,7 +201,8 @@ static bool ndm_pipe_is_full(struct ndm *ca, s16 bdp_ratio)
 
 /*
  * Slow start filled the pipe: go down to the BDP, which drains the queue that
- * the last doubling built. Rounded up, as ndm_apply_gain() does.
+ * the last doubling built. No further than to half of the window: with jitter,
+ * the lowest RTT may be a small part of the usual ones, and the BDP look small.
  */
 static void ndm_leave_slow_start(struct sock *sk, s16 bdp_ratio)
 {
@@ -188,7 +210,7 @@ static void ndm_leave_slow_start(struct sock *sk, s16 bdp_ratio)
 	struct tcp_sock *tp = tcp_sk(sk);
 	u64 bdp = ((u64)tcp_snd_cwnd(tp) * bdp_ratio + NDM_ONE - 1) >> NDM_Q_INPUT;
 
-	ca->target = max_t(u32, bdp, ndm_min_cwnd);
+	ca->target = max3((u32)bdp, tcp_snd_cwnd(tp) >> 1, ndm_min_cwnd);
 	tp->snd_ssthresh = ca->target;
 }
 
@@ -213,9 +235,12 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 {
 	struct ndm *ca = inet_csk_ca(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
-	u32 cwnd = tcp_snd_cwnd(tp);
-	u32 target;
+	u8 state = inet_csk(sk)->icsk_ca_state;
+	bool recovery = state > TCP_CA_Disorder;
+	u32 window = ndm_window_of(sk);
 	enum ndm_why why;
+	bool bites;
+	u32 target;
 
 	/*
 	 * A sender that does not fill its window delivers less than the path
@@ -225,48 +250,73 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 	 */
 	bool limited = valid && tp->is_cwnd_limited && !app_limited;
 
-	if (inet_csk(sk)->icsk_ca_state > TCP_CA_Disorder) {
-		if (valid && ndm_watch(sk, x, limited))
-			tp->snd_ssthresh = max(tp->snd_ssthresh >> 1, ndm_min_ssthresh);
-		return NDM_WHY_RECOVERY;
-	}
-	if (tcp_in_slow_start(tp)) {
+	if (!recovery && tcp_in_slow_start(tp)) {
 		if (limited && ndm_pipe_is_full(ca, x[NDM_IN_BDP_RATIO]))
 			ndm_leave_slow_start(sk, x[NDM_IN_BDP_RATIO]);
 		return NDM_WHY_SLOW_START;
 	}
-	if (valid)
-		ndm_watch(sk, x, limited);
+	bites = valid && ndm_watch(sk, x, limited);
+
+	/*
+	 * Only losses are the network's to judge. Where they never end, so does
+	 * no recovery, and to wait for its end would be to stand still.
+	 */
+	if (recovery && (state != TCP_CA_Recovery || !valid || ca->watchdog.left)) {
+		/*
+		 * What one half does not end, the next round halves again; by
+		 * way of the target too, should the reduction be over.
+		 */
+		if (bites || (ca->watchdog.left && valid &&
+			      x[NDM_IN_LOSS_RATE] >= NDM_WATCHDOG_LOSS)) {
+			tp->snd_ssthresh = max(tp->snd_ssthresh >> 1, ndm_min_ssthresh);
+			ca->target = tp->snd_ssthresh;
+		}
+		return NDM_WHY_RECOVERY;
+	}
 
 	/* Without the network: one packet per round, as Reno grows. */
-	target = cwnd + 1;
+	target = window + 1;
 	if (ca->watchdog.left) {
 		why = NDM_WHY_WATCHDOG;
 	} else if (valid) {
-		target = ndm_apply_gain(cwnd, out[NDM_OUT_CWND_GAIN]);
+		target = ndm_apply_gain(window,
+					ndm_probed_gain(out[NDM_OUT_CWND_GAIN], ca->phase++));
 		why = NDM_WHY_NETWORK;
 	} else {
 		why = NDM_WHY_BLIND;
 	}
-	if (!tcp_is_cwnd_limited(sk))
-		target = min(target, cwnd);
+	if (!ndm_window_is_used(sk, window))
+		target = min(target, window);
 	target = max(target, ndm_min_cwnd);
 	ca->target = min(target, tp->snd_cwnd_clamp);
-	/* A window below ssthresh would be in slow start and double again. */
-	tp->snd_ssthresh = min(tp->snd_ssthresh, max(ca->target, ndm_min_ssthresh));
+	/*
+	 * A window below ssthresh would be in slow start and double again; but
+	 * in a reduction ssthresh is where ndm_reduce() goes.
+	 */
+	if (recovery || ca->target < tp->snd_ssthresh)
+		tp->snd_ssthresh = max(ca->target, ndm_min_ssthresh);
+	/*
+	 * Was it noise, then nothing stands in the way of the lost packets and
+	 * as many new ones: no need to conserve packets any longer.
+	 */
+	if (recovery && ca->reducing && ca->congestion < 0) {
+		ca->reducing = 0;
+		ndm_set_cwnd(sk, ca->target);
+	}
 	return why;
 }
 
 static void ndm_trace_round(const struct sock *sk, bool valid, const s16 *x, const s32 *out,
-			    u32 cwnd, enum ndm_why why)
+			    u32 window, u8 phase, enum ndm_why why)
 {
 	const struct ndm *ca = inet_csk_ca(sk);
 	struct ndm_round_report report = {
-		.cwnd		= cwnd,
+		.cwnd		= window,
 		.target		= ca->target,
 		.ssthresh	= tcp_sk(sk)->snd_ssthresh,
 		.valid		= valid,
 		.state		= inet_csk(sk)->icsk_ca_state,
+		.phase		= phase,
 		.why		= why,
 	};
 
@@ -280,7 +330,8 @@ static void ndm_end_round(struct sock *sk, enum ndm_round round, const s16 *x,
 			  bool app_limited)
 {
 	struct ndm *ca = inet_csk_ca(sk);
-	u32 cwnd = tcp_snd_cwnd(tcp_sk(sk));
+	u32 window = ndm_window_of(sk);
+	u8 phase = ca->phase;
 	bool valid = round == NDM_ROUND_VALID;
 	s32 out[NDM_N_OUTPUTS] = {};
 	enum ndm_why why;
@@ -293,7 +344,7 @@ static void ndm_end_round(struct sock *sk, enum ndm_round round, const s16 *x,
 	}
 	why = ndm_decide(sk, valid, x, out, app_limited);
 	if (trace_ndm_tcp_round_enabled())
-		ndm_trace_round(sk, valid, x, out, cwnd, why);
+		ndm_trace_round(sk, valid, x, out, window, phase, why);
 }
 
 /*
@@ -338,9 +389,10 @@ static void ndm_update_cwnd(struct sock *sk, u32 acked, u32 lost)
 	switch (inet_csk(sk)->icsk_ca_state) {
 	case TCP_CA_CWR:
 	case TCP_CA_Recovery:
-		/* Else undone, or begun under another algorithm: hold. */
-		if (ca->reducing)
-			ndm_set_cwnd(sk, ndm_reduce(tp, acked, lost));
+		/* Else undone, or begun under another algorithm: as if open. */
+		if (!ca->reducing)
+			break;
+		ndm_set_cwnd(sk, ndm_reduce(tp, acked, lost));
 		return;
 	case TCP_CA_Loss:
 		/* From what the core left, in_flight + 1, up to ssthresh. */
@@ -508,6 +560,8 @@ static void ndm_init(struct sock *sk)
 
 	ca->target = tcp_snd_cwnd(tcp_sk(sk));
 	ca->counted = 1;
+	/* Flows that began together are not to probe together. */
+	ca->phase = get_random_u32() % NDM_PROBE_ROUNDS;
 	this_cpu_inc(ndm_counters.count[NDM_COUNT_FLOWS]);
 	/* sch_fq paces if there is one, else TCP does; fq changes the status. */
 	cmpxchg(&sk->sk_pacing_status, SK_PACING_NONE, SK_PACING_NEEDED);
@@ -572,7 +626,7 @@ static int ndm_get_counter(char *buffer, const struct kernel_param *param)
 	int cpu;
 
 	for_each_possible_cpu(cpu)
-		sum += per_cpu(ndm_counters, cpu).count[*counter];
+		sum += READ_ONCE(per_cpu(ndm_counters, cpu).count[*counter]);
 	return scnprintf(buffer, PAGE_SIZE, "%ld\n", sum);
 }
 
@@ -600,7 +654,9 @@ static int __init ndm_register(void)
 	int err;
 
 	BUILD_BUG_ON(sizeof(struct ndm) > ICSK_CA_PRIV_SIZE);
+	BUILD_BUG_ON(TCP_CA_Recovery != NDM_CA_RECOVERY);
 	BUILD_BUG_ON(TCP_CA_Loss != NDM_CA_LOSS);
+	BUILD_BUG_ON(TCP_INFINITE_SSTHRESH != NDM_NO_SSTHRESH);
 
 	failure = ndm_selftest(&r);
 	if (failure) {

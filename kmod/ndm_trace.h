@@ -42,6 +42,7 @@ TRACE_EVENT(ndm_tcp_round,
 			     __field(u16, dport)
 			     __field(u8, valid)
 			     __field(u8, state)
+			     __field(u8, phase)
 			     __field(u8, why)),
 
 	    TP_fast_assign(memcpy(__entry->x, report->x, sizeof(__entry->x));
@@ -53,9 +54,10 @@ TRACE_EVENT(ndm_tcp_round,
 			   __entry->dport = ntohs(inet_sk(sk)->inet_dport);
 			   __entry->valid = report->valid;
 			   __entry->state = report->state;
+			   __entry->phase = report->phase;
 			   __entry->why = report->why;),
 
-	    TP_printk("sport=%u dport=%u valid=%u x=%d,%d,%d,%d,%d,%d,%d,%d,%d,%d gain=%d congestion=%d state=%u cwnd=%u target=%u ssthresh=%u why=%s",
+	    TP_printk("sport=%u dport=%u valid=%u x=%d,%d,%d,%d,%d,%d,%d,%d,%d,%d gain=%d congestion=%d phase=%u state=%u cwnd=%u target=%u ssthresh=%u why=%s",
 		      __entry->sport, __entry->dport, __entry->valid,
 		      __entry->x[NDM_IN_RTT_RATIO], __entry->x[NDM_IN_LOSS_RATE],
 		      __entry->x[NDM_IN_BDP_RATIO], __entry->x[NDM_IN_ENTROPY],
@@ -63,8 +65,8 @@ TRACE_EVENT(ndm_tcp_round,
 		      __entry->x[NDM_IN_RTT_VARIATION], __entry->x[NDM_IN_RTT_GRADIENT],
 		      __entry->x[NDM_IN_DELIVERY_RATIO], __entry->x[NDM_IN_QUEUE_FLOOR],
 		      __entry->out[NDM_OUT_CWND_GAIN], __entry->out[NDM_OUT_CONGESTION],
-		      __entry->state, __entry->cwnd, __entry->target, __entry->ssthresh,
-		      ndm_show_why(__entry->why))
+		      __entry->phase, __entry->state, __entry->cwnd, __entry->target,
+		      __entry->ssthresh, ndm_show_why(__entry->why))
 );
 
 #endif /* _NDM_TRACE_H */

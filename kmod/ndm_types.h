@@ -7,10 +7,13 @@
 
 #include <linux/bitops.h>
 #include <linux/build_bug.h>
+#include <linux/compiler.h>
 #include <linux/math64.h>
 #include <linux/minmax.h>
 #include <linux/string.h>
 #include <linux/types.h>
+
+#define NDM_RARE	noinline	/* not worth the registers where it is called */
 
 static inline u64 ndm_div(u64 dividend, u64 divisor)
 {
@@ -37,6 +40,8 @@ typedef uint64_t u64;
 typedef int16_t s16;
 typedef int32_t s32;
 typedef int64_t s64;
+
+#define NDM_RARE	__attribute__((noinline))
 
 static inline u64 ndm_div(u64 dividend, u64 divisor)
 {

@@ -7,9 +7,10 @@
  *   even the best of the last five to ten rounds brought a quarter of the rate
  *   that the path once carried. The window is too small and the network keeps it.
  *   Believed after ten rounds in a row, as many as the highest rate is remembered.
- * - flooding: a quarter of all packets is lost, on average over some
- *   thirty rounds. Noise or not, such a path is not to be sent more. Less would
- *   not do: where jitter lets packets overtake, a round can count many as lost.
+ * - flooding: a fifth of all packets is lost, on average over some
+ *   thirty rounds. Noise or not, such a path is not to be sent more. Rounds whose
+ *   RTTs scatter do not count: where jitter lets packets overtake, most of what
+ *   looks lost is only late.
  *
  * Then the flow does what Reno does for 32 rounds: one packet more in a round,
  * half the window after a loss. That ends starving and flooding alike, if they
@@ -22,7 +23,8 @@
 
 #define NDM_WATCHDOG_PATIENCE	(2 * NDM_MAX_RATE_HALF_ROUNDS)
 #define NDM_WATCHDOG_ROUNDS	32
-#define NDM_WATCHDOG_LOSS	(NDM_ONE / 4)
+#define NDM_WATCHDOG_LOSS	(NDM_ONE / 5)
+#define NDM_WATCHDOG_SCATTER	(NDM_ONE / 4)	/* rttvar / srtt */
 #define NDM_WATCHDOG_SMOOTH	5	/* a round is 1/32 of the mean loss */
 #define NDM_WATCHDOG_FORGET	7	/* the best rate fades by 1/128 in a round */
 
@@ -41,13 +43,14 @@ static inline bool ndm_watchdog_bites(struct ndm_watchdog *w, const s16 *x, u32 
 				      bool limited)
 {
 	bool starving;
+	s16 loss = x[NDM_IN_RTT_VARIATION] < NDM_WATCHDOG_SCATTER ? x[NDM_IN_LOSS_RATE] : 0;
 
 	w->best_rate = ndm_max(w->best_rate - (w->best_rate >> NDM_WATCHDOG_FORGET), max_rate);
 	if (w->left) {
 		w->left--;
 		return false;
 	}
-	w->loss += (x[NDM_IN_LOSS_RATE] >> NDM_WATCHDOG_SMOOTH) - (w->loss >> NDM_WATCHDOG_SMOOTH);
+	w->loss += (loss >> NDM_WATCHDOG_SMOOTH) - (w->loss >> NDM_WATCHDOG_SMOOTH);
 	starving = limited && max_rate < w->best_rate / 4 && x[NDM_IN_RTT_RATIO] > NDM_ONE / 2;
 	w->starved = starving ? w->starved + 1 : 0;
 	if (w->starved < NDM_WATCHDOG_PATIENCE && w->loss < NDM_WATCHDOG_LOSS)

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Do not edit directly, auto-generated from: */
 /*	src/ndm_tcp/contract.py */
-/* contract e92c08cb07b2b7aa */
+/* contract c6a27969503a3743 */
 
 #ifndef _NDM_CONTRACT_H
 #define _NDM_CONTRACT_H
 
 #include "../ndm_types.h"
 
-#define NDM_CONTRACT_HASH	"e92c08cb07b2b7aa"
-#define NDM_CONTRACT_ID		0xe92c08cb07b2b7aaULL
+#define NDM_CONTRACT_HASH	"c6a27969503a3743"
+#define NDM_CONTRACT_ID		0xc6a27969503a3743ULL
 
-#define NDM_REVISION	1
+#define NDM_REVISION	2
 #define NDM_Q_INPUT	12
 #define NDM_Q_ACT	15
 #define NDM_Q_PRE	16

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Do not edit directly, auto-generated from: */
 /*	datasets/traces/reno-03-lossy, by ndm export */
-/* contract e92c08cb07b2b7aa */
+/* contract c6a27969503a3743 */
 /*
  * struct ndm_ack: now_us, rtt_us, acked, lost, inflight, cwnd, ssthresh, srtt_us, rttvar_us, min_rtt_us, delivered, prior_delivered, interval_us, app_limited, ca_state
  */
@@ -1031,13 +1031,13 @@ static const s16 ndm_stream_x[NDM_STREAM_ROUNDS][NDM_N_INPUTS] NDM_INITCONST = {
 		2378, 420, 1096, 1393, 4096, 4096, 310, 1639, 4096, 0,
 	},
 	{
-		2220, 2106, 2386, 1064, 4096, 4096, 10, 291, 3868, 0,
+		2220, 2106, 2192, 1064, 0, 4096, 10, 291, 3868, 0,
 	},
 	{
 		2541, 0, 2192, 1100, 0, 3840, 325, -517, 3869, 0,
 	},
 	{
-		2258, 221, 2318, 1233, 4096, 4096, 9, 515, 3983, 0,
+		2258, 221, 2192, 1233, 0, 4096, 9, 515, 3983, 0,
 	},
 	{
 		2287, 117, 4056, 1199, 0, 4096, 31, -53, 3870, 0,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Do not edit directly, auto-generated from: */
 /*	src/ndm_tcp/fixedpoint.py */
-/* contract e92c08cb07b2b7aa */
+/* contract c6a27969503a3743 */
 
 #ifndef _NDM_TABLES_H
 #define _NDM_TABLES_H

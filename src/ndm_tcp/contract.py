@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 
 from ndm_tcp.errors import NdmError
 
-REVISION = 1
+REVISION = 2
 """Raised by hand whenever the C features or the inference change their results."""
 
 # --- arithmetic --------------------------------------------------------------------------

@@ -77,6 +77,13 @@ void ndm_core_exp2(const int32_t *gain, int n, uint32_t *out)
 		*out++ = ndm_exp2(*gain++);
 }
 
+void ndm_core_window(const uint32_t *ca_state, const uint32_t *cwnd, const uint32_t *ssthresh,
+		     int n, uint32_t *out)
+{
+	while (n-- > 0)
+		*out++ = ndm_window(*ca_state++, *cwnd++, *ssthresh++);
+}
+
 void ndm_core_apply_gain(const uint32_t *cwnd, const int32_t *gain, int n, uint32_t *out)
 {
 	while (n-- > 0)

@@ -20,7 +20,9 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.fixedpoint import Layer
 
 try:
-    from ndm_tcp._core import ffi, lib
+    from ndm_tcp import _core
+    from ndm_tcp._core import ffi as ffi
+    from ndm_tcp._core import lib as lib
 except ImportError as error:  # pragma: no cover - only in a checkout that was never set up
     raise NdmError(
         f"ndm_tcp._core: the C extension is not built ({error}); run: make setup"
@@ -30,6 +32,9 @@ contract.require(f"{lib.ndm_core_contract():016x}", "ndm_tcp._core", "make setup
 ACK_DTYPE = np.dtype(contract.ACK_DTYPE)
 if lib.ndm_core_ack_size() != ACK_DTYPE.itemsize:  # pragma: no cover
     raise NdmError("ndm_tcp._core: struct ndm_ack has another size here; run: make setup")
+
+EXTENSION: str = _core.__file__
+"""The compiled file, whose bytes tell one build of the C code from another."""
 
 FEATURES_BYTES: int = lib.ndm_core_features_size()
 """Size of `struct ndm_features`, which shares the kernel's 104 bytes with the controller."""
@@ -143,6 +148,19 @@ def tanh(pre: npt.NDArray[np.int32]) -> npt.NDArray[np.int16]:
 def exp2(gain: npt.NDArray[np.int32]) -> npt.NDArray[np.uint32]:
     """[n] 2**gain, Q16 to Q16, by `ndm_exp2`."""
     return _map(lib.ndm_core_exp2, np.uint32, ("int32_t *", np.ascontiguousarray(gain, np.int32)))
+
+
+def window(
+    ca_state: npt.NDArray[Any], cwnd: npt.NDArray[Any], ssthresh: npt.NDArray[Any]
+) -> npt.NDArray[np.uint32]:
+    """[n] windows in packets that the sender wants, by `ndm_window`."""
+    return _map(
+        lib.ndm_core_window,
+        np.uint32,
+        ("uint32_t *", np.ascontiguousarray(ca_state, np.uint32)),
+        ("uint32_t *", np.ascontiguousarray(cwnd, np.uint32)),
+        ("uint32_t *", np.ascontiguousarray(ssthresh, np.uint32)),
+    )
 
 
 def apply_gain(cwnd: npt.NDArray[np.uint32], gain: npt.NDArray[np.int32]) -> npt.NDArray[np.uint32]:

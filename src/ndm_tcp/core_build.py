@@ -6,6 +6,12 @@ from pathlib import Path
 import cffi
 
 ROOT = Path(__file__).resolve().parents[2]
+NATIVE = ROOT / "datasets" / "native"
+
+
+def _here(paths: list[Path]) -> list[str]:
+    return sorted(str(path.relative_to(ROOT)) for path in paths)
+
 
 ffi = cffi.FFI()
 ffi.cdef(
@@ -20,18 +26,23 @@ ffi.cdef(
                        int32_t *out, int32_t *trace);
     void ndm_core_tanh(const int32_t *pre, int n, int16_t *out);
     void ndm_core_exp2(const int32_t *gain, int n, uint32_t *out);
+    void ndm_core_window(const uint32_t *ca_state, const uint32_t *cwnd,
+                         const uint32_t *ssthresh, int n, uint32_t *out);
     void ndm_core_apply_gain(const uint32_t *cwnd, const int32_t *gain, int n, uint32_t *out);
     void ndm_core_cut(const uint32_t *cwnd, const int32_t *congestion, int n, uint32_t *out);
     void ndm_core_entropy(const uint64_t *ring, const uint32_t *n_samples, int n, uint32_t *out);
     """
+    + (NATIVE / "interface.h").read_text()
 )
 ffi.set_source(
     "ndm_tcp._core",
-    '#include "src/ndm_tcp/core.c"',
+    '#include "src/ndm_tcp/core.c"\n#include "datasets/native/capture.h"\n'
+    '#include "datasets/native/text.h"\n',
+    sources=_here([*NATIVE.glob("*.c")]),
     include_dirs=["."],
     depends=[
         "src/ndm_tcp/core.c",
-        *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "kmod").glob("ndm_*.h")),
+        *_here([*(ROOT / "kmod").glob("ndm_*.h"), *NATIVE.glob("*.h")]),
         "kmod/generated/ndm_contract.h",
         "kmod/generated/ndm_tables.h",
     ],
