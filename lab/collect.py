@@ -18,7 +18,7 @@ import orjson
 
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab import scenario as scenarios
-from ndm_tcp.lab import uml_build
+from ndm_tcp.lab import truth, uml_build
 from ndm_tcp.lab.guest import START_NS
 from ndm_tcp.lab.plan import FIRST_PORT, WEB_PORT
 from ndm_tcp.lab.recording import POINTERS, compress, iperf3_report
@@ -237,11 +237,11 @@ def _run_toml(
     run |= {"seed": seed, "kernel": kernel, "flows": len(scenario.flows)}
     run |= {"sender_port": FIRST_PORT if scenario.flows else WEB_PORT}
     clock = {"realtime_ns": clock_ns[0], "monotonic_ns": clock_ns[1]}
-    truth: dict[str, object] = {f"drops_{k}": n for k, n in result["drops"].items()}
-    truth["retransmitted_segments"] = sum(flow["retransmissions"] for flow in result["flows"])
-    truth["mean_mbps"] = result["total_mbps"]
+    facts: dict[str, object] = {f"drops_{k}": n for k, n in result["drops"].items()}
+    facts["retransmitted_segments"] = sum(flow["retransmissions"] for flow in result["flows"])
+    facts["mean_mbps"] = result["total_mbps"]
     text = "# SPDX-License-Identifier: CC0-1.0\n"
-    for title, values in (("", run), ("truth", truth), ("clock", clock)):
+    for title, values in (("", run), ("truth", facts), ("clock", clock)):
         text += f"\n[{title}]\n" if title else ""
         text += "".join(f"{key} = {_toml(value)}\n" for key, value in values.items())
     return text
@@ -316,6 +316,7 @@ def collect(
     (folder / "scenario.toml").write_text(scenario.text, encoding="utf-8")
     text = _run_toml(scenario, cc, seed, kernel.release, (t0_ns, mono_ns), result)
     (folder / "run.toml").write_text(text, encoding="utf-8")
+    (folder / "ideal.csv").write_text(truth.table(scenario, cc, t0_ns), encoding="ascii")
     return result
 
 

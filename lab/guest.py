@@ -23,7 +23,8 @@ START_NS = 1_700_000_000_000_000_000
 TOOLS = {"iperf3": "iperf3", "ip": "iproute2", "tc": "iproute2", "taskset": "util-linux"}
 TOOLS |= {"setarch": "util-linux", "insmod": "kmod", "gcc": "gcc"}
 TROUBLE = re.compile(
-    r"WARNING:|BUG:|Oops|Kernel panic|Call Trace|general protection|^(Command failed|Error: )"
+    r"WARNING:|BUG:|UBSAN:|Oops|Kernel panic|Call Trace|general protection|"
+    r"new suspected memory leaks|^(Command failed|Error: )"
 )
 COMMAND_LINE = (
     *("mem=2G", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro"),
@@ -56,14 +57,15 @@ def _one_cpu(cpu: int | None) -> Iterator[int]:
 
 
 def start_kernel(
-    work: Path, seed: int, cpu: int, extra: tuple[str, ...] = ()
+    work: Path, seed: int, cpu: int, extra: tuple[str, ...] = (), debug: bool = False
 ) -> subprocess.Popen[bytes]:
     """Start the kernel on a folder with init.sh, guest and plan.sh; it prints to stdout.
 
     Args:
         extra: more words for the kernel's command line, such as module parameters.
+        debug: take the debugging kernel.
     """
-    kernel, programs = uml_build.build(quiet=True), uml_build.build_programs()
+    kernel, programs = uml_build.build(quiet=True, debug=debug), uml_build.build_programs()
     shutil.copy(programs.guest, work / "guest")
     shutil.copy(programs.patience, work / "patience")
     shutil.copy(uml_build.RECIPE / "init.sh", work / "init.sh")
@@ -114,7 +116,12 @@ def end_kernel(process: subprocess.Popen[bytes]) -> None:
 
 
 def boot(
-    work: Path, seed: int, cpu: int | None, limit_s: float, extra: tuple[str, ...] = ()
+    work: Path,
+    seed: int,
+    cpu: int | None,
+    limit_s: float,
+    extra: tuple[str, ...] = (),
+    debug: bool = False,
 ) -> str:
     """Run the kernel to its end; what it printed.
 
@@ -122,7 +129,7 @@ def boot(
         NdmError: it takes longer than `limit_s`, s of wall time.
     """
     with _one_cpu(cpu) as chosen:
-        process = start_kernel(work, seed, chosen, extra)
+        process = start_kernel(work, seed, chosen, extra, debug)
         try:
             output, _ = process.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired:

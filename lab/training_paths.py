@@ -1,82 +1,218 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Paths to train on, drawn from ranges: writes lab/scenarios/training.
+"""Paths to train on, drawn from ranges: writes lab/scenarios/training and validation.
 
-The published experiments and ccBench are for evaluation, so no path may resemble theirs:
-loopback is left out, rates and delays within ten percent of an evaluation point are drawn
-again. Regenerate with `python -m ndm_tcp.lab.training_paths`.
+What is tried out between two trainings is judged on the validation paths, drawn the same way.
+The published experiments and ccBench are for evaluation, so no path may resemble theirs: rates
+and delays within ten percent of an evaluation point are drawn again, on routed paths and on the
+loopback device alike. Regenerate with `python -m ndm_tcp.lab.training_paths`.
 """
 
 from __future__ import annotations
 
 import math
 import random
+from dataclasses import dataclass
 from pathlib import Path
 
 from ndm_tcp import files
 
-FOLDER = Path(__file__).resolve().parent / "scenarios" / "training"
-SEED = 20261121
-RATE_MBPS = (3.0, 9.0)
-RTT_MS = (15, 130)
-QUEUE_BDP = (0.5, 4.0)
-LOSS = (0.003, 0.02)
+FOLDER = Path(__file__).resolve().parent / "scenarios"
+RATE_MBPS = (3.0, 60.0)
+FAST_MBPS = (120.0, 300.0)
+RTT_MS = (8, 180)
+BDP_PACKETS = (8, 800)
+QUEUE_BDP = (0.4, 10.0)
+RIVAL_QUEUE_BDP = (0.8, 5.0)
+LOSS = (0.002, 0.06)
+HEAVY_LOSS = (0.03, 0.12)
+FAR_LOSS = (0.003, 0.02)
+FAR_RTT_MS = (100, 180)
+FAR_BUFFER_BYTES = 67_108_864
+LO_DELAY_MS = (10, 160)
+LO_JITTER = (0.2, 2.5)
+LO_SCATTER = (1.2, 2.5)
+"""of the delay"""
+LO_MBPS = (10, 100)
 SECONDS = 10
-EVALUATION_MBPS = (10, 12, 24, 48, 50)
-EVALUATION_RTT_MS = (20, 40, 80, 104, 140)
-KINDS = (
-    *("clean", "clean", "clean", "loss", "loss", "loss"),
-    *("reorder", "reorder", "jitter", "burst", "step", "compete"),
-)
+RIVAL_SECONDS = 20
+FAST_SECONDS = 5
+EVALUATION_MBPS = (10, 12, 24, 48, 50, 1000, 2350)
+EVALUATION_RTT_MS = (20, 40, 70, 80, 104, 120, 140, 220)
+EVALUATION_LO_DELAY_MS = (20, 50, 100)
+KINDS = {
+    "clean": 10,
+    "loss": 9,
+    "burst": 3,
+    "jitter": 5,
+    "jitter-loss": 4,
+    "reorder": 5,
+    "lo-jitter": 8,
+    "lo-rate": 5,
+    "step": 7,
+    "fast": 3,
+    "cubic": 20,
+    "reno": 5,
+    "bbr": 4,
+    "equals": 8,
+    "heavy-loss": 5,
+    "heavy-jitter-loss": 5,
+    "far-loss": 5,
+    "lo-scatter": 4,
+}
+"""how many of each to train on"""
+VALIDATION_KINDS = {
+    "clean": 4,
+    "loss": 4,
+    "burst": 1,
+    "jitter": 2,
+    "jitter-loss": 2,
+    "reorder": 2,
+    "lo-jitter": 4,
+    "lo-rate": 2,
+    "step": 3,
+    "fast": 1,
+    "cubic": 6,
+    "reno": 1,
+    "bbr": 1,
+    "equals": 5,
+}
+SUITES = {"training": (20261121, KINDS), "validation": (20261122, VALIDATION_KINDS)}
+"""folder to seed and paths"""
+RIVALS = ("cubic", "reno", "bbr")
 PACKET_BITS = 1500 * 8
 HEAD = "# SPDX-License-Identifier: CC0-1.0\n# Written by: python -m ndm_tcp.lab.training_paths\n"
+Range = tuple[float, float]
+
+
+def _log_uniform(rng: random.Random, low: float, high: float) -> float:
+    return low * math.exp(rng.random() * math.log(high / low))
 
 
 def _away(rng: random.Random, low: float, high: float, points: tuple[int, ...]) -> float:
     """Log-uniform, but not within ten percent of a point."""
     while True:
-        value = low * math.exp(rng.random() * math.log(high / low))
+        value = _log_uniform(rng, low, high)
         if all(abs(value / point - 1) > 0.1 for point in points):
             return value
 
 
-def scenarios() -> dict[str, str]:
-    """File name to TOML."""
-    rng = random.Random(SEED)
+@dataclass(frozen=True)
+class _Link:
+    mbps: float
+    rtt_ms: float
+    queue_bdp: float
+
+    @property
+    def bdp(self) -> float:
+        return self.mbps * 1000 * self.rtt_ms / PACKET_BITS
+
+    def toml(self) -> str:
+        return (
+            f"[link]\nrate_bps = {round(self.mbps * 1e6, -4):.0f}\n"
+            f"rtt_us = {round(self.rtt_ms * 1e3, -2):.0f}\n"
+            f"queue_packets = {max(6, round(self.queue_bdp * self.bdp))}\n"
+        )
+
+    def __str__(self) -> str:
+        return f"{self.mbps:.1f} Mbit/s, {self.rtt_ms:.0f} ms, a queue of {self.queue_bdp:.1f} BDP"
+
+
+def _link(rng: random.Random, kind: str) -> _Link:
+    fast, far = kind == "fast", kind == "far-loss"
+    bdp = (1500, 5000) if far else (300, 2500) if fast else BDP_PACKETS
+    while True:
+        link = _Link(
+            _away(rng, *(FAST_MBPS if fast or far else RATE_MBPS), EVALUATION_MBPS),
+            _away(rng, *(FAR_RTT_MS if far else RTT_MS), EVALUATION_RTT_MS),
+            _log_uniform(rng, *(RIVAL_QUEUE_BDP if kind in RIVALS else QUEUE_BDP)),
+        )
+        if bdp[0] <= link.bdp <= bdp[1]:
+            return link
+
+
+def _loopback(rng: random.Random, kind: str) -> tuple[str, str]:
+    delay_ms = _away(rng, *LO_DELAY_MS, EVALUATION_LO_DELAY_MS)
+    share = _log_uniform(rng, *(LO_SCATTER if kind == "lo-scatter" else LO_JITTER))
+    if kind == "lo-rate":
+        delay_ms, share = delay_ms / 3, share / 4
+    netem = f"delay {delay_ms:.1f}ms {delay_ms * share:.1f}ms distribution normal"
+    if rng.random() < 0.5:
+        netem += f" loss {100 * _log_uniform(rng, 0.001, 0.01):.2f}%"
+    lines = f'[lo]\nnetem = "{netem}"\n'
+    title = f"on the loopback device, {netem}"
+    if kind == "lo-rate":
+        mbps = _away(rng, *LO_MBPS, EVALUATION_MBPS)
+        latency_ms = _log_uniform(rng, 20, 200)
+        lines += (
+            f'tbf = "rate {mbps:.1f}mbit burst {mbps * 100:.0f}kbit latency {latency_ms:.0f}ms"\n'
+        )
+        title += f", {mbps:.1f} Mbit/s"
+    return title, lines
+
+
+def _impairment(rng: random.Random, kind: str, link: _Link) -> str:
+    lines = ""
+    if "loss" in kind or kind == "fast":
+        chances = HEAVY_LOSS if "heavy" in kind else FAR_LOSS if "far" in kind else LOSS
+        lines += f"loss = {_log_uniform(rng, *chances):.4f}\n"
+    if "jitter" in kind or kind == "reorder":
+        jitter_us = round(link.rtt_ms * 1e3 * rng.uniform(0.04, 0.25), -2)
+        lines += f"jitter_us = {jitter_us:.0f}\nreorder = {str(kind == 'reorder').lower()}\n"
+    if kind == "burst":
+        start, loss = _log_uniform(rng, 0.0005, 0.005), rng.uniform(0.3, 0.8)
+        lines += f"burst = {{ start = {start:.4f}, end = 0.3, loss = {loss:.2f} }}\n"
+    if kind == "step":
+        at_s, factor = rng.uniform(3, 6), rng.choice([0.3, 0.45, 0.6, 1.7, 2.5])
+        lines += f"steps = [[{at_s:.1f}, {round(link.mbps * factor * 1e6, -4):.0f}]]\n"
+    return lines
+
+
+def _flows(rng: random.Random, kind: str) -> tuple[int, str]:
+    """How long it runs, s; and its flows, if it is not one of the tested algorithm alone."""
+    if kind in RIVALS:
+        join_s = rng.uniform(1, 4)
+        first, second = (kind, "$cc") if rng.random() < 0.7 else ("$cc", kind)
+        return RIVAL_SECONDS, (
+            f'\n[[flows]]\ncc = "{first}"\n\n[[flows]]\ncc = "{second}"\nsender = 1\n'
+            f"start_s = {join_s:.1f}\nseconds = {RIVAL_SECONDS - math.ceil(join_s)}\n"
+        )
+    if kind == "equals":
+        flows, count = "\n[[flows]]\n", rng.choice([2, 2, 3, 4])
+        for number in range(1, count):
+            start_s = number * rng.uniform(0.5, 2.5)
+            flows += f"\n[[flows]]\nsender = {number}\nstart_s = {start_s:.1f}\n"
+            flows += f"seconds = {RIVAL_SECONDS - math.ceil(start_s)}\n"
+        return RIVAL_SECONDS, flows
+    return FAST_SECONDS if kind in ("fast", "far-loss") else SECONDS, ""
+
+
+def scenarios(suite: str) -> dict[str, str]:
+    """File name to TOML; of `training` or `validation`."""
+    seed, counts = SUITES[suite]
+    rng = random.Random(seed)
     made = {}
-    for number, kind in enumerate(KINDS):
-        mbps = _away(rng, *RATE_MBPS, EVALUATION_MBPS)
-        rtt_ms = _away(rng, *RTT_MS, EVALUATION_RTT_MS)
-        bdp = QUEUE_BDP[0] * (QUEUE_BDP[1] / QUEUE_BDP[0]) ** rng.random()
-        queue = max(8, round(bdp * mbps * 1000 * rtt_ms / PACKET_BITS))
-        lines = [
-            f"rate_bps = {round(mbps * 1e6, -4):.0f}",
-            f"rtt_us = {round(rtt_ms * 1e3, -2):.0f}",
-        ]
-        lines.append(f"queue_packets = {queue}")
-        if kind == "loss":
-            lines.append(f"loss = {LOSS[0] * (LOSS[1] / LOSS[0]) ** rng.random():.4f}")
-        if kind in ("reorder", "jitter"):
-            lines.append(f"jitter_us = {round(rtt_ms * 1e3 * rng.uniform(0.05, 0.25), -2):.0f}")
-            lines.append(f"reorder = {'true' if kind == 'reorder' else 'false'}")
-        if kind == "burst":
-            lines.append("burst = { start = 0.002, end = 0.3, loss = 0.6 }")
-        if kind == "step":
-            at_s, rate = rng.uniform(3, 6), mbps * rng.choice([0.5, 1.8])
-            lines.append(f"steps = [[{at_s:.1f}, {round(rate * 1e6, -4):.0f}]]")
-        flows = ""
-        if kind == "compete":
-            flows = (
-                '\n[[flows]]\ncc = "cubic"\n\n[[flows]]\nsender = 1\nstart_s = 1.5\nseconds = 8.5\n'
-            )
-        title = f"Training: {kind}, {mbps:.1f} Mbit/s, {rtt_ms:.0f} ms, a queue of {bdp:.1f} BDP"
-        made[f"train-{number:02}-{kind}.toml"] = (
-            f'{HEAD}title = "{title}"\nseconds = {SECONDS}\ntopology = "path"\n\n[link]\n'
-            + "\n".join(lines)
-            + f"\n{flows}"
+    kinds = [kind for kind, count in counts.items() for _ in range(count)]
+    for number, kind in enumerate(kinds):
+        seconds, flows = _flows(rng, kind)
+        if kind.startswith("lo-"):
+            title, body = _loopback(rng, kind)
+            topology = "lo"
+        else:
+            link = _link(rng, kind)
+            title, topology = str(link), "path"
+            body = link.toml() + _impairment(rng, kind, link)
+            if kind == "far-loss":
+                body += f"\n[host]\nbuffer_bytes = {FAR_BUFFER_BYTES}\n"
+        made[f"{suite[:5]}-{number:02}-{kind}.toml"] = (
+            f'{HEAD}title = "{suite.capitalize()}: {kind}, {title}"\nseconds = {seconds}\n'
+            f'topology = "{topology}"\n\n{body}{flows}'
         )
     return made
 
 
 if __name__ == "__main__":
-    for name, text in scenarios().items():
-        files.write_text(FOLDER / name, text)
+    for suite in SUITES:
+        for path in (FOLDER / suite).glob("*.toml"):
+            path.unlink()
+        for name, text in scenarios(suite).items():
+            files.write_text(FOLDER / suite / name, text)

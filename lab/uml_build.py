@@ -27,7 +27,8 @@ from ndm_tcp.errors import NdmError
 
 EXAMPLE = """example:
   ndm lab build             # the kernel and ndm_tcp.ko for it; at once if they are there
-  ndm lab build --update    # from the newest source package of the distribution"""
+  ndm lab build --update    # from the newest source package of the distribution
+  ndm lab build --debug     # a second kernel: KASAN, UBSAN, lockdep, kmemleak"""
 
 SOURCE_PACKAGE = "linux-source-6.12"
 LAB = Path(__file__).resolve().parent
@@ -92,7 +93,8 @@ def last_lines(text: str, count: int = 1) -> str:
     return " | ".join([line.strip() for line in text.splitlines() if line.strip()][-count:])
 
 
-def _digest(*parts: bytes) -> str:
+def digest(*parts: bytes) -> str:
+    """A name for what was made of these."""
     whole = hashlib.sha256()
     for part in parts:
         whole.update(len(part).to_bytes(8, "little") + part)
@@ -109,7 +111,7 @@ def _compiler() -> bytes:
 
 
 @contextlib.contextmanager
-def _locked(name: str) -> Iterator[None]:
+def locked(name: str) -> Iterator[None]:
     """One builder at a time; the others wait."""
     cache().mkdir(parents=True, exist_ok=True)
     with (cache() / f".{name}.lock").open("w") as lock:
@@ -192,7 +194,7 @@ def need(programs: dict[str, str], quiet: bool = False) -> None:
     )
 
 
-def _source_tar(work: Path, phases: Phases) -> tuple[Path, str]:
+def source_tar(work: Path, phases: Phases) -> tuple[Path, str]:
     """The kernel source and its version: an installed package, or one that is fetched."""
     installed = Path("/usr/src") / f"{SOURCE_PACKAGE}.tar.xz"
     if installed.is_file():
@@ -228,9 +230,14 @@ def _prune(tree: Path) -> None:
             path.unlink()
 
 
-def _compile(work: Path, phases: Phases) -> tuple[Path, str]:
+def _configs(debug: bool) -> list[Path]:
+    """What a kernel is configured by; later files add to earlier ones."""
+    return [RECIPE / "kernel.config", *([RECIPE / "debug.config"] if debug else [])]
+
+
+def _compile(work: Path, phases: Phases, debug: bool) -> tuple[Path, str]:
     """A pruned, built tree, and the version of its source."""
-    archive, version = _source_tar(work, phases)
+    archive, version = source_tar(work, phases)
     tree = work / "tree"
     tree.mkdir()
     excluded = [f"--exclude=*/{pattern}" for pattern in UNPACK_NOT]
@@ -239,15 +246,17 @@ def _compile(work: Path, phases: Phases) -> tuple[Path, str]:
     patch = ["patch", "-p1", "--fuzz=0", "-i", str(RECIPE / "kernel.patch")]
     phases.run("patching", *patch, cwd=tree)
     make = ["nice", "make", "ARCH=um", *BUILD_NAMES]
-    config = {"KCONFIG_ALLCONFIG": str(RECIPE / "kernel.config")}
+    wanted = "".join(path.read_text(encoding="utf-8") for path in _configs(debug))
+    (work / "all.config").write_text(wanted, encoding="utf-8")
+    config = {"KCONFIG_ALLCONFIG": str(work / "all.config")}
     phases.run("configuring", *make, "allnoconfig", cwd=tree, env=config)
     have = set((tree / ".config").read_text(encoding="utf-8").splitlines())
-    for line in (RECIPE / "kernel.config").read_text(encoding="utf-8").splitlines():
+    for line in wanted.splitlines():
         if line.startswith("CONFIG_") and line not in have:
-            raise NdmError(f"{RECIPE / 'kernel.config'}: {line}: this source cannot have it")
+            raise NdmError(f"{RECIPE}/*.config: {line}: this source cannot have it")
     jobs = str(len(os.sched_getaffinity(0)))
     phases.run(
-        "compiling the kernel (about 4 minutes on 2 cores)",
+        f"compiling the {'debugging ' if debug else ''}kernel (about 4 minutes on 2 cores)",
         *(*make, "-j", jobs, "vmlinux", "modules"),
         cwd=tree,
     )
@@ -260,39 +269,47 @@ def _kernel(folder: Path) -> UmlKernel:
     return UmlKernel(folder, folder / "vmlinux", release.strip())
 
 
-def build(quiet: bool = False, update: bool = False) -> UmlKernel:
+def built(debug: bool = False) -> UmlKernel | None:
+    """The newest kernel of the present recipe, if one is in the cache."""
+    if not (RECIPE / "kernel.config").is_file():
+        raise NdmError(f"{RECIPE}: not there; the lab runs from a checkout of the project")
+    found = (cache() / "kernels").glob(f"*-{_key(debug)}")
+    there = [path for path in found if (path / "vmlinux").is_file()]
+    newest = max(there, key=lambda path: path.stat().st_mtime, default=None)
+    return _kernel(newest) if newest else None
+
+
+def _key(debug: bool) -> str:
+    """The hash of a kernel's recipe."""
+    files = [*_configs(debug), RECIPE / "kernel.patch"]
+    return digest(*(path.read_bytes() for path in files), _compiler())
+
+
+def build(quiet: bool = False, update: bool = False, debug: bool = False) -> UmlKernel:
     """The lab's kernel, from the cache if its recipe has not changed.
 
     Args:
         quiet: say nothing.
         update: take the newest source, though a kernel of an older one is there.
+        debug: the one that watches over memory, arithmetic and locks; several times slower.
 
     Raises:
         NdmError: a tool or the source package is missing, or the build fails.
     """
-    if not (RECIPE / "kernel.config").is_file():
-        raise NdmError(f"{RECIPE}: not there; the lab runs from a checkout of the project")
-    recipe = [(RECIPE / name).read_bytes() for name in ("kernel.config", "kernel.patch")]
-    key = _digest(*recipe, _compiler())
-    kernels = cache() / "kernels"
-
-    def newest() -> Path | None:
-        found = [path for path in kernels.glob(f"*-{key}") if (path / "vmlinux").is_file()]
-        return max(found, key=lambda path: path.stat().st_mtime, default=None)
-
-    if (there := newest()) and not update:
-        return _kernel(there)
+    if (there := built(debug)) and not update:
+        return there
     need(TOOLS, quiet)
+    kernels = cache() / "kernels"
     kernels.mkdir(parents=True, exist_ok=True)
-    with _locked("kernel"):
-        if (there := newest()) and not update:
-            return _kernel(there)
+    with locked("kernel"):
+        if (there := built(debug)) and not update:
+            return there
         log = cache() / "build.log"
         log.write_bytes(b"")
         phases = Phases(log, quiet)
         with tempfile.TemporaryDirectory(prefix=".build.", dir=cache()) as name:
-            tree, version = _compile(Path(name), phases)
-            target = kernels / f"{version}-{key}"
+            tree, version = _compile(Path(name), phases, debug)
+            target = kernels / f"{version}-{_key(debug)}"
             if not target.exists():
                 tree.rename(target)
             os.utime(target)
@@ -308,21 +325,23 @@ def _sources(folder: Path) -> list[Path]:
     )
 
 
-def build_module(kmod_dir: Path = KMOD, quiet: bool = True) -> Path:
+def build_module(kmod_dir: Path = KMOD, quiet: bool = True, debug: bool = False) -> Path:
     """A module for the lab's kernel, out of a copy of its sources; cached by their hash.
 
     Args:
         kmod_dir: a folder with a Kbuild that makes one module.
+        quiet: say nothing.
+        debug: for the debugging kernel.
 
     Raises:
         NdmError: no such folder, or it does not compile.
     """
     if not (kmod_dir / "Kbuild").is_file():
         raise NdmError(f"{kmod_dir}: no Kbuild; name the folder of a kernel module's sources")
-    kernel = build(quiet)
+    kernel = build(quiet, debug=debug)
     sources = _sources(kmod_dir)
     named = [str(path.relative_to(kmod_dir)).encode() for path in sources]
-    key = _digest(kernel.dir.name.encode(), *named, *(path.read_bytes() for path in sources))
+    key = digest(kernel.dir.name.encode(), *named, *(path.read_bytes() for path in sources))
     target = cache() / "modules" / key
     if not target.is_dir():
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -353,7 +372,7 @@ def build_programs() -> Programs:
     """Our own programs, compiled; cached by the hash of their sources."""
     options = {"guest": ["-static"]} | {n: ["-shared", "-fPIC"] for n in ("getrandom", "patience")}
     sources = [(RECIPE / f"{name}.c").read_bytes() for name in options]
-    target = cache() / "programs" / _digest(*sources, _compiler())
+    target = cache() / "programs" / digest(*sources, _compiler())
     if not target.is_dir():
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".build.", dir=target.parent) as folder:
@@ -374,14 +393,18 @@ def build_programs() -> Programs:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `ndm lab build`."""
     parser.add_argument("--update", action="store_true", help="take the newest source package")
+    parser.add_argument("--debug", action="store_true", help="the kernel that finds mistakes")
+    parser.add_argument("--check", action="store_true", help="build nothing; is it built?")
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors")
 
 
 def main(args: argparse.Namespace) -> int:
-    """`ndm lab build`."""
-    kernel = build(args.quiet, args.update)
+    """`ndm lab build`; with --check, exit code 1 if the kernel is not in the cache."""
+    if args.check:
+        return 0 if built(args.debug) else 1
+    kernel = build(args.quiet, args.update, args.debug)
     build_programs()
-    modules = [build_module(folder, args.quiet) for folder in (KMOD, FIXED_CWND, WATCH)]
+    modules = [build_module(folder, args.quiet, args.debug) for folder in (KMOD, FIXED_CWND, WATCH)]
     if not args.quiet:
         print(f"Linux {kernel.release} in {kernel.dir}")
         print("\n".join(str(module) for module in modules))

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""An exploring ndm_tcp: the same module, but now and then it does not do what the network says.
+
+A controller that always does the same in a state never shows what else could be done there, and
+in a recording its actions cannot be told from the path's doing. Exploring, one round in sixteen
+begins an excursion: for one to four rounds the gain is off by a random amount in [-0.75, 0.75].
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from ndm_tcp.errors import NdmError
+
+DECISION = "ndm_probed_gain(out[NDM_OUT_CWND_GAIN], ca->phase++)"
+EXPLORING = "ndm_probed_gain(out[NDM_OUT_CWND_GAIN] + ndm_explore(ca), ca->phase++)"
+BEFORE = "/* Set the target of the next round; who did?"
+EXPLORE = """\
+/* For recordings: the low three bits count the rounds left, the others are the step. */
+static s32 ndm_explore(struct ndm *ca)
+{
+	u32 random = get_random_u32();
+
+	if (!(ca->unused & 7)) {
+		if (random & 15)
+			return 0;
+		ca->unused = (random >> 4 & 63) << 3 | (1 + (random >> 10 & 3));
+	}
+	ca->unused--;
+	return ((s32)(ca->unused >> 3) - 32) * 1536;
+}
+
+"""
+
+
+def sources(kmod: Path, to: Path) -> Path:
+    """Copy the module's sources and make them explore.
+
+    Args:
+        kmod: sources of ndm_tcp.
+        to: the folder to make.
+
+    Raises:
+        NdmError: the sources are not those that this code knows.
+    """
+    text = (kmod / "ndm_tcp.c").read_text(encoding="utf-8")
+    for mark in (DECISION, BEFORE):
+        if text.count(mark) != 1:
+            raise NdmError(f"{kmod}/ndm_tcp.c: not one place with {mark!r} to explore at")
+    shutil.copytree(kmod, to)
+    text = text.replace(DECISION, EXPLORING).replace(BEFORE, EXPLORE + BEFORE)
+    (to / "ndm_tcp.c").write_text(text, encoding="utf-8")
+    return to

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The window a flow should have had: what the lab knows of a path and its traffic.
+
+A flow alone, or among flows that yield to a queue as it does, should keep its share of the
+bottleneck's bandwidth-delay product in flight, a tenth more, and three packets: enough for the
+link never to idle, too little for a queue worth the name. Where packets are lost at random it is
+three tenths more, since what is lost is in flight for nothing. Beside flows that fill the queue
+until it overflows, that window starves; there it is its share of the link times the RTT that the
+rivals make.
+
+`python -m ndm_tcp.lab.truth RUN...` says it again of recorded runs.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from ndm_tcp import files
+from ndm_tcp.lab.plan import COALESCE_US, FIRST_PORT
+from ndm_tcp.lab.scenario import UNDER_TEST, Flow, Scenario, parse
+
+YIELDING = frozenset({"ndm_tcp", "vegas", "nv", "fixed_cwnd"})
+"""algorithms that do not fill a queue until it overflows; every other is a rival"""
+IP_PACKET_BYTES = 1500
+LOOPBACK_PACKET_BYTES = 65_536  # the MTU of the loopback device
+EXTRA_SHARE = 0.1
+EXTRA_SHARE_LOSS = 0.3
+EXTRA_PACKETS = 3
+JITTER_SHARE = 3.0
+"""standard deviations of jitter above the mean delay that still find a packet to send"""
+RECEIVE_WINDOW_PACKETS = 128.0
+"""more than Linux's default buffers hold of a loopback's packets: where no rate limits a flow, a
+window is only ever too small"""
+US = {"us": 1.0, "ms": 1e3, "s": 1e6}
+BITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
+
+
+@dataclass(frozen=True)
+class Ideal:
+    """From a time on, the window that a flow should have."""
+
+    port: int
+    """of the sender"""
+    at_s: float
+    """s since the start of the run"""
+    packets_per_s: float
+    rtt_us: float
+    """the window is packets_per_s times this; 0: times the RTT that the rivals make"""
+
+
+@dataclass(frozen=True)
+class _Path:
+    rates_bps: tuple[tuple[float, float], ...]
+    """(from s on, bit/s); 0: nothing limits the rate"""
+    rtt_us: float
+    jitter_us: float
+    packet_bytes: int
+    queue_packets: float
+    extra_share: float
+    """of the bandwidth-delay product"""
+
+
+def _number(pattern: str, text: str, units: dict[str, float]) -> float:
+    found = re.search(pattern + r" ?([0-9.]+)(" + "|".join(units) + ")", text)
+    return float(found[1]) * units[found[2]] if found else 0.0
+
+
+def _path(scenario: Scenario) -> _Path:
+    if scenario.link:
+        link = scenario.link
+        rates = ((0.0, float(link.rate_bps)), *((t, float(r)) for t, r in link.steps))
+        queue = link.queue_packets or 1e9
+        extra = EXTRA_SHARE_LOSS if link.loss or link.burst else EXTRA_SHARE
+        return _Path(rates, link.rtt_us, link.jitter_us, IP_PACKET_BYTES, queue, extra)
+    assert scenario.lo is not None
+    # Data and ACKs both cross the loopback device: every delay counts twice.
+    delay = _number("delay", scenario.lo.netem, US)
+    jitter = _number(r"delay [0-9.]+[a-z]+", scenario.lo.netem, US)
+    rate = _number("rate", scenario.lo.tbf, BITS)
+    extra = EXTRA_SHARE_LOSS if "loss" in scenario.lo.netem else EXTRA_SHARE
+    return _Path(((0.0, rate),), 2 * delay, 2 * jitter, LOOPBACK_PACKET_BYTES, 1e9, extra)
+
+
+def _ends_s(flow: Flow, until_s: float) -> float:
+    return flow.start_s + flow.seconds if flow.seconds else until_s
+
+
+def ideals(scenario: Scenario, cc: str) -> list[Ideal]:
+    """The right windows of all flows of a run, by port and time.
+
+    Args:
+        scenario: what runs. Of a web page's connections nothing is said.
+        cc: the algorithm under test.
+    """
+    path, flows, until_s = _path(scenario), scenario.flows, scenario.end_s()
+    names = [cc if flow.cc == UNDER_TEST else flow.cc for flow in flows]
+    times = {t for t, _ in path.rates_bps}
+    times |= {flow.start_s for flow in flows} | {_ends_s(flow, until_s) for flow in flows}
+    found = []
+    for number, flow in enumerate(flows):
+        for at_s in sorted(times):
+            if not flow.start_s <= at_s < _ends_s(flow, until_s):
+                continue
+            here = [i for i, f in enumerate(flows) if f.start_s <= at_s < _ends_s(f, until_s)]
+            rate_bps = [r for t, r in path.rates_bps if t <= at_s][-1]
+            rivals = any(names[i] not in YIELDING for i in here if i != number)
+            rtt_us = path.rtt_us + flow.extra_rtt_us + JITTER_SHARE * path.jitter_us
+            rtt_us += COALESCE_US  # the receiver's; no queue, but as good as one for the sender
+            if not rate_bps:
+                pps = RECEIVE_WINDOW_PACKETS / len(here) / rtt_us * 1e6
+                found.append(Ideal(FIRST_PORT + number, at_s, pps, rtt_us))
+                continue
+            pps = rate_bps / 8 / path.packet_bytes / len(here)
+            queue_us = 0.75 * path.queue_packets / len(here) / pps * 1e6
+            rtt_us += min(path.extra_share * rtt_us + EXTRA_PACKETS / pps * 1e6, queue_us)
+            found.append(Ideal(FIRST_PORT + number, at_s, pps, 0.0 if rivals else rtt_us))
+    return found
+
+
+def table(scenario: Scenario, cc: str, start_ns: int) -> str:
+    """`ideals` as CSV, in the capture's clock: port,t_ns,packets_per_s,rtt_us."""
+    lines = ["port,t_ns,packets_per_s,rtt_us"]
+    for i in ideals(scenario, cc):
+        at_ns = start_ns + round(i.at_s * 1e9)
+        lines.append(f"{i.port},{at_ns},{i.packets_per_s:.3f},{i.rtt_us:.0f}")
+    return "\n".join(lines) + "\n"
+
+
+def relabel(folder: Path) -> None:
+    """Write `ideal.csv` of a recorded run anew, from the other files in its folder."""
+    facts = tomllib.loads((folder / "run.toml").read_text(encoding="utf-8"))
+    cc = orjson.loads((folder / "result.json").read_bytes())["cc"]
+    text = (folder / "scenario.toml").read_text(encoding="utf-8")
+    scenario = parse(text, facts["name"], str(folder), folder)
+    files.write_text(folder / "ideal.csv", table(scenario, cc, facts["clock"]["realtime_ns"]))
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        relabel(Path(name))
