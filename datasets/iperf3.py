@@ -71,7 +71,7 @@ def _documents(path: Path, data: bytes) -> list[dict[str, Any]]:
 
 def _reports(path: Path) -> list[_Report]:
     with streams.open_bytes(path) as stream:
-        documents = _documents(path, stream.read())
+        documents = _documents(path, streams.read_whole(path, stream))
     reports: list[_Report] = []
     for document in documents:
         if "event" in document:

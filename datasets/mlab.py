@@ -13,7 +13,6 @@ receives: its few own packets are limited by the application and are marked so.
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -25,14 +24,15 @@ import numpy.typing as npt
 import orjson
 
 from ndm_tcp import files
-from ndm_tcp.datasets import streams
+from ndm_tcp.datasets import streams, text_chunks
 from ndm_tcp.datasets.poll import MISSING, Ints, Poll, PollColumns, flow
 from ndm_tcp.datasets.records import FlowRecords, flow_id
+from ndm_tcp.datasets.text_chunks import TCP_INFO_BYTES, TCP_INFO_DTYPE
 from ndm_tcp.errors import NdmError
 
 TCP_INFO, CONG = 2, 4  # INET_DIAG attribute numbers
-TCP_INFO_BYTES = (104, 280)
-"""Shortest (Linux 2.6 to 3.14) and longest known struct tcp_info."""
+SHORTEST = 104
+"""Bytes of struct tcp_info up to Linux 3.14."""
 ESTABLISHED_OR_CLOSING = (1, 4, 5, 8, 9, 11)
 
 OFFSETS: dict[str, tuple[int, str]] = {
@@ -70,10 +70,9 @@ def sniff(head: bytes) -> bool:
 
 @dataclass
 class _Connection:
-    times_us: list[int] = field(default_factory=list)
-    infos: list[bytes] = field(default_factory=list)
+    rows: list[npt.NDArray[Any]] = field(default_factory=list)
+    """`TCP_INFO_DTYPE`"""
     cc_name: str | None = None
-    not_open: int = 0
 
 
 def _time_us(text: str) -> int:
@@ -85,21 +84,20 @@ def _time_us(text: str) -> int:
 
 
 def _snapshot(connection: _Connection, record: dict[str, Any]) -> None:
-    """Add one record; raises ValueError if it is malformed."""
+    """Add one record of unusual form; raises ValueError if it is malformed."""
     attributes = record.get("Attributes") or []
     if len(attributes) <= TCP_INFO or not attributes[TCP_INFO]:
         return
     info = base64.b64decode(attributes[TCP_INFO], validate=True)
-    if len(info) < TCP_INFO_BYTES[0]:
-        raise ValueError(f"struct tcp_info of {len(info)} bytes, expected {TCP_INFO_BYTES[0]}")
-    if info[0] not in ESTABLISHED_OR_CLOSING:
-        connection.not_open += 1
-        return
+    if len(info) < SHORTEST:
+        raise ValueError(f"struct tcp_info of {len(info)} bytes, expected {SHORTEST}")
     if connection.cc_name is None and len(attributes) > CONG and attributes[CONG]:
         name = base64.b64decode(attributes[CONG], validate=True)
         connection.cc_name = name.rstrip(b"\0").decode("ascii", errors="replace") or None
-    connection.times_us.append(_time_us(record["Timestamp"]))
-    connection.infos.append(info)
+    row = np.zeros(1, TCP_INFO_DTYPE)
+    row["time_us"], row["size"] = _time_us(record["Timestamp"]), len(info)
+    row["info"][0, : len(info)] = np.frombuffer(info[:TCP_INFO_BYTES], np.uint8)
+    connection.rows.append(row)
 
 
 def _column(data: npt.NDArray[np.uint8], sizes: Ints, name: str) -> Ints:
@@ -112,17 +110,14 @@ def _column(data: npt.NDArray[np.uint8], sizes: Ints, name: str) -> Ints:
     return np.where((sizes >= end) & (signed >= 0), signed, MISSING)
 
 
-def _polls(connection: _Connection) -> tuple[PollColumns, int | None]:
+def _polls(rows: npt.NDArray[Any]) -> tuple[PollColumns, int | None]:
     """The polls of a connection and its segment size."""
-    width = TCP_INFO_BYTES[1]
-    padded = b"".join(info[:width].ljust(width, b"\0") for info in connection.infos)
-    data = np.frombuffer(padded, dtype=np.uint8).reshape(-1, width)
-    sizes = np.array([len(info) for info in connection.infos], dtype=np.int64)
+    data, sizes = rows["info"], rows["size"].astype(np.int64)
     values = {name: _column(data, sizes, name) for name in OFFSETS}
     inflight = values["unacked"] - values["sacked"] - values["lost"] + values["resending"]
     rate = values["delivery_rate"]
     polls = PollColumns.filled(
-        np.array(connection.times_us, dtype=np.int64),
+        rows["time_us"].copy(),
         **{
             name: values[name]
             for name in (
@@ -137,37 +132,56 @@ def _polls(connection: _Connection) -> tuple[PollColumns, int | None]:
     return polls, int(values["mss"].max()) or None
 
 
+def _take(connection: _Connection, rows: npt.NDArray[Any], names: list[str]) -> None:
+    """Add records that C has read."""
+    connection.rows.append(rows)
+    told = rows["cc"][rows["cc"] >= 0]
+    if connection.cc_name is None and len(told):
+        connection.cc_name = names[told[0]]
+
+
 def _read_tcp_info(path: Path) -> list[FlowRecords]:
     connections: dict[str, _Connection] = {}
     connection = _Connection()
-    with streams.open_bytes(path) as stream:
-        for number, line in enumerate(stream, start=1):
-            if not line.strip():
-                continue
-            try:
-                record = orjson.loads(line)
-                if record.get("Metadata"):
-                    uuid = str(record["Metadata"]["UUID"])
-                    connection = connections.setdefault(uuid, _Connection())
-                elif not connections:
-                    connection = connections.setdefault("", connection)
-                _snapshot(connection, record)
-            except (AttributeError, KeyError, TypeError, ValueError, binascii.Error) as error:
-                raise NdmError(
-                    f"{path}:{number}: not a tcp-info record ({error}); fetch the file again"
-                ) from None
+    with text_chunks.names() as ccs:
+        for piece in text_chunks.chunks(path):
+            rows, others = text_chunks.tcp_info_lines(piece, ccs)
+            names, taken = ccs.all(), 0
+            for number, before, line in [*others, (-1, len(rows), "")]:
+                if before > taken:
+                    if not connections:
+                        connection = connections.setdefault("", connection)
+                    _take(connection, rows[taken:before], names)
+                    taken = before
+                if not line.strip():
+                    continue
+                try:
+                    record = orjson.loads(line)
+                    if record.get("Metadata"):
+                        uuid = str(record["Metadata"]["UUID"])
+                        connection = connections.setdefault(uuid, _Connection())
+                    elif not connections:
+                        connection = connections.setdefault("", connection)
+                    _snapshot(connection, record)
+                except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+                    where = f"{path}:{piece.first + number}"
+                    raise NdmError(
+                        f"{where}: not a tcp-info record ({error}); fetch the file again"
+                    ) from None
     digest, flows = files.sha256(path), []
     for number, item in enumerate(connections.values()):
-        if not item.infos:
+        rows = np.concatenate([np.zeros(0, TCP_INFO_DTYPE), *item.rows])
+        is_open = np.isin(rows["info"][:, 0], ESTABLISHED_OR_CLOSING)
+        if not is_open.any():
             continue
-        polls, mss = _polls(item)
+        polls, mss = _polls(rows[is_open])
         found = flow(
             polls,
             flow_id=flow_id(digest, str(number)),
             format="mlab_tcpinfo",
             cc_name=item.cc_name,
             mss=mss,
-            facts={"not_open": item.not_open},
+            facts={"not_open": int((~is_open).sum())},
         )
         if found is not None:
             flows.append(found)
@@ -248,4 +262,4 @@ def read(path: Path) -> list[FlowRecords]:
             raise NdmError(f"{path}: empty, expected tcp-info JSONL or an ndt7 result")
         if b'"RawIDM"' in head or b'"Metadata":{"UUID"' in head:
             return _read_tcp_info(path)
-        return _read_ndt7(path, head + stream.read())
+        return _read_ndt7(path, head + streams.read_whole(path, stream))

@@ -53,29 +53,68 @@ class LossCause(enum.IntEnum):
 
 
 @dataclass(frozen=True)
-class FlowRecords:
-    """One direction of one connection, as the sender saw it."""
+class IdealWindow:
+    """The window that a path's maker knows a flow should have had, piecewise in time."""
+
+    from_us: npt.NDArray[np.int64]
+    """[n] in the clock of `FlowRecords.acks`, in order"""
+    packets_per_s: npt.NDArray[np.float64]
+    """[n] the window is this times"""
+    rtt_us: npt.NDArray[np.float64]
+    """[n] this; 0: times the smoothed RTT, which the flow's rivals make"""
+
+    def packets(
+        self, t_us: npt.NDArray[np.int64], srtt_us: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float64]:
+        """[m] the right window at these times; 0 before the first."""
+        index = np.searchsorted(self.from_us, t_us, side="right") - 1
+        at = index.clip(0)
+        rtt_us = np.where(self.rtt_us[at] > 0, self.rtt_us[at], srtt_us)
+        return np.where(index < 0, 0.0, self.packets_per_s[at] * rtt_us / 1e6)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flow:
+    """One direction of one connection: what it is and how it was seen."""
 
     flow_id: str
     """16 hex digits, see `flow_id`; carries no address."""
     sampling: Sampling
     cwnd_source: CwndSource
-    acks: AckArray
-    """`ACK_DTYPE`, in order of `now_us`, which starts at 0."""
     format: str
-    """The reader: pcap, ss, iperf3, tcp_probe, mlab_tcpinfo, ndt7."""
+    """The reader: pcap, ss, iperf3, tcp_probe, mlab_tcpinfo, ndt7, flent."""
     cc_name: str | None = None
     """The sender's congestion control, where known (cubic, bbr, ...)."""
     path: str | None = None
     """A name for the network path, equal for all flows over it; returns are compared within."""
     mss: int | None = None
     """Payload bytes of a full segment."""
+    ideal: IdealWindow | None = None
+    """The right window over time, where the path was ours and told."""
+    facts: dict[str, int | float | str] = field(default_factory=dict)
+    """Counters of the reader (packets, retransmitted, ...), for reports."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlowRecords(Flow):
+    """A flow as its sender saw it at every ACK (or poll)."""
+
+    acks: AckArray
+    """`ACK_DTYPE`, in order of `now_us`, which starts at 0."""
     loss_cause: npt.NDArray[np.uint8] | None = None
     """Per ACK, the `LossCause` of the packets it marked lost."""
     rwnd_limited: npt.NDArray[np.bool_] | None = None
     """Per ACK, true if the receiver's window held the sender back."""
-    facts: dict[str, int | float | str] = field(default_factory=dict)
-    """Counters of the reader (packets, retransmitted, ...), for reports."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlowRounds(Flow):
+    """A flow round by round."""
+
+    rows: npt.NDArray[Any]
+    """`rounds.ROUND_DTYPE`"""
+    n_acks: int
+    """records that the rounds were made of"""
 
 
 def flow_id(source_sha256: str, key: str) -> str:

@@ -29,6 +29,7 @@ SCHEMA = pa.schema(
         *((name, pa.int16()) for name in INPUTS),  # Q12
         ("cwnd_gain", pa.int32()),  # Q16
         ("congestion", pa.int32()),  # Q16
+        ("phase", pa.uint8()),  # of the probe, if the network decided
         ("ca_state", pa.uint8()),
         ("cwnd", pa.uint32()),  # packets, when the round ended
         ("target", pa.uint32()),  # packets, for the next round
@@ -51,7 +52,7 @@ def _row(seconds: str, fraction: str, body: str) -> dict[str, object]:
         "why": values["why"],
     }
     row |= dict(zip(INPUTS, x, strict=True))
-    for name in ("sport", "dport", "congestion", "cwnd", "target", "ssthresh"):
+    for name in ("sport", "dport", "congestion", "phase", "cwnd", "target", "ssthresh"):
         row[name] = int(values[name])
     return row
 

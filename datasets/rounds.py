@@ -3,11 +3,17 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from ndm_tcp import contract, core
-from ndm_tcp.datasets.records import FlowRecords, LossCause
+from ndm_tcp import contract
+from ndm_tcp.core import ffi, lib
+from ndm_tcp.datasets.records import ACK_DTYPE, Flow, FlowRecords, FlowRounds
+from ndm_tcp.errors import NdmError
 
 INPUT_COLUMNS = [i.name for i in contract.INPUTS]
 
@@ -25,7 +31,7 @@ COLUMNS: list[tuple[str, pa.DataType, str]] = [
     ("duration_us", pa.int64(), "us since the round before ended"),
     *((i.name, pa.int16(), f"input {i.index}, Q12: {i.meaning}") for i in contract.INPUTS),
     ("valid", pa.bool_(), "the inputs are good; false: all zero"),
-    ("cwnd", pa.uint32(), "packets, at the end of the round"),
+    ("cwnd", pa.uint32(), "window at the end of the round, packets; in recovery, the one aimed at"),
     ("ssthresh", pa.uint32(), "packets"),
     ("srtt_us", pa.uint32(), "us"),
     ("rttvar_us", pa.uint32(), "us"),
@@ -39,6 +45,7 @@ COLUMNS: list[tuple[str, pa.DataType, str]] = [
     ("app_limited", pa.bool_(), "the sender had nothing to send"),
     ("rwnd_limited", pa.bool_(), "the receiver's window held the sender back"),
     ("loss_cause", pa.uint8(), "LossCause of the round's losses; 0: unknown"),
+    ("ideal_cwnd", pa.float32(), "packets that the path's maker says it should be; 0: unknown"),
     ("mss", pa.uint32(), "payload bytes of a full segment, null if unknown"),
 ]
 
@@ -47,55 +54,80 @@ SCHEMA = pa.schema(
 )
 
 
-def table(flow: FlowRecords, source: str, split: str) -> pa.Table:
+ROUND_DTYPE = np.dtype(
+    [
+        ("t_us", "<i8"),
+        ("duration_us", "<i8"),
+        ("x", "<i2", (contract.N_INPUTS,)),
+        *((name, "<u4") for name in ("cwnd", "ssthresh", "srtt_us", "rttvar_us", "min_rtt_us")),
+        *((name, "<u4") for name in ("inflight", "delivered", "lost", "rate_packets")),
+        ("rate_interval_us", "<i4"),
+        *((name, "u1") for name in ("valid", "ca_state", "app_limited", "rwnd_limited")),
+        ("loss_cause", "u1"),
+    ],
+    align=True,
+)
+"""`struct ndm_round_row` of native/rounds.h"""
+if ffi.sizeof("struct ndm_round_row") != ROUND_DTYPE.itemsize:  # pragma: no cover
+    raise NdmError("ndm_tcp._core: struct ndm_round_row has another size here; run: make setup")
+
+
+def _bytes(values: npt.NDArray[Any] | None, n: int) -> npt.NDArray[np.uint8]:
+    return np.zeros(n, np.uint8) if values is None else np.ascontiguousarray(values, np.uint8)
+
+
+def of(flow: FlowRecords) -> FlowRounds:
+    """The rounds of a flow's records, by the kernel's feature code."""
+    acks = np.ascontiguousarray(flow.acks, ACK_DTYPE)
+    n = len(acks)
+    cause, limited = _bytes(flow.loss_cause, n), _bytes(flow.rwnd_limited, n)
+    rows = np.zeros(n, ROUND_DTYPE)
+    found = lib.ndm_rounds_of(
+        ffi.cast("struct ndm_ack *", acks.ctypes.data),
+        n,
+        ffi.cast("uint8_t *", cause.ctypes.data),
+        ffi.cast("uint8_t *", limited.ctypes.data),
+        ffi.cast("struct ndm_round_row *", rows.ctypes.data),
+    )
+    same = {field.name: getattr(flow, field.name) for field in fields(Flow)}
+    return FlowRounds(**same, rows=rows[:found].copy(), n_acks=n)
+
+
+def table(flow: FlowRounds, source: str, split: str) -> pa.Table:
     """One flow's rounds, by `SCHEMA`.
 
     Args:
-        flow: the per-ACK (or per-poll) records of one flow.
+        flow: the rounds of one flow.
         source: name of the file or folder it came from.
         split: train, val or test.
     """
-    acks = flow.acks
-    rounds = core.replay(acks)
-    n = len(rounds.x)
-    last = rounds.ack_index
-    first = np.concatenate([[0], last[:-1] + 1]) if n else last
-    # The feature code notes `delivered` at a round's end; the first round starts at ACK 0.
-    before = np.concatenate([acks["delivered"][:1], acks["delivered"][last[:-1]]]) if n else last
-    t_us = acks["now_us"][last].astype(np.int64)
-    cause = flow.loss_cause if flow.loss_cause is not None else np.zeros(len(acks), np.uint8)
-    cause = np.where(acks["lost"] > 0, cause, np.uint8(LossCause.UNKNOWN))
-    limited = flow.rwnd_limited if flow.rwnd_limited is not None else np.zeros(len(acks), bool)
-
-    def most(values: np.ndarray) -> np.ndarray:
-        return np.maximum.reduceat(values, first) if n else values[:0]
-
-    columns: dict[str, object] = {
-        "flow_id": [flow.flow_id] * n,
-        "source": [source] * n,
-        "format": [flow.format] * n,
-        "sampling": [flow.sampling.value] * n,
-        "cwnd_source": [flow.cwnd_source.value] * n,
-        "cc": [flow.cc_name] * n,
-        "path": [flow.path] * n,
-        "split": [split] * n,
-        "round": np.arange(n, dtype=np.int32),
-        "t_us": t_us,
-        "duration_us": np.diff(t_us, prepend=np.int64(0)),
-        "valid": rounds.valid,
-        "delivered": (acks["delivered"][last] - before).astype(np.uint32),
-        "lost": np.add.reduceat(acks["lost"], first) if n else acks["lost"][:0],
-        "rate_packets": (acks["delivered"] - acks["prior_delivered"])[last],
-        "rate_interval_us": acks["interval_us"][last],
-        "ca_state": most(acks["ca_state"]).astype(np.uint8),
-        "app_limited": acks["app_limited"][last] > 0,
-        "rwnd_limited": most(limited).astype(bool),
-        "loss_cause": most(cause).astype(np.uint8),
-        "mss": [flow.mss] * n,
+    rows, n = flow.rows, len(flow.rows)
+    same = {
+        "flow_id": flow.flow_id,
+        "source": source,
+        "format": flow.format,
+        "sampling": flow.sampling.value,
+        "cwnd_source": flow.cwnd_source.value,
+        "cc": flow.cc_name,
+        "path": flow.path,
+        "split": split,
+        "mss": flow.mss,
     }
-    for number, name in enumerate(INPUT_COLUMNS):
-        columns[name] = rounds.x[:, number]
-    for name in ("cwnd", "ssthresh", "srtt_us", "rttvar_us", "min_rtt_us", "inflight"):
-        columns[name] = acks[name][last]
-    arrays = [pa.array(columns[field.name], type=field.type) for field in SCHEMA]
-    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+    ideal = np.zeros(n)
+    if flow.ideal:
+        ideal = flow.ideal.packets(rows["t_us"], rows["srtt_us"].astype(np.int64))
+    inputs = {name: number for number, name in enumerate(INPUT_COLUMNS)}
+
+    def column(field: pa.Field) -> pa.Array:
+        if field.name in same:
+            return pa.repeat(pa.scalar(same[field.name], field.type), n)
+        if field.name == "round":
+            return pa.array(np.arange(n, dtype=np.int32))
+        if field.name == "ideal_cwnd":
+            return pa.array(ideal.astype(np.float32))
+        if field.name in inputs:
+            return pa.array(rows["x"][:, inputs[field.name]])
+        values = np.ascontiguousarray(rows[field.name])
+        return pa.array(values.astype(bool) if pa.types.is_boolean(field.type) else values)
+
+    return pa.Table.from_arrays([column(field) for field in SCHEMA], schema=SCHEMA)

@@ -3,8 +3,9 @@
 
 Files are found by name with any of the endings plain, .gz, .zst:
 `sender.pcap` (required), `tcp_probe.txt` or `trace.txt` (the kernel's cwnd and ssthresh),
-`drops.csv` (t_ns,seq,len,cause), `run.toml` or `clock.txt` (capture clock against trace
-clock), `result.json` or `iperf3.json` (the names of the congestion controls).
+`drops.csv` (t_ns,seq,len,cause), `ideal.csv` (port,t_ns,packets_per_s,rtt_us), `run.toml` or
+`clock.txt` (capture clock against trace clock), `result.json` or `iperf3.json` (the names of the
+congestion controls).
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ from __future__ import annotations
 import csv
 import tomllib
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+import numpy as np
 import orjson
 
 from ndm_tcp.datasets import capture, streams, tcp_probe
 from ndm_tcp.datasets.pcap import CaptureReport
-from ndm_tcp.datasets.records import FlowRecords, LossCause
+from ndm_tcp.datasets.records import FlowRecords, IdealWindow, LossCause
 from ndm_tcp.errors import NdmError
 
 CAUSES = {"random": LossCause.RANDOM, "queue": LossCause.QUEUE}
@@ -40,6 +43,19 @@ def is_run(folder: Path) -> bool:
     return folder.is_dir() and find(folder, "sender.pcap") is not None
 
 
+def _rows(path: Path, stream: IO[str]) -> Iterator[tuple[int, dict[str, str]]]:
+    """Line number and columns of each row."""
+    try:
+        yield from enumerate(csv.DictReader(stream), start=2)
+    except csv.Error as error:
+        raise NdmError(f"{path}: not CSV ({error})") from None
+
+
+def _time_us(row: dict[str, str]) -> int:
+    """Raises OverflowError beyond 64 bits."""
+    return int(np.int64(int(row["t_ns"]))) // 1000
+
+
 def read_drops(path: Path) -> dict[int, list[tuple[int, int]]]:
     """32-bit sequence number to [(time in us, LossCause)] of every dropped data packet.
 
@@ -48,15 +64,40 @@ def read_drops(path: Path) -> dict[int, list[tuple[int, int]]]:
     """
     drops: dict[int, list[tuple[int, int]]] = {}
     with streams.open_text(path) as stream:
-        for number, row in enumerate(csv.DictReader(stream), start=2):
+        for number, row in _rows(path, stream):
             try:
-                at_us, seq = int(row["t_ns"]) // 1000, int(row["seq"])
+                at_us, seq = _time_us(row), int(np.uint32(int(row["seq"])))
                 drops.setdefault(seq, []).append((at_us, CAUSES[row["cause"]]))
-            except (KeyError, TypeError, ValueError):
+            except (KeyError, TypeError, ValueError, OverflowError):
                 raise NdmError(
                     f"{path}:{number}: expected t_ns,seq,len,cause with cause random or queue"
                 ) from None
     return drops
+
+
+def read_ideals(path: Path) -> dict[int, IdealWindow]:
+    """Sender's port to the windows that would have been right, times in us.
+
+    Raises:
+        NdmError: a column is missing or a value is not of its kind.
+    """
+    rows: dict[int, list[tuple[int, float, float]]] = {}
+    with streams.open_text(path) as stream:
+        for number, row in _rows(path, stream):
+            try:
+                values = float(row["packets_per_s"]), float(row["rtt_us"])
+                rows.setdefault(int(row["port"]), []).append((_time_us(row), *values))
+            except (KeyError, TypeError, ValueError, OverflowError):
+                raise NdmError(
+                    f"{path}:{number}: expected port,t_ns,packets_per_s,rtt_us, all numbers"
+                ) from None
+    ideals = {}
+    for port, of_port in rows.items():
+        from_us, packets_per_s, rtt_us = zip(*sorted(of_port), strict=True)
+        ideals[port] = IdealWindow(
+            np.array(from_us, dtype=np.int64), np.array(packets_per_s), np.array(rtt_us)
+        )
+    return ideals
 
 
 def _facts(folder: Path) -> dict[str, Any]:
@@ -123,7 +164,7 @@ def _path_name(facts: dict[str, Any]) -> str | None:
 
 
 def read(
-    folder: Path, keep_going: bool = False, report: CaptureReport | None = None
+    folder: Path, report: CaptureReport | None = None
 ) -> tuple[list[FlowRecords], Counter[str]]:
     """The flows of a recorded run, with the kernel's windows and the causes of loss.
 
@@ -136,6 +177,7 @@ def read(
     probe = find(folder, "tcp_probe.txt", "trace.txt")
     offset_s = _clock_offset_s(folder, facts)
     drops = find(folder, "drops.csv")
+    ideals = find(folder, "ideal.csv")
     truth = capture.Truth(
         cc_name=_cc_name(folder, facts),
         cc_by_port=_cc_by_port(folder),
@@ -143,5 +185,6 @@ def read(
         probes=tcp_probe.read_columns(probe) if probe and offset_s is not None else {},
         probe_offset_s=offset_s or 0.0,
         drops=read_drops(drops) if drops else None,
+        ideals=read_ideals(ideals) if ideals else {},
     )
-    return capture.read(pcap, truth, keep_going, report)
+    return capture.read(pcap, truth, report)

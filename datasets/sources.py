@@ -8,10 +8,22 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from ndm_tcp import files
-from ndm_tcp.datasets import capture, iperf3, mlab, pcap, run_folder, ss, streams, tcp_probe
-from ndm_tcp.datasets.records import FlowRecords
+from ndm_tcp.datasets import (
+    capture,
+    flent,
+    iperf3,
+    mlab,
+    pcap,
+    rounds,
+    run_folder,
+    ss,
+    streams,
+    tcp_probe,
+)
+from ndm_tcp.datasets.records import Flow, FlowRecords, FlowRounds
 from ndm_tcp.errors import NdmError
 
 HEAD_BYTES = 4096
@@ -19,6 +31,7 @@ HEAD_BYTES = 4096
 Reader = Callable[[Path], list[FlowRecords]]
 
 POLL_READERS: tuple[tuple[str, Callable[[bytes], bool], Reader], ...] = (
+    ("flent", flent.sniff, flent.read),
     ("iperf3", iperf3.sniff, iperf3.read),
     ("mlab", mlab.sniff, mlab.read),
     ("tcp_probe", tcp_probe.sniff, tcp_probe.read),
@@ -26,16 +39,22 @@ POLL_READERS: tuple[tuple[str, Callable[[bytes], bool], Reader], ...] = (
 )
 
 
+SomeFlow = TypeVar("SomeFlow", bound=Flow)
+
+
 @dataclass(frozen=True)
-class SourceResult:
+class SourceResult(Generic[SomeFlow]):
     """What one source gave."""
 
     name: str
     sha256: str
-    flows: list[FlowRecords]
+    flows: list[SomeFlow]
     skipped: Counter[str] = field(default_factory=Counter)
     """connections left out, by reason"""
-    truncated_at: int | None = None
+    report: pcap.CaptureReport = field(default_factory=pcap.CaptureReport)
+    """packets of a capture; all zero for a log"""
+    numbers: list[int] = field(default_factory=list)
+    """of the flows in their source; a shard has some"""
 
 
 def discover(paths: list[Path]) -> list[Path]:
@@ -79,7 +98,7 @@ def _kind(path: Path) -> str | None:
     return next((name for name, sniff, _ in POLL_READERS if sniff(head)), None)
 
 
-def _digest(path: Path) -> str:
+def digest(path: Path) -> str:
     """SHA-256 of a file, or of the names and hashes of a run's files."""
     if path.is_file():
         return files.sha256(path)
@@ -87,31 +106,77 @@ def _digest(path: Path) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def read(path: Path, keep_going: bool = False) -> SourceResult:
-    """Read one source.
+def _reader(path: Path) -> str:
+    """run, pcap, or the name of one of `POLL_READERS`.
+
+    Raises:
+        NdmError: empty or unknown.
+    """
+    if path.is_dir():
+        return "run"
+    if path.stat().st_size == 0:
+        raise NdmError(f"{path}: empty file, expected a packet capture or a tcp_info log")
+    kind = _kind(path)
+    if kind is None:
+        raise NdmError(
+            f"{path}: neither a packet capture nor a log that ss, iperf3 -J, tcp_probe, flent or "
+            "M-Lab writes"
+        )
+    return kind
+
+
+def _read_records(
+    path: Path, kind: str, report: pcap.CaptureReport
+) -> tuple[list[FlowRecords], Counter[str]]:
+    if kind == "run":
+        return run_folder.read(path, report)
+    if kind == "pcap":
+        return capture.read(path, None, report)
+    reader = next(read for name, _, read in POLL_READERS if name == kind)
+    return reader(path), Counter()
+
+
+def read(path: Path) -> SourceResult[FlowRecords]:
+    """Read one source, ACK by ACK (or poll by poll).
 
     Args:
         path: a file, or the folder of a recorded run.
-        keep_going: take the whole packets of a capture that is cut short.
 
     Raises:
         NdmError: empty, unknown or damaged.
     """
     report = pcap.CaptureReport()
-    if path.is_dir():
-        flows, skipped = run_folder.read(path, keep_going, report)
-    else:
-        if path.stat().st_size == 0:
-            raise NdmError(f"{path}: empty file, expected a packet capture or a tcp_info log")
-        kind = _kind(path)
-        if kind is None:
-            raise NdmError(
-                f"{path}: neither a packet capture nor a log that ss, iperf3 -J, tcp_probe or "
-                "M-Lab writes"
-            )
-        if kind == "pcap":
-            flows, skipped = capture.read(path, None, keep_going, report)
-        else:
-            reader = next(read for name, _, read in POLL_READERS if name == kind)
-            flows, skipped = reader(path), Counter()
-    return SourceResult(path.name, _digest(path), flows, skipped, report.truncated_at)
+    flows, skipped = _read_records(path, _reader(path), report)
+    return SourceResult(path.name, digest(path), flows, skipped, report)
+
+
+def read_rounds(
+    path: Path, sha256: str, shard: tuple[int, int] = (0, 1)
+) -> SourceResult[FlowRounds]:
+    """Read one source, round by round; captures in bounded memory.
+
+    Args:
+        path: a file, or the folder of a recorded run.
+        sha256: its `digest`.
+        shard: (k, n): of a capture, only the flows whose number is k modulo n.
+
+    Raises:
+        NdmError: empty, unknown or damaged.
+    """
+    report = pcap.CaptureReport()
+    kind = _reader(path)
+    if kind == "pcap":
+        numbered, skipped = capture.read_rounds(path, sha256, report, shard)
+        numbers, flows = [n for n, _ in numbered], [flow for _, flow in numbered]
+        return SourceResult(path.name, sha256, flows, skipped, report, numbers)
+    records, skipped = _read_records(path, kind, report)
+    flows = [rounds.of(flow) for flow in records]
+    return SourceResult(path.name, sha256, flows, skipped, report, list(range(len(flows))))
+
+
+def can_be_shared(path: Path, least_bytes: int) -> bool:
+    """True for a capture so large, and so quickly read, that several processes may read it."""
+    if path.stat().st_size < least_bytes:
+        return False
+    with path.open("rb") as stream:
+        return pcap.sniff(stream.read(4))

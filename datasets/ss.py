@@ -12,20 +12,21 @@ Disorder if some are SACKed, else Open.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from ndm_tcp import files
-from ndm_tcp.datasets import streams
+from ndm_tcp.datasets import text_chunks
 from ndm_tcp.datasets.poll import MISSING, Poll, PollColumns, flow
 from ndm_tcp.datasets.records import INITIAL_SSTHRESH, FlowRecords, flow_id
+from ndm_tcp.datasets.text_chunks import SS_DTYPE, SS_POLL
 from ndm_tcp.errors import NdmError
 
-STAMP = re.compile(
-    r"\s*(?:(?P<bare>\d{9,10}(?:\.\d+)?)\s*$|time:\s*(?P<ns>\d{16,20})\b\s*|"
-    r"Time:\s*(?P<s>\d{9,10}(?:\.\d+)?)\b\s*)"
-)
+NOISE = ("#", "State", "Netid", "Recv-Q")
 SNIFF_CWND = re.compile(rb"[ \t]cwnd:\d+")
 SNIFF_TIMER = re.compile(rb"[ \t](?:rto|rtt|mss):\d+")
 USERS = re.compile(r"users:\(\(.*?\)\)(?=\s|$)")
@@ -49,20 +50,15 @@ KEYS = {
 
 
 @dataclass
-class _Flow:
-    polls: list[Poll] = field(default_factory=list)
-    mss: int = 0
-    cc_name: str | None = None
-    unknown: Counter[str] = field(default_factory=Counter)
-    stamped: bool = False
-
-
-@dataclass
 class _Log:
-    flows: dict[tuple[str, str, int], _Flow] = field(default_factory=dict)
-    generation: Counter[tuple[str, str]] = field(default_factory=Counter)
-    not_open: int = 0
-    no_window: int = 0
+    """All records of a log in order: columns, and the names behind their numbers."""
+
+    rows: npt.NDArray[Any]
+    """`SS_DTYPE`"""
+    unknown: npt.NDArray[np.int64]
+    """[records] fields that nobody knows"""
+    ccs: list[str]
+    not_open: int
 
 
 def sniff(head: bytes) -> bool:
@@ -81,10 +77,10 @@ def _rate_bps(text: str) -> int:
     return round(float(match[1]) * RATE_UNITS[match[2]])
 
 
-def _split(tokens: list[str], flow: _Flow) -> tuple[dict[str, str], bool]:
-    """The `key:value` and `key value` fields; counts tokens that nobody knows."""
+def _split(tokens: list[str]) -> tuple[dict[str, str], bool, list[str], int]:
+    """The `key:value` and `key value` fields, app_limited, bare words, unknown fields."""
     fields: dict[str, str] = {}
-    app_limited = False
+    app_limited, bare, unknown = False, [], 0
     waiting: str | None = None
     for token in tokens:
         key, colon, value = token.partition(":")
@@ -95,18 +91,18 @@ def _split(tokens: list[str], flow: _Flow) -> tuple[dict[str, str], bool]:
             if key in KEYS:
                 fields[key] = value
             else:
-                flow.unknown[key] += 1
+                unknown += 1
         elif token in RATE_WORDS:
             waiting = token
         elif token == "app_limited":
             app_limited = True
         elif token in FLAGS:
             continue
-        elif flow.cc_name in (None, token) and "mss" not in fields and token.isidentifier():
-            flow.cc_name = token
+        elif "mss" not in fields and token.isidentifier():
+            bare.append(token)
         else:
-            flow.unknown[token] += 1
-    return fields, app_limited
+            unknown += 1
+    return fields, app_limited, bare, unknown
 
 
 def _poll(fields: dict[str, str], app_limited: bool, time_us: int) -> Poll:
@@ -145,81 +141,110 @@ def _poll(fields: dict[str, str], app_limited: bool, time_us: int) -> Poll:
     )
 
 
-def _take(log: _Log, text: str, time_us: int | None) -> None:
-    """Add one socket; raises ValueError with the reason if it is malformed."""
-    tokens = USERS.sub("", text).split()
-    first = next((n for n, token in enumerate(tokens) if ":" in token), len(tokens))
-    if first + 1 >= len(tokens) or ":" not in tokens[first + 1]:
-        raise ValueError("expected local and remote address:port")
-    if NOT_OPEN & set(tokens[:first]):
-        log.not_open += 1
-        return
-    ends = (tokens[first], tokens[first + 1])
-    key = (*ends, log.generation[ends])
-    known = log.flows.get(key, _Flow())
-    fields, app_limited = _split(tokens[first + 2 :], known)
-    if "cwnd" not in fields:
-        log.no_window += 1
-        return
-    try:
-        poll = _poll(fields, app_limited, time_us or 0)
-        mss = int(fields.get("mss", "0"))
-    except ValueError as error:
-        raise ValueError(f"a value is not a number ({error})") from None
-    if known.polls:
-        if time_us is None and not known.stamped:
-            raise ValueError("no time stamp; log `date +%s.%N` before each call of ss")
-        if poll.bytes_acked < known.polls[-1].bytes_acked:  # the ports were used again
-            log.generation[ends] += 1
-            key, known = (*ends, log.generation[ends]), _Flow(cc_name=known.cc_name)
-    known.stamped |= time_us is not None
-    known.polls.append(poll)
-    known.mss = max(known.mss, mss)
-    log.flows[key] = known
+class _Odd:
+    """Reads the records that C leaves to Python, and gives their names numbers of its own."""
+
+    def __init__(self) -> None:
+        self.ends: dict[str, int] = {}
+        self.ccs: dict[str, int] = {}
+        self.not_open = 0
+
+    def take(self, text: str, row: npt.NDArray[Any]) -> int:
+        """Fill in the record's row; returns unknown fields, or -1 if it is to be left out.
+
+        Raises:
+            ValueError: malformed.
+        """
+        lines = [line for line in text.split("\n") if line.strip() and not line.startswith(NOISE)]
+        tokens = USERS.sub("", "\n".join(lines)).split()
+        first = next((n for n, token in enumerate(tokens) if ":" in token), len(tokens))
+        if first + 1 >= len(tokens) or ":" not in tokens[first + 1]:
+            raise ValueError("expected local and remote address:port")
+        if NOT_OPEN & set(tokens[:first]):
+            self.not_open += 1
+            return -1
+        fields, app_limited, bare, unknown = _split(tokens[first + 2 :])
+        if "cwnd" not in fields:
+            return -1
+        try:
+            poll = _poll(fields, app_limited, int(row["time_us"]))
+            for name in SS_POLL:
+                row[name] = getattr(poll, name)
+            row["mss"] = int(fields.get("mss", "0"))
+        except (ValueError, OverflowError) as error:
+            raise ValueError(f"a value is not a number ({error})") from None
+        name = " ".join(tokens[first : first + 2])
+        row["ends"] = self.ends.setdefault(name, len(self.ends))
+        row["cc"] = self.ccs.setdefault(bare[0], len(self.ccs)) if bare else -1
+        return unknown + sum(word != bare[0] for word in bare)
 
 
 def _parse(path: Path) -> _Log:
-    log = _Log()
-    time_us: int | None = None
-    pending: list[str] = []
-    pending_line = 0
+    odd, pieces, unknown_pieces = _Odd(), [np.zeros(0, SS_DTYPE)], [np.zeros(0, np.int64)]
+    with text_chunks.names() as ends, text_chunks.names() as ccs:
+        text = text_chunks.SsText(ends, ccs)
+        of_odd = []
+        for piece in text_chunks.chunks(path, records=True):
+            rows = text.take(piece)
+            rows["line"] += piece.first
+            unknown = np.zeros(len(rows), np.int64)
+            left = np.flatnonzero(rows["ends"] < 0)
+            for number in left.tolist():
+                row = rows[number]
+                record = piece.text[row["at"] : row["at"] + row["n"]].decode(
+                    "utf-8", errors="replace"
+                )
+                try:
+                    unknown[number] = odd.take(record, row)
+                except ValueError as error:
+                    raise NdmError(f"{path}:{row['line']}: {error}") from None
+            is_odd = np.zeros(len(rows), bool)
+            is_odd[left] = True
+            kept = unknown >= 0
+            pieces.append(rows[kept])
+            unknown_pieces.append(unknown[kept])
+            of_odd.append(is_odd[kept])
+        rows, from_odd = np.concatenate(pieces), np.concatenate([np.zeros(0, bool), *of_odd])
+        for column, names, own in (("ends", ends.all(), odd.ends), ("cc", ccs.all(), odd.ccs)):
+            numbers = {name: number for number, name in enumerate(names)}
+            for name in own:
+                numbers.setdefault(name, len(numbers))
+            mapped = np.array([*(numbers[name] for name in own), -1], dtype=np.int32)
+            rows[column][from_odd] = mapped[rows[column][from_odd]]
+            all_names = list(numbers)
+    return _Log(rows, np.concatenate(unknown_pieces), all_names, text.not_open + odd.not_open)
 
-    def flush() -> None:
-        if not pending:
-            return
-        try:
-            _take(log, " ".join(pending), time_us)
-        except ValueError as error:
-            raise NdmError(f"{path}:{pending_line}: {error}") from None
-        pending.clear()
 
-    with streams.open_text(path) as stream:
-        for number, line in enumerate(stream, start=1):
-            stamp = STAMP.match(line)
-            if stamp:
-                flush()
-                if stamp["ns"]:
-                    time_us = int(stamp["ns"]) // 1000
-                else:
-                    time_us = round(float(stamp["bare"] or stamp["s"]) * 1e6)
-                line = line[stamp.end() :]
-            if not line.strip() or line.startswith(("#", "State", "Netid", "Recv-Q")):
-                continue
-            if not (line[0].isspace() and pending):
-                flush()
-                pending_line = number
-            pending.append(line)
-        flush()
-    return log
+def _flows(path: Path, log: _Log) -> list[npt.NDArray[np.intp]]:
+    """Record numbers of each flow, flows in order of their first record.
+
+    A counter of acknowledged bytes that goes back says that the ports were used again.
+    """
+    flows = []
+    order = np.argsort(log.rows["ends"], kind="stable")
+    starts = np.flatnonzero(np.diff(log.rows["ends"][order], prepend=-1))
+    for of_ends in np.split(order, starts[1:]):
+        back = np.flatnonzero(np.diff(log.rows["bytes_acked"][of_ends]) < 0) + 1
+        flows += np.split(of_ends, back)
+    flows = sorted((item for item in flows if len(item)), key=lambda item: int(item[0]))
+    for item in flows:
+        timed = log.rows["time_us"][item] >= 0
+        if not timed[1:].all() and not timed[0]:
+            raise NdmError(
+                f"{path}:{log.rows['line'][item[1:][~timed[1:]][0]]}: no time stamp; log "
+                "`date +%s.%N` before each call of ss"
+            )
+    return flows
 
 
-def _columns(polls: list[Poll]) -> PollColumns:
+def _columns(rows: npt.NDArray[Any]) -> PollColumns:
     """Columns; counters that the kernel has but ss leaves out at zero become zero."""
-    columns = PollColumns.of(polls)
-    for counter in (columns.delivered, columns.bytes_acked):
+    values = {name: rows[name].copy() for name in SS_POLL}
+    values["time_us"] = np.maximum(values["time_us"], 0)
+    for counter in (values["delivered"], values["bytes_acked"]):
         if (counter != MISSING).any():
             counter[counter == MISSING] = 0
-    return columns
+    return PollColumns(**values)
 
 
 def read(path: Path) -> list[FlowRecords]:
@@ -233,14 +258,19 @@ def read(path: Path) -> list[FlowRecords]:
     """
     log, digest = _parse(path), files.sha256(path)
     flows = []
-    for number, item in enumerate(log.flows.values()):
+    for number, item in enumerate(_flows(path, log)):
+        rows = log.rows[item]
+        ccs = rows["cc"][rows["cc"] >= 0]
         found = flow(
-            _columns(item.polls),
+            _columns(rows),
             flow_id=flow_id(digest, str(number)),
             format="ss",
-            cc_name=item.cc_name,
-            mss=item.mss or None,
-            facts={"unknown_tokens": item.unknown.total(), "not_open": log.not_open},
+            cc_name=log.ccs[ccs[0]] if len(ccs) else None,
+            mss=int(rows["mss"].max()) or None,
+            facts={
+                "unknown_tokens": int(log.unknown[item].sum() + (ccs != ccs[:1]).sum()),
+                "not_open": log.not_open,
+            },
         )
         if found is not None:
             flows.append(found)

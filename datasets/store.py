@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ndm_tcp import contract, files
@@ -17,6 +20,7 @@ from ndm_tcp.errors import NdmError
 
 ROUNDS = "rounds.parquet"
 MANIFEST = "dataset.json"
+ROW_GROUP = 1 << 20
 REBUILD = "ndm dataset build SOURCE... -o DIR"
 
 
@@ -32,15 +36,46 @@ class Dataset:
     """of rounds.parquet"""
 
 
-def write(folder: Path, rounds: pa.Table, manifest: dict[str, Any]) -> None:
-    """Write a dataset; each file appears whole or not at all, the manifest last."""
+def write(folder: Path, tables: Iterable[pa.Table], manifest: dict[str, Any]) -> None:
+    """Write a dataset; each file appears whole or not at all, the manifest last.
+
+    Args:
+        folder: where it goes.
+        tables: the rounds by `rounds.SCHEMA`, piece by piece; only some are held in memory.
+        manifest: what `dataset.json` says of them.
+    """
     metadata = {"ndm_contract": contract.HASH, "ndm_revision": str(contract.REVISION)}
-    table = rounds.replace_schema_metadata(metadata)
-    with files.replacing(folder / ROUNDS) as temporary:
-        pq.write_table(table, temporary, compression="zstd", compression_level=9)
+    schema = SCHEMA.with_metadata(metadata)
+    with (
+        files.replacing(folder / ROUNDS) as temporary,
+        pq.ParquetWriter(temporary, schema, compression="zstd", compression_level=9) as writer,
+    ):
+        for group in _row_groups(tables):
+            writer.write_table(group.replace_schema_metadata(metadata))
     manifest = {"contract": contract.HASH, **manifest, "sha256": files.sha256(folder / ROUNDS)}
     text = orjson.dumps(manifest, option=orjson.OPT_INDENT_2).decode() + "\n"
     files.write_text(folder / MANIFEST, text)
+
+
+def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows in tables of `ROW_GROUP` rows, whatever the pieces were."""
+    held: list[pa.Table] = [SCHEMA.empty_table()]
+    rows = 0
+    for table in tables:
+        held.append(table)
+        rows += table.num_rows
+        while rows >= ROW_GROUP:
+            whole = pa.concat_tables(held)
+            yield whole.slice(0, ROW_GROUP).combine_chunks()
+            held, rows = [whole.slice(ROW_GROUP)], rows - ROW_GROUP
+    if rows:
+        yield pa.concat_tables(held).combine_chunks()
+
+
+def manifest_of(folder: Path) -> dict[str, Any]:
+    """What `dataset.json` says."""
+    manifest: dict[str, Any] = orjson.loads((folder / MANIFEST).read_bytes())
+    return manifest
 
 
 def load(folder: Path) -> Dataset:
@@ -54,7 +89,7 @@ def load(folder: Path) -> Dataset:
         if not path.is_file():
             raise NdmError(f"{folder}: no dataset here ({path.name} is missing); run: {REBUILD}")
     try:
-        manifest = orjson.loads(manifest_path.read_bytes())
+        manifest = manifest_of(folder)
         table = pq.read_table(rounds_path)
     except (orjson.JSONDecodeError, pa.ArrowInvalid, OSError) as error:
         detail = str(error).splitlines()[0]
@@ -67,3 +102,27 @@ def load(folder: Path) -> Dataset:
     if not table.schema.remove_metadata().equals(pa.schema(list(SCHEMA)).remove_metadata()):
         raise NdmError(f"{folder}: {ROUNDS} has other columns than this code; run: {REBUILD}")
     return Dataset(table, manifest, digest)
+
+
+def load_all(folders: Sequence[Path]) -> Dataset:
+    """Several datasets as one, in this order; a flow that is in two of them counts once.
+
+    Returns:
+        the rounds of all; manifest and hash are the first one's if it is alone, else there is no
+        manifest, and the hash is of theirs.
+
+    Raises:
+        NdmError: see `load`.
+    """
+    found = [load(folder) for folder in folders]
+    if len(found) == 1:
+        return found[0]
+    seen: set[str] = set()
+    tables = []
+    for dataset in found:
+        flows = pc.unique(dataset.rounds["flow_id"])
+        news = flows.filter(pc.invert(pc.is_in(flows, pa.array(sorted(seen), pa.string()))))
+        tables.append(dataset.rounds.filter(pc.is_in(dataset.rounds["flow_id"], news)))
+        seen.update(news.to_pylist())
+    digest = hashlib.sha256("".join(d.sha256 for d in found).encode()).hexdigest()
+    return Dataset(pa.concat_tables(tables), {}, digest)

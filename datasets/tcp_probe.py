@@ -12,14 +12,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ndm_tcp import files
-from ndm_tcp.datasets import streams
+from ndm_tcp.datasets import text_chunks
 from ndm_tcp.datasets.poll import Ints, PollColumns, flow
 from ndm_tcp.datasets.records import FlowRecords, flow_id
+from ndm_tcp.datasets.text_chunks import PROBE_DTYPE
 from ndm_tcp.errors import NdmError
 
 EVENT = re.compile(r"(\d+\.\d+): (?:tcp:)?(tcp_probe|tcp_cong_state_set|tcp_retransmit_skb): (.*)")
@@ -62,26 +64,29 @@ class ProbeColumns:
 
 @dataclass
 class _Socket:
-    rows: list[tuple[float, int, int, int, int, int]] = field(default_factory=list)
+    rows: list[npt.NDArray[Any]] = field(default_factory=list)
+    """`PROBE_DTYPE`"""
     states: list[tuple[float, int]] = field(default_factory=list)
     retransmits: list[float] = field(default_factory=list)
 
     def columns(self) -> ProbeColumns:
-        rows = sorted(self.rows, key=lambda row: row[0])
+        rows = np.concatenate([np.zeros(0, PROBE_DTYPE), *self.rows])
+        rows = rows[np.argsort(rows["t_s"], kind="stable")]
         states = sorted(self.states, key=lambda state: state[0])
-        values = np.array([row[1:] for row in rows], dtype=np.uint32).reshape(-1, 5)
-        nxt, una, cwnd, ssthresh, srtt_us = values.T.copy()
         return ProbeColumns(
-            np.array([row[0] for row in rows], dtype=np.float64),
-            nxt,
-            una,
-            cwnd,
-            ssthresh,
-            srtt_us,
-            np.array([t_s for t_s, _ in states], dtype=np.float64),
-            np.array([state for _, state in states], dtype=np.uint8),
-            np.array(sorted(self.retransmits), dtype=np.float64),
+            t_s=rows["t_s"].copy(),
+            snd_nxt=rows["snd_nxt"].copy(),
+            snd_una=rows["snd_una"].copy(),
+            cwnd=rows["cwnd"].copy(),
+            ssthresh=rows["ssthresh"].copy(),
+            srtt_us=rows["srtt_us"].copy(),
+            state_t_s=np.array([t_s for t_s, _ in states], dtype=np.float64),
+            ca_state=np.array([state for _, state in states], dtype=np.uint8),
+            retransmit_t_s=np.array(sorted(self.retransmits), dtype=np.float64),
         )
+
+    def lines(self) -> int:
+        return sum(map(len, self.rows))
 
 
 @dataclass
@@ -126,35 +131,58 @@ def _event_ends(body: str) -> tuple[Endpoints, dict[str, str]]:
     return (*ends[0], *ends[1]), values
 
 
+def _named(text: str) -> tuple[Endpoints, str]:
+    """Endpoints and cookie from the name that C gives a socket."""
+    src, dest, cookie = text.split(" ")
+    return (*_endpoint(src), *_endpoint(dest)), cookie
+
+
 def _parse(path: Path) -> _Trace:
     trace = _Trace()
-    with streams.open_text(path) as stream:
-        for number, line in enumerate(stream, start=1):
-            event = EVENT.search(line)
-            if event is None:
-                lost = LOST.search(line)
-                trace.lost_events += int(lost[1]) if lost else 0
-                continue
-            t_s, name, body = float(event[1]), event[2], event[3]
-            try:
-                if name == "tcp_probe":
-                    _probe(trace, t_s, body)
-                else:
-                    ends, values = _event_ends(body)
-                    socket = trace.known(ends)
-                    if name == "tcp_retransmit_skb":
-                        socket.retransmits.append(t_s)
-                    else:
-                        socket.states.append((t_s, int(values["cong_state"])))
-            except (KeyError, ValueError, OverflowError):
-                raise NdmError(
-                    f"{path}:{number}: not a whole {name} event; cut the file before this line"
-                ) from None
+    with text_chunks.names() as names:
+        for piece in text_chunks.chunks(path):
+            rows, others = text_chunks.probe_lines(piece, names)
+            order = [_named(name) for name in names.all()]
+            # sockets of this piece in order of their first line, between the other lines
+            numbers, places = np.unique(rows["socket"], return_index=True)
+            starts = sorted(zip(places.tolist(), numbers.tolist(), strict=True), reverse=True)
+            for number, before, line in others:
+                while starts and starts[-1][0] < before:
+                    trace.socket(*order[starts.pop()[1]])
+                _other_line(trace, f"{path}:{piece.first + number}", line)
+            while starts:
+                trace.socket(*order[starts.pop()[1]])
+            for number in numbers.tolist():
+                trace.socket(*order[number]).rows.append(rows[rows["socket"] == number])
     if not trace.sockets:
         raise NdmError(
             f"{path}: no tcp_probe event; enable events/tcp/tcp_probe before the transfer"
         )
     return trace
+
+
+def _other_line(trace: _Trace, where: str, line: str) -> None:
+    """A line that is no tcp_probe event of usual form."""
+    event = EVENT.search(line)
+    if event is None:
+        lost = LOST.search(line)
+        trace.lost_events += int(lost[1]) if lost else 0
+        return
+    t_s, name, body = float(event[1]), event[2], event[3]
+    try:
+        if name == "tcp_probe":
+            _probe(trace, t_s, body)
+            return
+        ends, values = _event_ends(body)
+        socket = trace.known(ends)
+        if name == "tcp_retransmit_skb":
+            socket.retransmits.append(t_s)
+        else:
+            socket.states.append((t_s, int(np.uint8(int(values["cong_state"])))))
+    except (KeyError, ValueError, OverflowError):
+        raise NdmError(
+            f"{where}: not a whole {name} event; cut the file before this line"
+        ) from None
 
 
 def _probe(trace: _Trace, t_s: float, body: str) -> None:
@@ -163,8 +191,8 @@ def _probe(trace: _Trace, t_s: float, body: str) -> None:
         raise ValueError(body)
     src, dest, nxt, una, cwnd, ssthresh, srtt_us, cookie = match.groups()
     ends = (*_endpoint(src), *_endpoint(dest))
-    row = (t_s, int(nxt, 16), int(una, 16), int(cwnd), int(ssthresh), int(srtt_us))
-    trace.socket(ends, cookie or "").rows.append(row)
+    row = (t_s, int(nxt, 16), int(una, 16), int(cwnd), int(ssthresh), int(srtt_us), 0)
+    trace.socket(ends, cookie or "").rows.append(np.array([row], dtype=PROBE_DTYPE))
 
 
 def read_columns(path: Path) -> dict[tuple[int, int], ProbeColumns]:
@@ -178,7 +206,7 @@ def read_columns(path: Path) -> dict[tuple[int, int], ProbeColumns]:
     longest: dict[tuple[int, int], _Socket] = {}
     for (ends, _), socket in _parse(path).sockets.items():
         ports = (ends[1], ends[3])
-        if ports not in longest or len(longest[ports].rows) < len(socket.rows):
+        if ports not in longest or longest[ports].lines() < socket.lines():
             longest[ports] = socket
     return {ports: socket.columns() for ports, socket in longest.items()}
 

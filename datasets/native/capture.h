@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A capture to the rounds of its flows, in two passes over the file: the first learns which way
+ * the data goes and what the handshakes said, the second replays the senders. Memory: one
+ * buffer, some 400 bytes per connection, 56 per segment in flight, 88 per round; all ACKs
+ * (72 bytes each) only if they are asked for.
+ */
+#ifndef NDM_CAPTURE_H
+#define NDM_CAPTURE_H
+
+#include "capture_file.h"
+#include "packet.h"
+#include "rounds.h"
+#include "sender.h"
+
+#define NDM_BUFFER_BYTES (4u << 20)
+#define NDM_MAX_FLOWS (1u << 20)
+#define NDM_MAX_HELD (1 << 24)	/* segments in flight of all flows: 0.9 GB */
+
+enum { NDM_CAPTURE_LINK = -7, NDM_CAPTURE_FLOWS = -8 }; /* beside those of ndm_file */
+
+enum ndm_flow_status {
+	NDM_FLOW_REPLAYED,
+	NDM_FLOW_ONE_WAY,	/* no ACK of the receiver */
+	NDM_FLOW_SHORT,		/* too few data segments */
+	NDM_FLOW_RECEIVER,	/* captured near the receiver */
+	NDM_FLOW_CLOCK,		/* time goes back by more than a second */
+	NDM_FLOW_HOLES,		/* the capture lost too many packets */
+	NDM_FLOW_HUGE,		/* more in flight than TCP allows, or out of memory */
+	NDM_FLOW_OTHER_SHARD,	/* left to another process */
+};
+
+struct ndm_counters {
+	uint64_t packets, not_tcp, cut_headers, fragments, duplicates, bad_times;
+	uint64_t bad_link;	/* packet number and link type that stopped the reading */
+	uint32_t bad_link_type;
+};
+
+struct ndm_flow_info {
+	int status;
+	int family;
+	int forward;			/* 1: the data goes from the lower end to the higher */
+	int sender_port, receiver_port;
+	int handshake;			/* 1: SYN and SYN-ACK were captured */
+	int64_t first_us;		/* capture clock of the first row */
+	int64_t mss;
+	int64_t packets, segments, retransmitted, rtos;
+	int64_t gaps, unseen, duplicates, zero_windows;
+	int64_t rows, rounds;
+	const struct ndm_ack_row *row;
+	const struct ndm_round_row *round;
+};
+
+struct ndm_capture;
+
+struct ndm_capture *ndm_capture_new(uint64_t seed, int keep_rows, int64_t min_segments,
+				    int64_t min_rows);
+void ndm_capture_drops(struct ndm_capture *c, int64_t n, const uint32_t *seq,
+		       const int64_t *at_us, const uint8_t *cause);
+/* Room for the next bytes of the file, and the news that they are there. */
+uint8_t *ndm_capture_room(struct ndm_capture *c, size_t *n);
+int ndm_capture_take(struct ndm_capture *c, size_t n);
+/* A packet that somebody else found. */
+int ndm_capture_packet(struct ndm_capture *c, int64_t time_ns, uint32_t link,
+		       const uint8_t *data, uint32_t caught, uint32_t wire);
+/* Bytes that are left over at the end of the file; 0: it is whole. */
+uint64_t ndm_capture_left(const struct ndm_capture *c);
+uint64_t ndm_capture_offset(const struct ndm_capture *c);
+/* Between the passes: only flows with number % shards == shard are replayed. */
+void ndm_capture_second_pass(struct ndm_capture *c, int64_t shard, int64_t shards);
+void ndm_capture_end(struct ndm_capture *c);
+const struct ndm_counters *ndm_capture_counters(const struct ndm_capture *c);
+int64_t ndm_capture_flows(const struct ndm_capture *c);
+void ndm_capture_flow(const struct ndm_capture *c, int64_t number, struct ndm_flow_info *info);
+void ndm_capture_free(struct ndm_capture *c);
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* How often each payload size occurs, to guess the segment size without a handshake. */
+#ifndef NDM_FLOW_SIZES_H
+#define NDM_FLOW_SIZES_H
+
+#include "bytes.h"
+
+#define NDM_MAX_SIZES 4096		/* further ones are not counted */
+
+struct ndm_size {
+	uint32_t size;		/* 0: free */
+	uint32_t order;		/* 0: seen first */
+	uint64_t count;
+};
+
+struct ndm_sizes {
+	struct ndm_size *slot;	/* at most half of them are used */
+	uint32_t n, slots;
+};
+
+/* False: out of memory. */
+bool ndm_sizes_count(struct ndm_sizes *s, uint32_t size);
+/* The smallest of the four commonest sizes that is a quarter as common as the commonest; 0: none. */
+uint32_t ndm_sizes_full(const struct ndm_sizes *s);
+void ndm_sizes_free(struct ndm_sizes *s);
+
+#endif

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Replays one direction of a captured connection through the sender's own bookkeeping.
+ *
+ * From the data packets that left and the ACKs that came back, this rebuilds what the kernel
+ * knew at each ACK: RTT samples by the rule of tcp_clean_rtx_queue(), srtt by RFC 6298 as in
+ * tcp_rtt_estimator(), delivery rate as in tcp_rate.c (draft-cheng-iccrg-delivery-rate-
+ * estimation), losses by RACK (RFC 8985), recovery by RFC 6675. The window is not on the wire:
+ * it is estimated from the packets in flight.
+ */
+#ifndef NDM_SENDER_H
+#define NDM_SENDER_H
+
+#include "kmod/ndm_features.h"
+#include "packet.h"
+
+/* More segments in flight than a window of 1 GiB holds: not TCP, refused. */
+#define NDM_MAX_OUT (1u << 20)
+
+struct ndm_drops {
+	int64_t n;		/* -1: the path did not tell */
+	const uint32_t *seq;	/* sorted, equal ones in order of time */
+	const int64_t *at_us;
+	const uint8_t *cause;
+};
+
+/* What the replay says of one ACK. */
+struct ndm_ack_row {
+	struct ndm_ack ack;
+	uint8_t cause;		/* LossCause of what this ACK marked lost */
+	uint8_t rwnd_limited;
+};
+
+struct ndm_out {		/* a segment in flight */
+	int64_t seq;
+	int64_t end;
+	int64_t sent_us;
+	int64_t first_tx_us;
+	int64_t delivered_us;
+	int64_t delivered;
+	bool sacked, lost, resent, resent_out, rate_taken, app_limited;
+};
+
+struct ndm_minimum {
+	int64_t at_us;
+	int64_t value;
+};
+
+struct ndm_sender {
+	int64_t mss;
+	int32_t wscale;		/* of the receiver; -1: the handshake was not captured */
+	const struct ndm_drops *drops;
+	int64_t *budget;	/* segments that all senders together may still hold */
+
+	int64_t srtt8, mdev4;	/* us, << 3 and << 2, as in the kernel */
+	struct ndm_minimum *minima;
+	size_t min_head, min_end, min_room;
+
+	struct ndm_out *out;
+	size_t head, end, room;
+	int64_t una, nxt, top_sacked;
+	int64_t sacked_out, lost_out, resent_out;
+	int64_t delivered, delivered_us, first_tx_us, app_limited;
+	int state;
+	int64_t high_seq;
+	bool reordered, rack_advanced, dsack_seen;
+	int64_t rack_sent_us, rack_end, rack_rtt_us;
+	int64_t reo_steps, reo_persist, reo_mark;
+	int64_t window;
+	int64_t last_progress_us;
+
+	uint32_t *stamp;	/* a ring of TSval and when it was first sent */
+	int64_t *stamp_us;
+	size_t stamps, stamp_next, stamp_room;
+	uint32_t stamp_top;
+
+	int64_t ssthresh, peak, last_peak, peak_mark, full_peak, flat_rounds;
+	struct {
+		int64_t prior_delivered, prior_us, end, send_us;
+		bool app_limited;
+	} sample;
+
+	int64_t retransmitted, sent_segments, rtos, rows;
+	int64_t gaps;		/* data packets that left a hole before them */
+	int64_t unseen;		/* ACKs of data that was not captured */
+	int64_t zero_windows;
+	bool failed;		/* out of memory, or more in flight than TCP allows */
+};
+
+void ndm_sender_init(struct ndm_sender *s, int64_t mss, int32_t wscale,
+		     const struct ndm_drops *drops, int64_t *budget);
+void ndm_sender_seed_rtt(struct ndm_sender *s, int64_t now_us, int64_t rtt_us);
+void ndm_sender_sent(struct ndm_sender *s, int64_t now_us, uint32_t seq, uint32_t bytes,
+		     const struct ndm_options *options);
+/* True if the ACK gave a row. */
+bool ndm_sender_acked(struct ndm_sender *s, int64_t now_us, uint32_t ack, uint32_t window,
+		      const struct ndm_options *options, struct ndm_ack_row *row);
+void ndm_sender_free(struct ndm_sender *s);
+
+#endif

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Sources and parts behind fsspec URLs; plain paths pass through untouched."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ndm_tcp.errors import NdmError
+
+
+def is_url(name: str) -> bool:
+    """True for `protocol://...`."""
+    return "://" in name
+
+
+def _filesystem(url: str) -> tuple[Any, str]:
+    try:
+        import fsspec
+
+        return fsspec.core.url_to_fs(url)  # type: ignore[no-any-return]
+    except (ImportError, ValueError) as error:
+        raise NdmError(f"{url}: {error}; install it or use a path") from None
+
+
+def find(url: str) -> list[str]:
+    """The files at or below a URL, sorted.
+
+    Raises:
+        NdmError: nothing there, or no driver for this protocol.
+    """
+    filesystem, path = _filesystem(url)
+    found = sorted(filesystem.find(path))
+    if not found:
+        raise NdmError(f"{url}: no such file or folder")
+    return [filesystem.unstrip_protocol(name) for name in found]
+
+
+@contextmanager
+def local(name: str) -> Iterator[Path]:
+    """A source as a local path; a URL's file is copied for the duration of the block.
+
+    Raises:
+        NdmError: the file cannot be fetched.
+    """
+    if not is_url(name):
+        yield Path(name)
+        return
+    filesystem, path = _filesystem(name)
+    with tempfile.TemporaryDirectory(prefix="ndm-") as folder:
+        target = Path(folder) / path.rpartition("/")[2]
+        try:
+            filesystem.get_file(path, str(target))
+        except OSError as error:
+            raise NdmError(f"{name}: {error.strerror or error}") from None
+        yield target
+
+
+@contextmanager
+def writable(name: str) -> Iterator[Path]:
+    """A local folder for files that `publish` takes to `name`; `name` itself if it is a path."""
+    if not is_url(name):
+        Path(name).mkdir(parents=True, exist_ok=True)
+        yield Path(name)
+        return
+    with tempfile.TemporaryDirectory(prefix="ndm-") as folder:
+        yield Path(folder)
+
+
+def fetch(folder: str, name: str, target: Path) -> bool:
+    """Get a file of a folder to `target`; false if it is not there."""
+    if not is_url(folder):
+        return target.is_file()
+    filesystem, path = _filesystem(folder)
+    if not filesystem.exists(f"{path}/{name}"):
+        return False
+    filesystem.get_file(f"{path}/{name}", str(target))
+    return True
+
+
+def publish(source: Path, folder: str, name: str) -> None:
+    """Take a finished file to a folder behind a URL; whole or not at all."""
+    if is_url(folder):
+        filesystem, path = _filesystem(folder)
+        filesystem.makedirs(path, exist_ok=True)
+        filesystem.put_file(str(source), f"{path}/.{name}")
+        filesystem.mv(f"{path}/.{name}", f"{path}/{name}")
+
+
+def remove(folder: str) -> None:
+    """Remove a folder behind a URL, if it is there."""
+    filesystem, path = _filesystem(folder)
+    if filesystem.exists(path):
+        filesystem.rm(path, recursive=True)
