@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from ndm_tcp import contract as c
-from ndm_tcp import fixedpoint
+from ndm_tcp import files, fixedpoint
 
 MARKER = "Do not edit directly, auto-generated from:"
 
@@ -79,3 +80,10 @@ def tables_header() -> str:
     parts.append(table("u32", "ndm_klog2k_table", fixedpoint.klog2k_table(), "i log2(i), Q16"))
     parts.append("#endif /* _NDM_TABLES_H */\n")
     return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    # By itself, since the Python extension is compiled from these two.
+    folder = Path(__file__).resolve().parent.parent / "kmod" / "generated"
+    files.write_text(folder / "ndm_contract.h", contract_header())
+    files.write_text(folder / "ndm_tables.h", tables_header())

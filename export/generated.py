@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from ndm_tcp import core
 from ndm_tcp.datasets import sources
 from ndm_tcp.errors import NdmError
@@ -55,7 +57,13 @@ def model_files(
         proof: of the same network.
         vectors: begin with those of `golden.inputs()`.
     """
+    fixed = len(golden.inputs())
     extra = golden.compute(model.layers, golden.edges(model.layers, proof.inputs()))
+    every = golden.Vectors(
+        np.concatenate([vectors.x[:fixed], extra.x]),
+        np.concatenate([vectors.pre[:fixed], extra.pre]),
+        np.concatenate([vectors.out[:fixed], extra.out]),
+    )
     headers = {
         "ndm_contract.h": contract_c.contract_header(),
         "ndm_tables.h": contract_c.tables_header(),
@@ -66,6 +74,7 @@ def model_files(
         "ndm_tables.h": headers["ndm_tables.h"],
         "ndm_stream.h": stream_text(),
         "ndm_vectors.h": model_c.vectors_header(model, golden.for_kernel(vectors, extra)),
+        "ndm_digests.h": model_c.digests_header(model, extra.x, golden.digests(every)),
         "ndm_model.json": model_c.to_json(model),
         certificate.NAME: certificate.to_json(proof, model.hash(), headers),
         "ndm_model.h": headers["ndm_model.h"],

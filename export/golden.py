@@ -20,6 +20,8 @@ IN_KERNEL = 256
 """Vectors compiled into the module."""
 IN_KERNEL_EDGES = 64
 """of which model-dependent; the rest are random ones and corners, half each"""
+BLOCK = 1024
+"""Vectors under one digest."""
 POOL = 1 << 16
 """Random points among which rounding ties and table break points are looked for."""
 PATH = 1 << 14
@@ -45,6 +47,35 @@ class Vectors:
         return h.hexdigest()
 
 
+def _random(lo: npt.NDArray[np.int64], hi: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """[RANDOM_VECTORS, 10] points of the box, from a counter (SplitMix64, Steele et al. 2014).
+
+    A kernel computes the same in a few lines, so it need not carry these vectors.
+    """
+    count = np.arange(1, RANDOM_VECTORS * c.N_INPUTS + 1, dtype=np.uint64)
+    z = np.uint64(SEED) + count * np.uint64(0x9E3779B97F4A7C15)  # modulo 2**64, as in C
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    high = ((z ^ (z >> np.uint64(31))) >> np.uint64(32)).astype(np.int64).reshape(-1, c.N_INPUTS)
+    result: npt.NDArray[np.int64] = lo + (high * (hi - lo + 1) >> 32)
+    return result
+
+
+def digests(vectors: Vectors) -> list[int]:
+    """One u64 per `BLOCK` vectors: FNV-1a over their integers, as 32-bit words.
+
+    Every step maps the state one to one, so any single wrong integer changes the digest.
+    """
+    words = np.concatenate([vectors.x, vectors.pre, vectors.out], axis=1).astype(np.uint32)
+    result = []
+    for start in range(0, len(words), BLOCK):
+        state = 0xCBF29CE484222325
+        for word in words[start : start + BLOCK].ravel().tolist():
+            state = ((state ^ word) * 0x100000001B3) & ((1 << 64) - 1)
+        result.append(state)
+    return result
+
+
 def inputs() -> npt.NDArray[np.int16]:
     """[n, 10]: seeded random points of the box, its 1,024 corners, and one step inside each face.
 
@@ -52,9 +83,7 @@ def inputs() -> npt.NDArray[np.int16]:
     """
     lo = np.array([i.lo_q for i in c.INPUTS], dtype=np.int64)
     hi = np.array([i.hi_q for i in c.INPUTS], dtype=np.int64)
-    random = np.random.Generator(np.random.PCG64(SEED)).integers(
-        lo, hi, size=(RANDOM_VECTORS, c.N_INPUTS), endpoint=True
-    )
+    random = _random(lo, hi)
     corners = np.array(list(itertools.product(*zip(lo, hi, strict=True))), dtype=np.int64)
     middle = (lo + hi) // 2
     faces = np.repeat(middle[None], 4 * c.N_INPUTS, axis=0)

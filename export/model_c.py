@@ -17,7 +17,7 @@ import orjson
 from ndm_tcp import contract
 from ndm_tcp import contract as c
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import quantize
+from ndm_tcp.export import golden, quantize
 from ndm_tcp.export.certificate import Proof, clamping, gain_range
 from ndm_tcp.export.contract_c import preamble
 from ndm_tcp.export.golden import Vectors
@@ -201,6 +201,49 @@ def vectors_header(model: Model, vectors: Vectors) -> str:
         parts.append(_array(ctype, f"ndm_vector_{name}", dims, values))
     parts.append("#endif /* _NDM_VECTORS_H */\n")
     return "\n".join(parts)
+
+
+def digests_header(model: Model, edges: npt.NDArray[np.int16], digests: Sequence[int]) -> str:
+    """`ndm_digests.h`: all golden vectors, for a kernel that computes the inputs itself.
+
+    Args:
+        model: the network.
+        edges: [n, 10] those inputs that depend on the network.
+        digests: `golden.digests` of all vectors.
+    """
+    box = np.array([[i.lo_q, i.hi_q] for i in c.INPUTS])
+    rows = "\n".join(f"\t0x{value:016x}ULL," for value in digests)
+    return "\n".join(
+        [
+            preamble(
+                ["kmod/generated/ndm_model.json, by ndm export"],
+                [f"model {model.hash()}: all golden vectors, by digest"],
+            ),
+            '#ifndef _NDM_DIGESTS_H\n#define _NDM_DIGESTS_H\n\n#include "ndm_model.h"\n',
+            f"#define NDM_ALL_SEED\t{golden.SEED}\n"
+            f"#define NDM_ALL_RANDOM\t{golden.RANDOM_VECTORS}\n"
+            f"#define NDM_ALL_EDGES\t{len(edges)}\n"
+            f"#define NDM_ALL_BLOCK\t{golden.BLOCK}\t/* vectors in a digest */\n"
+            f"#define NDM_ALL_DIGESTS\t{len(digests)}\n",
+            _array(
+                "s16",
+                "ndm_all_box",
+                "[NDM_N_INPUTS][2] NDM_INITCONST",
+                box,
+                ["Lowest and highest value of every input."],
+            ),
+            _array(
+                "s16",
+                "ndm_all_edge",
+                "[NDM_ALL_EDGES][NDM_N_INPUTS] NDM_INITCONST",
+                edges,
+                ["Rounding ties, break points of the table, witnesses of the certificate."],
+            ),
+            "/* FNV-1a over inputs, pre-activations and outputs as 32-bit words */\n"
+            f"static const u64 ndm_all_digest[NDM_ALL_DIGESTS] NDM_INITCONST = {{\n{rows}\n}};\n",
+            "#endif /* _NDM_DIGESTS_H */\n",
+        ]
+    )
 
 
 def stream_header(acks: npt.NDArray[Any], x: npt.NDArray[np.int16], source: str) -> str:

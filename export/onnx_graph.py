@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The network as ONNX, written from PyTorch and read back for quantisation.
+"""The network as ONNX, written from PyTorch; what is read back (`onnx_read`) against the file.
 
-The graph is small enough to spell out: Gemm and Tanh in turn, then Max and Min for the
-clamp. Reading refuses anything else by name, so that nothing is ever skipped silently.
+The graph is small enough to spell out: Gemm and Tanh in turn, then Max and Min for the clamp.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,27 +15,21 @@ import onnxruntime
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from ndm_tcp import contract, files
+from ndm_tcp import contract as c
+from ndm_tcp import files
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import onnx_limits
+from ndm_tcp.export import onnx_read, quantize
+from ndm_tcp.export.onnx_read import Graph
 from ndm_tcp.training.model import Policy
 
 OPSET = 17
-SUPPORTED = ("Gemm", "Tanh", "Max", "Min")
 TOLERANCE = 1e-5  # onnxruntime against PyTorch, both float32
-INPUT, OUTPUT = "inputs", "outputs"
+FOREIGN_TOLERANCE = 1e-4
+"""onnxruntime's float32 on a file of any shape against the layers read from it, in float64."""
 EXPORT = "ndm export RUN"
+INPUT, OUTPUT = "inputs", "outputs"
 
 Floats = npt.NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class Graph:
-    """What quantisation needs of an ONNX file."""
-
-    layers: list[tuple[Floats, Floats]]
-    """weight [out, in] and bias [out] per layer"""
-    sha256: str
 
 
 def write(policy: Policy, path: Path, metadata: dict[str, str]) -> None:
@@ -56,8 +48,8 @@ def write(policy: Policy, path: Path, metadata: dict[str, str]) -> None:
             nodes.append(helper.make_node("Tanh", [name], [f"h{number}"], f"tanh{number}"))
             name = f"h{number}"
     for kind, op, values, target in (
-        ("lo", "Max", [o.lo for o in contract.OUTPUTS], "floored"),
-        ("hi", "Min", [o.hi for o in contract.OUTPUTS], OUTPUT),
+        ("lo", "Max", [o.lo for o in c.OUTPUTS], "floored"),
+        ("hi", "Min", [o.hi for o in c.OUTPUTS], OUTPUT),
     ):
         initializers.append(numpy_helper.from_array(np.array(values, np.float32), kind))
         nodes.append(helper.make_node(op, [name, kind], [target], f"clamp_{kind}"))
@@ -65,78 +57,28 @@ def write(policy: Policy, path: Path, metadata: dict[str, str]) -> None:
     graph = helper.make_graph(
         nodes,
         "ndm_tcp",
-        [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["batch", contract.N_INPUTS])],
-        [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["batch", contract.N_OUTPUTS])],
+        [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["batch", c.N_INPUTS])],
+        [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["batch", c.N_OUTPUTS])],
         initializers,
     )
     model = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="ndm-tcp", ir_version=8
     )
-    helper.set_model_props(model, {"ndm_contract": contract.HASH, **metadata})
+    helper.set_model_props(model, {"ndm_contract": c.HASH, **metadata})
     onnx.checker.check_model(model)
     with files.replacing(path) as temporary:
         temporary.write_bytes(model.SerializeToString(deterministic=True))
 
 
 def read(path: Path) -> Graph:
-    """Read a network made of the supported operators.
+    """Read a file that `write` has written, which names its contract.
 
     Raises:
-        NdmError: not ONNX, another contract, an unknown operator, or a shape that does not fit.
+        NdmError: see `onnx_read.read`.
     """
-    model = onnx_limits.load(path, EXPORT)
-    found = {p.key: p.value for p in model.metadata_props}.get("ndm_contract")
-    contract.require(found, str(path), EXPORT)
-    tensors = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
-    layers: list[tuple[Floats, Floats]] = []
-    expected = [INPUT]
-    ops = []
-    for node in model.graph.node:
-        if node.op_type not in SUPPORTED:
-            raise NdmError(
-                f"{path}: node {node.name!r}: operator {node.op_type} is not supported; "
-                f"known are {', '.join(SUPPORTED)}"
-            )
-        if node.input[0] != expected[0]:
-            raise NdmError(f"{path}: node {node.name!r} does not follow the one before it")
-        expected = list(node.output)
-        ops.append(node.op_type)
-        if node.op_type == "Gemm":
-            attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-            plain = {"alpha": 1.0, "beta": 1.0, "transA": 0, "transB": 1}
-            if {**plain, "transB": 0, **attributes} != plain or len(node.input) != 3:
-                raise NdmError(f"{path}: node {node.name!r}: expected Gemm(x, W, b) with transB=1")
-            layers.append(
-                (_tensor(path, tensors, node.input[1]), _tensor(path, tensors, node.input[2]))
-            )
-    hidden = len(layers) - 1
-    if ops != ["Gemm", "Tanh"] * hidden + ["Gemm", "Max", "Min"] or expected != [OUTPUT]:
-        raise NdmError(f"{path}: expected Gemm and Tanh in turn, Gemm, Max, Min; found {ops}")
-    _check_shapes(path, layers)
-    return Graph(layers, files.sha256(path))
-
-
-def _tensor(path: Path, tensors: dict[str, Floats], name: str) -> Floats:
-    if name not in tensors:
-        raise NdmError(f"{path}: {name!r} is not a constant of the graph")
-    array = tensors[name]
-    if not np.isfinite(array).all():
-        raise NdmError(f"{path}: {name!r} holds NaN or infinity; train again")
-    return array
-
-
-def _check_shapes(path: Path, layers: list[tuple[Floats, Floats]]) -> None:
-    width = contract.N_INPUTS
-    for number, (weight, bias) in enumerate(layers):
-        rows = weight.shape[0] if weight.ndim == 2 else 0
-        if weight.shape != (rows, width) or bias.shape != (rows,) or rows > contract.MAX_WIDTH:
-            raise NdmError(
-                f"{path}: layer {number}: weight {weight.shape}, bias {bias.shape}; expected "
-                f"{width} columns and at most {contract.MAX_WIDTH} rows"
-            )
-        width = rows
-    if width != contract.N_OUTPUTS or len(layers) > contract.MAX_LAYERS:
-        raise NdmError(f"{path}: {len(layers)} layers ending in {width} outputs, expected 2")
+    graph = onnx_read.read(path, EXPORT)
+    c.require(graph.contract, str(path), EXPORT)
+    return graph
 
 
 def check_against(policy: Policy, path: Path, x: Floats) -> float:
@@ -152,4 +94,38 @@ def check_against(policy: Policy, path: Path, x: Floats) -> float:
     worst = float(np.abs(ours - theirs).max())
     if worst > TOLERANCE:
         raise NdmError(f"{path}: onnxruntime differs from PyTorch by {worst:g} (> {TOLERANCE:g})")
+    return worst
+
+
+def compare(graph: Graph, path: Path, x: Floats) -> float:
+    """Largest difference on x [n, 10] between a file and the layers read from it, both clamped.
+
+    Raises:
+        NdmError: if it exceeds `FOREIGN_TOLERANCE`, or onnxruntime cannot run the file.
+    """
+    step = graph.batch or len(x)
+    rows = np.concatenate([x, np.zeros((-len(x) % step, c.N_INPUTS), np.float32)])
+    parts = []
+    try:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        session = onnxruntime.InferenceSession(
+            path.read_bytes(), options, providers=["CPUExecutionProvider"]
+        )
+        for start in range(0, len(rows), step):
+            found = session.run(list(graph.outputs), {graph.inputs: rows[start : start + step]})
+            parts.append(np.concatenate(found, axis=1))
+    except Exception as error:  # its exceptions have no common base but this
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise NdmError(f"{path}: onnxruntime cannot run it ({first})") from None
+    theirs = np.clip(
+        np.concatenate(parts)[: len(x)], [o.lo for o in c.OUTPUTS], [o.hi for o in c.OUTPUTS]
+    )
+    ours = quantize.real_forward(graph.layers, x.astype(np.float64))
+    worst = float(np.abs(ours - theirs).max())
+    if not worst <= FOREIGN_TOLERANCE:
+        raise NdmError(
+            f"{path}: onnxruntime differs from the layers read from it by {worst:g} "
+            f"(> {FOREIGN_TOLERANCE:g}); are its weights of a size that float32 can add?"
+        )
     return worst

@@ -18,6 +18,12 @@ LARGEST_FILE = 4 << 20
 LARGEST_TENSOR = c.MAX_WIDTH * c.MAX_WIDTH
 """Elements; of the widest layer."""
 MOST_NODES = 64
+LARGEST_BATCH = 1024
+"""Rows per call, where a file fixes them."""
+LARGEST_SHAPE = 4
+"""Elements of the only integer tensors there are: shapes of Reshape."""
+TYPES = {TensorProto.FLOAT: ("float_data", 4), TensorProto.INT64: ("int64_data", 8)}
+"""The field of a tensor's numbers, and their size in raw_data."""
 
 
 def load(path: Path, remedy: str) -> onnx.ModelProto:
@@ -53,20 +59,31 @@ def _check_tensors(path: Path, model: onnx.ModelProto) -> None:
         )
     if len(model.graph.sparse_initializer) > 0:
         raise NdmError(f"{path}: sparse tensors are not supported")
-    for tensor in model.graph.initializer:
+    attributes = [a for node in model.graph.node for a in node.attribute]
+    if any(a.HasField("g") or a.graphs or a.sparse_tensors for a in attributes):
+        raise NdmError(f"{path}: nodes with graphs of their own are not supported")
+    tensors = [*model.graph.initializer, *(a.t for a in attributes if a.HasField("t"))]
+    for tensor in tensors:
         count = math.prod(tensor.dims)
-        if any(d < 0 for d in tensor.dims) or count > LARGEST_TENSOR:
+        shape = tensor.data_type == TensorProto.INT64
+        limit = LARGEST_SHAPE if shape else LARGEST_TENSOR
+        if any(d < 0 for d in tensor.dims) or count > limit:
             raise NdmError(
-                f"{path}: {tensor.name!r} has shape {list(tensor.dims)}; "
-                f"at most {LARGEST_TENSOR} elements"
+                f"{path}: {tensor.name!r} has shape {list(tensor.dims)}; at most {limit} elements"
             )
         if tensor.data_location == TensorProto.EXTERNAL:
             raise NdmError(f"{path}: {tensor.name!r} lies in another file; save it in this one")
-        if tensor.data_type != TensorProto.FLOAT:
+        if tensor.data_type not in TYPES:
             raise NdmError(
-                f"{path}: {tensor.name!r} holds {TensorProto.DataType.Name(tensor.data_type)}, "
+                f"{path}: {tensor.name!r} holds {_type_name(tensor.data_type)}, "
                 "expected FLOAT; export in float32"
             )
-        have = len(tensor.raw_data) // 4 if tensor.raw_data else len(tensor.float_data)
+        field, size = TYPES[tensor.data_type]
+        have = len(tensor.raw_data) // size if tensor.raw_data else len(getattr(tensor, field))
         if have != count:
             raise NdmError(f"{path}: {tensor.name!r} holds {have} numbers, its shape says {count}")
+
+
+def _type_name(number: int) -> str:
+    known = TensorProto.DataType.values()
+    return str(TensorProto.DataType.Name(number)) if number in known else f"type {number}"

@@ -9,6 +9,8 @@ what does not fit raises.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -84,7 +86,7 @@ def quantize_layer(weight: Floats, bias: Floats, layer: int) -> Layer:
     return Layer(np.stack(rows), np.array(biases, dtype=np.int32), np.array(shifts, dtype=np.uint8))
 
 
-def quantize(layers: list[tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]]) -> list[Layer]:
+def quantize(layers: Sequence[tuple[npt.NDArray[Any], npt.NDArray[Any]]]) -> list[Layer]:
     """Quantise a network of real (weight, bias) pairs."""
     return [
         quantize_layer(weight.astype(np.float64), bias.astype(np.float64), number)

@@ -142,6 +142,8 @@ def page(
     ]
     low, high = (float(v) / (1 << c.Q_PRE) for v in certificate.gain_range(proof))
     layer_rows = [(x.layer, f"{x.bits[0]} to {x.bits[1]}", *x.largest, *x.rms) for x in costs]
+    products = sum(layer.weight.size for layer in model.layers)
+    lookups = sum(layer.n_out for layer in model.layers[:-1])
     names = [o.name for o in c.OUTPUTS]
     notes = table(("", ""), list(model.notes.items()))
     inputs = ", ".join(i.name for i in c.INPUTS)
@@ -179,8 +181,11 @@ claim; the network is still what was trained, and the module's own rules apply o
             layer_rows,
         )
     }
-<h2>Size</h2>
+<h2>Size and cost</h2>
 {table(("layer", "in x out", "parameters", "bytes"), sizes)}
+<p>An inference takes {products} multiplications and {lookups} looks into the tanh table; how many
+instructions and nanoseconds that is on a machine, next to float C and onnxruntime in the same run,
+says <code>python tests/bench/bench_inference.py</code>.</p>
 <p>{report.parameters} parameters, {report.weight_bytes} bytes; contract {c.HASH}; vectors sha256
 <code>{report.vectors_sha256}</code>.</p>
 </body></html>

@@ -1,20 +1,25 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`ndm export RUN`: checkpoint -> ONNX -> integers -> C header, golden vectors, model card."""
+"""`ndm export`: checkpoint -> ONNX -> integers -> C header, golden vectors, model card.
+
+A training run or an ONNX file of another framework; from ONNX on the way is the same.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 
 from ndm_tcp import contract as c
 from ndm_tcp import core, files
+from ndm_tcp.datasets import store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export import (
     certificate,
@@ -22,7 +27,9 @@ from ndm_tcp.export import (
     golden,
     model_c,
     onnx_graph,
+    onnx_read,
     properties,
+    qat,
     quantize,
     report_html,
 )
@@ -32,7 +39,11 @@ from ndm_tcp.training.checkpoint import MODEL, load_policy
 
 EXAMPLE = """example:
   ndm export out/run                       # into the checkout's kmod/generated
-  ndm export out/run -o out/kmod/generated"""
+  ndm export out/run -o out/kmod/generated
+  ndm export policy.onnx -o out/kmod/generated  # of any framework; reports in policy.export/"""
+
+QAT_ROUNDS = 20_000
+"""Rounds of a dataset that fine-tuning looks at, at most."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +55,10 @@ class Report:
     parameters: int
     weight_bytes: int
     vectors: int
+    compared: str
+    """what onnxruntime was compared with"""
     onnx_vs_torch: float
-    """largest difference, both float32"""
+    """largest difference"""
     bound: tuple[float, ...]
     """per output, on |fixed - real arithmetic with the same weights|, whole box"""
     observed: tuple[float, ...]
@@ -54,51 +67,128 @@ class Report:
     drift: tuple[float, ...]
     """per output, |integer network - float32 PyTorch| on the golden vectors"""
     vectors_sha256: str
+    fine_tuning: str | None = None
+    """what it did to |fixed - float| on inputs that it did not learn from"""
 
 
-def export(run: Path, out: Path) -> Report:
-    """Write header, twin, vectors and stream to `out`, ONNX and the full vectors to `run`.
+@dataclass(frozen=True)
+class Source:
+    """A network in real numbers, and where it comes from."""
+
+    what: Path
+    graph: onnx_read.Graph
+    notes: dict[str, str]
+    compare: Callable[[npt.NDArray[np.float32]], float]
+    """onnxruntime on the ONNX file against ... on inputs [n, 10]"""
+    compared: str
+    """... in words"""
+    folder: Path
+    """where the reports go"""
+
+
+def from_run(run: Path) -> Source:
+    """The network of a training run, by way of ONNX.
 
     Raises:
-        NdmError: bad run, a network that cannot be quantised, or any check that fails.
+        NdmError: bad run.
     """
     policy, checkpoint = load_policy(run)
-    onnx_path = run / "model.onnx"
-    onnx_graph.write(policy, onnx_path, {"dataset_sha256": checkpoint.dataset_sha256})
-    graph = onnx_graph.read(onnx_path)
+    path = run / "model.onnx"
+    onnx_graph.write(policy, path, {"dataset_sha256": checkpoint.dataset_sha256})
+    graph = onnx_graph.read(path)
+    config = checkpoint.config
+    notes = {
+        "checkpoint": f"sha256 {files.sha256(run / MODEL)}",
+        "dataset": f"sha256 {checkpoint.dataset_sha256}",
+        "onnx": f"sha256 {graph.sha256}",
+        "objective": f"{config.objective}, seed {config.seed}"
+        + (f", inputs {list(config.mask)} masked" if config.mask else ""),
+    }
+    return Source(
+        run, graph, notes, lambda x: onnx_graph.check_against(policy, path, x), "PyTorch", run
+    )
+
+
+def from_file(path: Path) -> Source:
+    """The network of an ONNX file that anything may have made.
+
+    Raises:
+        NdmError: it cannot be carried into the integer core.
+    """
+    graph = onnx_read.read(path, "ndm export FILE.onnx")
+    notes = {
+        "onnx": f"sha256 {graph.sha256}",
+        "made by": graph.producer,
+        "contract": "named in the file"
+        if graph.contract
+        else "not named in the file, taken on trust",
+    }
+    return Source(
+        path,
+        graph,
+        notes,
+        lambda x: onnx_graph.compare(graph, path, x),
+        "the layers read from the file",
+        path.with_suffix(".export"),
+    )
+
+
+def dataset_inputs(folder: Path) -> npt.NDArray[np.int16]:
+    """[n, 10]: at most `QAT_ROUNDS` inputs of a dataset, evenly spread.
+
+    Raises:
+        NdmError: not a dataset of this contract.
+    """
+    rounds = store.load(folder).rounds
+    columns = [rounds.column(i.name).to_numpy() for i in c.INPUTS]
+    x = np.stack(columns, axis=1)[:: max(1, rounds.num_rows // QAT_ROUNDS)]
+    return x.astype(np.int16)
+
+
+def export(what: Path, out: Path, qat_data: Path | None = None) -> Report:
+    """Write header, twin, vectors and stream to `out`, the full vectors and reports beside `what`.
+
+    Args:
+        what: folder of a training run, or an ONNX file.
+        out: kmod/generated.
+        qat_data: a dataset on whose inputs, beside golden ones, to try fine-tuning in integers.
+
+    Raises:
+        NdmError: bad run or file, a network that cannot be quantised, or any check that fails.
+    """
+    source = from_file(what) if what.suffix == ".onnx" or what.is_file() else from_run(what)
+    graph, folder = source.graph, source.folder
     layers = quantize.quantize(graph.layers)
+    notes = dict(source.notes)
+    choice = None
+    if qat_data is not None:
+        inputs = np.concatenate([golden.inputs(), dataset_inputs(qat_data)])
+        choice = qat.fine_tune(layers, graph.layers, inputs[::2], inputs[1::2])
+        layers = choice.layers
+        if choice.tuned:
+            notes["quantisation"] = "fine-tuned in integers"
     proof = certificate.prove(layers)
     x = golden.for_model(layers, proof.inputs())
     real = x.astype(np.float64) / (1 << c.Q_INPUT)
-    onnx_error = onnx_graph.check_against(policy, onnx_path, real.astype(np.float32))
+    onnx_error = source.compare(real.astype(np.float32))
     vectors = golden.compute(layers, x)
     _check_c(layers, vectors)
     fixed = vectors.out / float(1 << c.Q_PRE)
-    require_alive(fixed, str(run))
+    require_alive(fixed, str(what))
     signed = fixed - quantize.real_forward(quantize.dequantize(layers), real)
     error = np.abs(signed)
     bound = quantize.error_bound(layers)
     if (error.max(axis=0) > bound).any():
         raise NdmError(
-            f"{run}: the integer network is off by {error.max(axis=0)}, more than the bound {bound}"
+            f"{what}: the integers are off by {error.max(axis=0)}, more than the bound {bound}"
         )
     trained = [(w.astype(np.float64), b.astype(np.float64)) for w, b in graph.layers]
     drift = np.abs(quantize.real_forward(trained, real) - fixed).max(axis=0)
     widths = [layers[0].n_in, *(layer.n_out for layer in layers)]
-    config = checkpoint.config
-    model = model_c.Model(
-        layers,
-        {
-            "network": "-".join(str(w) for w in widths) + " tanh, s16 weights, Q16 outputs",
-            "checkpoint": f"sha256 {files.sha256(run / MODEL)}",
-            "dataset": f"sha256 {checkpoint.dataset_sha256}",
-            "onnx": f"sha256 {graph.sha256}",
-            "objective": f"{config.objective}, seed {config.seed}"
-            + (f", inputs {list(config.mask)} masked" if config.mask else ""),
-        },
-    )
+    network = "-".join(str(w) for w in widths) + " tanh, s16 weights, Q16 outputs"
+    model = model_c.Model(layers, {"network": network, **notes})
     write_model(model, vectors, out, proof)
-    files.write_text(run / "vectors.json", _vectors_json(model, vectors))
+    files.write_text(folder / "vectors.json", _vectors_json(model, vectors))
     report = Report(
         model=model.hash(),
         onnx_sha256=graph.sha256,
@@ -107,20 +197,22 @@ def export(run: Path, out: Path) -> Report:
             layer.weight.nbytes + layer.bias.nbytes + layer.shift.nbytes for layer in layers
         ),
         vectors=len(x),
+        compared=source.compared,
         onnx_vs_torch=onnx_error,
         bound=tuple(bound.tolist()),
         observed=tuple(error.max(axis=0).tolist()),
         rms=tuple(np.sqrt((error**2).mean(axis=0)).tolist()),
         drift=tuple(drift.tolist()),
         vectors_sha256=vectors.digest(),
+        fine_tuning=choice.text() if choice else None,
     )
     files.write_text(
-        run / "export.json",
+        folder / "export.json",
         orjson.dumps(asdict(report), option=orjson.OPT_INDENT_2).decode() + "\n",
     )
     costs = sensitivity(trained, layers, real)
-    files.write_text(run / "MODEL_CARD.md", model_card(report, model, proof, costs))
-    files.write_text(run / "report.html", report_html.page(report, model, proof, costs, signed))
+    files.write_text(folder / "MODEL_CARD.md", model_card(report, model, proof, costs))
+    files.write_text(folder / "report.html", report_html.page(report, model, proof, costs, signed))
     return report
 
 
@@ -179,13 +271,14 @@ def model_card(
         for x in costs
     )
     names = " | ".join(o.name for o in c.OUTPUTS)
+    tuning = f"- fine-tuning in integers: {report.fine_tuning}\n" if report.fine_tuning else ""
     return f"""# Model {report.model}
 
 {notes}
 - {report.parameters} parameters, {report.weight_bytes} bytes of weights, biases and shifts
 - contract {c.HASH}, {report.vectors} golden vectors (sha256 {report.vectors_sha256})
-- onnxruntime against PyTorch: at most {report.onnx_vs_torch:.3g}
-
+- onnxruntime against {report.compared}: at most {report.onnx_vs_torch:.3g}
+{tuning}
 | output | bound over the whole box | worst seen | RMS | against the float32 network |
 |---|---|---|---|---|
 {rows}
@@ -211,21 +304,31 @@ throughput, which only a closed loop can make.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ndm export`."""
-    parser.add_argument("run", type=Path, help="folder of a training run")
+    parser.add_argument(
+        "what", metavar="RUN", type=Path, help="folder of a training run, or an ONNX file"
+    )
     parser.add_argument(
         "-o", "--out", type=Path, default=generated.GENERATED, help="kmod/generated"
+    )
+    parser.add_argument(
+        "--qat",
+        metavar="DATASET",
+        type=Path,
+        help="try fine-tuning in integers on the inputs of a dataset; the better network counts",
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
 
 def main(args: argparse.Namespace) -> int:
     """Run `ndm export`."""
-    report = export(args.run, args.out)
+    report = export(args.what, args.out, args.qat)
     if args.json:
         print(json.dumps(asdict(report), indent=2))
         return 0
     print(f"model {report.model}: {report.parameters} parameters, {report.weight_bytes} bytes")
-    print(f"onnxruntime against PyTorch: at most {report.onnx_vs_torch:.2g}")
+    print(f"onnxruntime against {report.compared}: at most {report.onnx_vs_torch:.2g}")
+    if report.fine_tuning:
+        print(f"fine-tuning in integers: {report.fine_tuning}")
     print(f"C against specification: {report.vectors} vectors, every layer, bit for bit")
     for o, bound, seen, drift in zip(
         c.OUTPUTS, report.bound, report.observed, report.drift, strict=True
@@ -235,5 +338,6 @@ def main(args: argparse.Namespace) -> int:
             f"{o.name}: |fixed - real| <= {model_c.upward(bound)} ({share:.3f} % of range), "
             f"seen {seen:.2g}; with quantised weights against float {drift:.2g}"
         )
-    print(f"wrote {args.out / 'ndm_model.h'} and {args.run / 'report.html'}", file=sys.stderr)
+    folder = args.what.with_suffix(".export") if args.what.is_file() else args.what
+    print(f"wrote {args.out / 'ndm_model.h'} and {folder / 'report.html'}", file=sys.stderr)
     return 0

@@ -74,7 +74,7 @@ def summary(folder: Path) -> str:
         f"header    {folder / 'kmod' / 'generated' / 'ndm_model.h'}",
         f"module    {module}",
         f"card      {run / 'MODEL_CARD.md'}",
-        f"plots     {run / 'plots'}/*.png, notebook {folder / 'model.ipynb'}",
+        f"plots     {run / 'plots'}/*.png, notebooks {folder}/*.ipynb",
     ]
     return "\n".join(lines)
 

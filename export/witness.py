@@ -15,7 +15,7 @@ from ndm_tcp.export import golden
 from ndm_tcp.export.enclosure import Interval
 from ndm_tcp.fixedpoint import IntArray, Layer
 
-STARTS = 2
+STARTS = 8
 SWEEPS = 8
 STEPS = (1, 8, 64, 512)
 

@@ -1,0 +1,477 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""An ONNX graph, from any framework, as what the integer core computes: dense layers with tanh.
+
+Every value of the graph is carried as an affine function of one hidden layer's activations (or
+of the inputs), so constants, batch normalisation and chains of linear operators fold exactly.
+Tanh begins the next layer; sigmoid(x) = (1 + tanh(x / 2)) / 2 does with its factors folded to
+both sides. Units that stem from the same layer become one layer, so separate heads and Concat
+are no obstacle. Clamps stay at the outputs, where the core has its own. What cannot be carried
+so is refused by operator and node; onnxruntime then compares the result with the file
+(`onnx_graph.compare`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from ndm_tcp import contract as c
+from ndm_tcp import files
+from ndm_tcp.errors import NdmError
+from ndm_tcp.export import onnx_limits
+
+OLDEST_OPSET = 7
+"""The first whose arithmetic broadcasts as today's does."""
+NO_PLACE = {
+    "Relu": "the integer network has only tanh between its layers; train with Tanh or Sigmoid",
+    "GRU": "its state would make every bound depend on how long a flow lasts; use rounds' inputs",
+    "LSTM": "its state would make every bound depend on how long a flow lasts; use rounds' inputs",
+}
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """What quantisation needs of an ONNX file."""
+
+    layers: list[tuple[Floats, Floats]]
+    """weight [out, in] and bias [out] per layer; tanh between them"""
+    sha256: str
+    contract: str | None
+    """the contract that the file names, if it does"""
+    producer: str
+    inputs: str
+    outputs: tuple[str, ...]
+    batch: int | None
+    """rows per call, if the file fixes them"""
+
+
+@dataclass(frozen=True)
+class Affine:
+    """weight . h + bias, h the activations of hidden layer `level` (0: the inputs), clamped."""
+
+    level: int
+    weight: Floats
+    bias: Floats
+    lo: Floats
+    hi: Floats
+    clamp: str = ""
+    """the node that clamps it, if one does"""
+
+
+class Refused(Exception):
+    """Why a node cannot be carried."""
+
+
+def read(path: Path, remedy: str) -> Graph:
+    """Read a network.
+
+    Args:
+        path: the file.
+        remedy: the command that makes such a file anew, for messages.
+
+    Raises:
+        NdmError: not ONNX, another contract, an operator or a shape that has no place.
+    """
+    model = onnx_limits.load(path, remedy)
+    found = {p.key: p.value for p in model.metadata_props}.get("ndm_contract")
+    if found is not None:
+        c.require(found, str(path), remedy)
+    opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
+    if opset < OLDEST_OPSET:
+        raise NdmError(f"{path}: opset {opset}, older than {OLDEST_OPSET}; convert it")
+    return _Reader(path, model).graph(found)
+
+
+def label(node: onnx.NodeProto) -> str:
+    """A node as messages name it."""
+    return f"node {(node.name or (node.output[0] if node.output else ''))!r}"
+
+
+class _Reader:
+    def __init__(self, path: Path, model: onnx.ModelProto) -> None:
+        self.path, self.model = path, model
+        self.constants: dict[str, npt.NDArray[Any]] = {
+            t.name: numpy_helper.to_array(t) for t in model.graph.initializer
+        }
+        self.values: dict[str, Affine] = {}
+        self.hidden: list[tuple[Floats, Floats]] = []
+        self.operators: dict[str, Callable[[onnx.NodeProto, dict[str, Any]], object]] = {
+            "Gemm": self.gemm,
+            "MatMul": self.matmul,
+            "Add": self.add,
+            "Sub": self.subtract,
+            "Mul": self.multiply,
+            "Div": self.divide,
+            "BatchNormalization": self.batch_norm,
+            "ai.onnx.ml.Scaler": self.scaler,
+            "Tanh": lambda node, _: self.activate(node, 1.0),
+            "Sigmoid": lambda node, _: self.activate(node, 0.5),
+            "Identity": lambda node, _: self.any_value(node, 0),
+            "Cast": self.cast,
+            "Flatten": self.flatten,
+            "Reshape": self.reshape,
+            "Transpose": self.transpose,
+            "Concat": self.concat,
+            "Constant": self.constant,
+            "Clip": self.clip,
+            "Max": lambda node, _: self.extreme(node, True),
+            "Min": lambda node, _: self.extreme(node, False),
+        }
+
+    def graph(self, found: str | None) -> Graph:
+        name, batch = self.take_input()
+        for node in self.model.graph.node:
+            domain = "" if node.domain in ("", "ai.onnx") else f"{node.domain}."
+            operator = self.operators.get(f"{domain}{node.op_type}")
+            if operator is None:
+                why = NO_PLACE.get(node.op_type, f"known are {', '.join(self.operators)}")
+                raise NdmError(
+                    f"{self.path}: {label(node)}: operator {domain}{node.op_type} is not "
+                    f"supported; {why}"
+                )
+            attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+            try:
+                result = operator(node, attributes)
+            except (Refused, IndexError, TypeError, ValueError) as error:
+                why = str(error) if isinstance(error, Refused) else f"malformed ({error})"
+                raise NdmError(f"{self.path}: {label(node)}: {node.op_type}: {why}") from None
+            if isinstance(result, Affine):
+                if not all(np.isfinite(a).all() for a in (result.weight, result.bias)):
+                    raise NdmError(
+                        f"{self.path}: {label(node)}: NaN or infinity; train again or scale down"
+                    )
+                self.values[node.output[0]] = result
+            else:
+                self.constants[node.output[0]] = np.asarray(result)
+        outputs, value = self.take_outputs()
+        producer = f"{self.model.producer_name} {self.model.producer_version}"
+        return Graph(
+            self.layers(value),
+            files.sha256(self.path),
+            found,
+            re.sub(r"[^A-Za-z0-9 .+-]", "", producer).strip()[:40] or "unknown",
+            name,
+            outputs,
+            batch,
+        )
+
+    # --- ends of the graph ---
+
+    def take_input(self) -> tuple[str, int | None]:
+        inputs = [i for i in self.model.graph.input if i.name not in self.constants]
+        if len(inputs) != 1:
+            names = ", ".join(i.name for i in inputs)
+            raise NdmError(f"{self.path}: {len(inputs)} inputs ({names}), expected one [n, 10]")
+        (only,) = inputs
+        kind = only.type.tensor_type
+        shape = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
+        if kind.elem_type != TensorProto.FLOAT or len(shape) != 2 or shape[1] != c.N_INPUTS:
+            raise NdmError(
+                f"{self.path}: input {only.name!r}: {TensorProto.DataType.Name(kind.elem_type)} "
+                f"{shape}, expected FLOAT [n, {c.N_INPUTS}]"
+            )
+        if shape[0] is not None and not 0 < shape[0] <= onnx_limits.LARGEST_BATCH:
+            raise NdmError(f"{self.path}: input {only.name!r}: {shape[0]} rows per call")
+        self.values[only.name] = self.affine(0, np.eye(c.N_INPUTS), np.zeros(c.N_INPUTS))
+        return only.name, shape[0]
+
+    def take_outputs(self) -> tuple[tuple[str, ...], Affine]:
+        names = tuple(o.name for o in self.model.graph.output)
+        wanted = tuple(o.name for o in c.OUTPUTS)
+        if len(names) == len(wanted) and set(names) == set(wanted):
+            names = wanted
+        elif len(names) != 1:
+            raise NdmError(
+                f"{self.path}: outputs {', '.join(names)}; expected one [n, {c.N_OUTPUTS}], or "
+                f"{' and '.join(wanted)}"
+            )
+        parts = [self.values[name] for name in names if name in self.values]
+        if len(parts) != len(names):
+            raise NdmError(f"{self.path}: an output does not depend on the inputs")
+        if any(len(part.bias) * len(names) != c.N_OUTPUTS for part in parts):
+            widths = [len(part.bias) for part in parts]
+            raise NdmError(f"{self.path}: outputs of width {widths}, expected {c.N_OUTPUTS}")
+        try:
+            value = self.stack(parts)
+        except Refused as error:
+            raise NdmError(f"{self.path}: outputs: {error}") from None
+        for number, o in enumerate(c.OUTPUTS):
+            if value.lo[number] > o.lo or value.hi[number] < o.hi:
+                raise NdmError(
+                    f"{self.path}: node {value.clamp!r}: {o.name} is clamped to "
+                    f"[{value.lo[number]:g}, {value.hi[number]:g}], the contract says "
+                    f"[{o.lo:g}, {o.hi:g}]"
+                )
+        return names, value
+
+    def layers(self, value: Affine) -> list[tuple[Floats, Floats]]:
+        """Hidden layers below a value, then the value itself."""
+        result, width = [], c.N_INPUTS
+        for weight, bias in [*self.hidden[: value.level], (value.weight, value.bias)]:
+            result.append((_widen(weight, width), bias))
+            width = len(bias)
+            if width > c.MAX_WIDTH:
+                raise NdmError(
+                    f"{self.path}: layer {len(result) - 1}: {width} units, at most {c.MAX_WIDTH}"
+                )
+        if len(result) > c.MAX_LAYERS:
+            raise NdmError(f"{self.path}: {len(result)} layers, at most {c.MAX_LAYERS}")
+        return result
+
+    # --- values ---
+
+    @staticmethod
+    def affine(level: int, weight: Floats, bias: Floats) -> Affine:
+        endless = np.full(len(bias), np.inf)
+        return Affine(level, weight, bias, -endless, endless)
+
+    def value(self, node: onnx.NodeProto, at: int) -> Affine:
+        """An operand that depends on the inputs and is not clamped."""
+        value = self.any_value(node, at)
+        if not isinstance(value, Affine):
+            raise Refused(f"operand {at} is a constant")
+        if value.clamp:
+            raise Refused(
+                f"it follows the clamp {value.clamp!r}; the integer network clamps only its "
+                "outputs, between layers it has only tanh"
+            )
+        return value
+
+    def any_value(self, node: onnx.NodeProto, at: int) -> Affine | npt.NDArray[Any]:
+        name = node.input[at]
+        if name in self.values:
+            return self.values[name]
+        return self.fixed(node, at)
+
+    def fixed(self, node: onnx.NodeProto, at: int) -> npt.NDArray[Any]:
+        """A constant operand."""
+        name = node.input[at]
+        if name not in self.constants:
+            raise Refused(f"operand {name!r} is not a constant of the graph")
+        array = self.constants[name]
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise Refused(f"{name!r} holds NaN or infinity; train again")
+        return array
+
+    def row(self, node: onnx.NodeProto, at: int, width: int) -> Floats:
+        """A constant operand as a vector [width]."""
+        array = self.fixed(node, at)
+        if array.ndim > 2 or array.shape not in ((), (1,), (1, 1), (width,), (1, width)):
+            raise Refused(f"{node.input[at]!r} has shape {list(array.shape)}, width is {width}")
+        result: Floats = np.broadcast_to(array.astype(np.float64).reshape(-1), (width,))
+        return result
+
+    def split(self, node: onnx.NodeProto) -> tuple[Affine, Floats, bool]:
+        """Of two operands the one that depends on the inputs, the constant one, is it first?"""
+        first = node.input[0] in self.values
+        if first == (node.input[1] in self.values):
+            raise Refused("expected one constant operand and one that depends on the inputs")
+        value = self.value(node, 0 if first else 1)
+        return value, self.row(node, 1 if first else 0, len(value.bias)), first
+
+    def stack(self, parts: list[Affine]) -> Affine:
+        """Rows of several values as one."""
+        level = parts[0].level
+        if any(part.level != level for part in parts):
+            raise Refused(
+                "operands lie at different depths; the integer network has no way past a layer"
+            )
+        width = max(part.weight.shape[1] for part in parts)
+        return Affine(
+            level,
+            np.concatenate([_widen(part.weight, width) for part in parts]),
+            np.concatenate([part.bias for part in parts]),
+            np.concatenate([part.lo for part in parts]),
+            np.concatenate([part.hi for part in parts]),
+            next((part.clamp for part in parts if part.clamp), ""),
+        )
+
+    # --- operators ---
+
+    def linear(self, value: Affine, matrix: Floats, bias: Floats) -> Affine:
+        """value . matrix + bias, matrix [in, out]."""
+        if matrix.ndim != 2 or matrix.shape[0] != len(value.bias):
+            raise Refused(f"weight {list(matrix.shape)}, expected {len(value.bias)} rows")
+        if matrix.shape[1] > c.MAX_WIDTH:
+            raise Refused(f"{matrix.shape[1]} units, at most {c.MAX_WIDTH}")
+        return self.affine(value.level, matrix.T @ value.weight, value.bias @ matrix + bias)
+
+    def gemm(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> Affine:
+        if attributes.get("transA", 0):
+            raise Refused("transA=1 would transpose the batch")
+        matrix = self.fixed(node, 1).astype(np.float64)
+        if attributes.get("transB", 0):
+            matrix = matrix.T
+        out = self.linear(self.value(node, 0), matrix * attributes.get("alpha", 1.0), np.zeros(()))
+        if len(node.input) < 3 or not node.input[2]:
+            return out
+        return replace(
+            out, bias=out.bias + attributes.get("beta", 1.0) * self.row(node, 2, len(out.bias))
+        )
+
+    def matmul(self, node: onnx.NodeProto, _: dict[str, Any]) -> Affine:
+        return self.linear(
+            self.value(node, 0), self.fixed(node, 1).astype(np.float64), np.zeros(())
+        )
+
+    def add(self, node: onnx.NodeProto, _: dict[str, Any], sign: float = 1.0) -> Affine:
+        if node.input[0] in self.values and node.input[1] in self.values:
+            a, b = self.value(node, 0), self.value(node, 1)
+            both = self.stack([a, b])
+            n = len(a.bias)
+            if n != len(b.bias):
+                raise Refused(f"operands of width {n} and {len(b.bias)}")
+            weight = both.weight[:n] + sign * both.weight[n:]
+            return self.affine(a.level, weight, a.bias + sign * b.bias)
+        value, row, first = self.split(node)
+        if sign > 0:
+            return replace(value, bias=value.bias + row)
+        if first:
+            return replace(value, bias=value.bias - row)
+        return replace(value, weight=-value.weight, bias=row - value.bias)
+
+    def subtract(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> Affine:
+        return self.add(node, attributes, -1.0)
+
+    def multiply(self, node: onnx.NodeProto, _: dict[str, Any]) -> Affine:
+        value, row, _first = self.split(node)
+        return replace(value, weight=value.weight * row[:, None], bias=value.bias * row)
+
+    def divide(self, node: onnx.NodeProto, _: dict[str, Any]) -> Affine:
+        value, row, first = self.split(node)
+        if not first or not row.all():
+            raise Refused("only by a constant other than 0")
+        return replace(value, weight=value.weight / row[:, None], bias=value.bias / row)
+
+    def batch_norm(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> Affine:
+        if attributes.get("training_mode", 0) or len(node.output) > 1:
+            raise Refused("it is in training mode; export the network in evaluation mode")
+        value = self.value(node, 0)
+        scale, shift, mean, variance = (self.row(node, at, len(value.bias)) for at in (1, 2, 3, 4))
+        spread = variance + attributes.get("epsilon", 1e-5)
+        if not (spread > 0).all():
+            raise Refused("variance is not positive")
+        factor = scale / np.sqrt(spread)
+        return replace(
+            value,
+            weight=value.weight * factor[:, None],
+            bias=(value.bias - mean) * factor + shift,
+        )
+
+    def scaler(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> Affine:
+        """(x - offset) scale, as scikit-learn's standardisation becomes."""
+        value = self.value(node, 0)
+        shape = (len(value.bias),)
+        offset = np.broadcast_to(np.array(attributes.get("offset", [0.0]), np.float64), shape)
+        scale = np.broadcast_to(np.array(attributes.get("scale", [1.0]), np.float64), shape)
+        return replace(
+            value, weight=value.weight * scale[:, None], bias=(value.bias - offset) * scale
+        )
+
+    def activate(self, node: onnx.NodeProto, scale: float) -> Affine:
+        """tanh (scale 1), or sigmoid as (1 + tanh(x / 2)) / 2: more units of the next layer."""
+        value = self.value(node, 0)
+        if value.level == len(self.hidden):
+            self.hidden.append((np.zeros((0, 0)), np.zeros(0)))
+        weight, bias = self.hidden[value.level]
+        width = max(weight.shape[1], value.weight.shape[1])
+        start, n = len(bias), len(value.bias)
+        self.hidden[value.level] = (
+            np.concatenate([_widen(weight, width), scale * _widen(value.weight, width)]),
+            np.concatenate([bias, scale * value.bias]),
+        )
+        select = np.zeros((n, start + n))
+        select[:, start:] = scale * np.eye(n)
+        return self.affine(value.level + 1, select, np.full(n, 1.0 - scale))
+
+    def cast(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> object:
+        if attributes.get("to") != TensorProto.FLOAT:
+            raise Refused("only to FLOAT")
+        return self.any_value(node, 0)
+
+    def flatten(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> object:
+        if attributes.get("axis", 1) != 1:
+            raise Refused("only with axis 1")
+        return self.any_value(node, 0)
+
+    def reshape(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> Affine:
+        value = self.any_value(node, 0)
+        shape = self.fixed(node, 1).reshape(-1).tolist()
+        if not isinstance(value, Affine) or attributes.get("allowzero", 0):
+            raise Refused("only of values that depend on the inputs, without allowzero")
+        width = len(value.bias)
+        if len(shape) != 2 or (shape[0], shape[1]) not in ((-1, width), (0, width), (0, -1)):
+            raise Refused(f"to {shape}, which mixes rows; expected [-1, {width}]")
+        return value
+
+    def transpose(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> npt.NDArray[Any]:
+        if node.input[0] in self.values:
+            raise Refused("only of constants; this one would transpose the batch")
+        return self.fixed(node, 0).transpose(attributes.get("perm"))
+
+    def concat(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> Affine:
+        if attributes.get("axis") not in (1, -1):
+            raise Refused("only along axis 1")
+        parts = [self.any_value(node, at) for at in range(len(node.input))]
+        values = [part for part in parts if isinstance(part, Affine)]
+        if len(values) != len(parts):
+            raise Refused("only of values that depend on the inputs")
+        out = self.stack(values)
+        if len(out.bias) > c.MAX_LAYERS * c.MAX_WIDTH:
+            raise Refused(f"{len(out.bias)} units")
+        return out
+
+    def constant(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> npt.NDArray[Any]:
+        (name, value), *more = attributes.items()
+        if more or name not in ("value", "value_float", "value_floats"):
+            raise Refused(f"only a tensor or floats, not {name}")
+        if name == "value":
+            return numpy_helper.to_array(value)
+        return np.asarray(value, dtype=np.float64)
+
+    # --- clamps ---
+
+    def clamped(self, node: onnx.NodeProto, value: object, lo: Floats, hi: Floats) -> Affine:
+        if not isinstance(value, Affine):
+            raise Refused("only of values that depend on the inputs")
+        name = node.name or node.output[0]
+        new_lo, new_hi = np.maximum(value.lo, lo), np.minimum(value.hi, hi)
+        if not (new_lo < new_hi).all():
+            raise Refused("it leaves a single value")
+        return replace(value, lo=new_lo, hi=new_hi, clamp=name)
+
+    def clip(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> Affine:
+        value = self.any_value(node, 0)
+        width = len(value.bias) if isinstance(value, Affine) else 0
+        ends = []
+        for at, name, default in ((1, "min", -np.inf), (2, "max", np.inf)):
+            if len(node.input) > at and node.input[at]:
+                ends.append(self.row(node, at, width))
+            else:
+                ends.append(np.full(width, attributes.get(name, default)))
+        return self.clamped(node, value, ends[0], ends[1])
+
+    def extreme(self, node: onnx.NodeProto, largest: bool) -> Affine:
+        if len(node.input) != 2 or (node.input[0] in self.values) == (node.input[1] in self.values):
+            raise Refused("only of a value and a constant")
+        at = 0 if node.input[0] in self.values else 1
+        value = self.values[node.input[at]]
+        row, endless = self.row(node, 1 - at, len(value.bias)), np.full(len(value.bias), np.inf)
+        if largest:
+            return self.clamped(node, value, row, endless)
+        return self.clamped(node, value, -endless, row)
+
+
+def _widen(weight: Floats, width: int) -> Floats:
+    """Columns of zeros for units that came later."""
+    return np.pad(weight, ((0, 0), (0, width - weight.shape[1])))
