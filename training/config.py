@@ -9,7 +9,7 @@ from typing import Any
 from ndm_tcp import contract
 from ndm_tcp.errors import NdmError
 
-OBJECTIVES = ("bc", "awbc")
+OBJECTIVES = ("bc", "awbc", "ideal")
 
 
 @dataclass(frozen=True)
@@ -18,17 +18,21 @@ class TrainConfig:
 
     hidden: tuple[int, ...] = (16, 16)
     """widths of the tanh layers"""
-    objective: str = "awbc"
-    """bc: clone every action alike; awbc: weigh it by exp(advantage / beta)"""
+    objective: str = "ideal"
+    """bc: clone every action alike; awbc: weigh it by exp(advantage / beta);
+    ideal: step towards the window that the path's maker says is right"""
     beta: float = 1.0
     """temperature of the advantage, in standard deviations of the path's returns"""
     gamma: float = 0.9
     """discount per round of the return-to-go"""
-    epochs: int = 80
-    batch: int = 256
+    epochs: int = 120
+    batch: int = 1024
     """rounds per step"""
-    lr: float = 1e-3
-    weight_decay: float = 0.1
+    lr: float = 5e-3
+    weight_decay: float = 0.05
+    pool_weight: float = 0.1
+    """weight of other algorithms' flows beside ndm_tcp's own, if the objective is ideal: they
+    dwell in states, such as a full queue without rivals, that it must know but does not stay in"""
     congestion_weight: float = 0.1
     """weight of the congestion logit's cross-entropy beside the gain's Huber loss"""
     mask: tuple[int, ...] = ()

@@ -28,9 +28,7 @@ def main(args: argparse.Namespace) -> int:
     from ndm_tcp.training.train import summary
 
     policy, checkpoint = load_policy(args.run)
-    data = examples(
-        store.load(args.data).rounds, checkpoint.config.gamma, checkpoint.config.sampling
-    )
+    data = examples(store.load(args.data).rounds, checkpoint.config)
     results = {
         "parameters": sum(p.numel() for p in policy.parameters()),
         "masked_rounds": data.masked,

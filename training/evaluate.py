@@ -27,6 +27,29 @@ def auc(score: npt.NDArray[Any], label: npt.NDArray[Any]) -> float | None:
     return (total - positive * (positive + 1) / 2) / (positive * negative)
 
 
+def calibration(
+    logit: npt.NDArray[Any], label: npt.NDArray[Any], bins: int = 10
+) -> tuple[float, npt.NDArray[np.float64]]:
+    """Is what it calls congestion with 70 % congestion in 70 of 100 cases?
+
+    Args:
+        logit: [n]
+        label: [n] 1 or 0
+        bins: of equal width in probability.
+
+    Returns:
+        the Brier score, and per bin that is not empty a row of mean probability, share of label 1,
+        and count: the reliability diagram.
+    """
+    said = 1 / (1 + np.exp(-logit.astype(np.float64)))
+    which = np.minimum((said * bins).astype(int), bins - 1)
+    rows = [
+        (said[which == k].mean(), label[which == k].mean(), (which == k).sum())
+        for k in np.unique(which)
+    ]
+    return float(((said - label) ** 2).mean()), np.array(rows, dtype=np.float64).reshape(-1, 3)
+
+
 def _policy_metrics(gain: npt.NDArray[Any], action: npt.NDArray[Any]) -> dict[str, Any]:
     decisive = np.abs(action) > DECISIVE
     agree = np.sign(gain[decisive]) == np.sign(action[decisive])

@@ -7,6 +7,7 @@ import csv
 import io
 import math
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,9 @@ from ndm_tcp.training.objective import Examples, examples
 
 SAVE_EVERY = 10  # epochs
 MIN_LR_SHARE = 0.02  # of the learning rate, at the end of the cosine
-HUBER_DELTA = 0.1  # log2 units: beyond it an action counts linearly
+HUBER_DELTA = {"bc": 0.1, "awbc": 0.1, "ideal": 1.0}
+"""log2 units: beyond it an action counts linearly. What one controller did is an outlier to the
+next; of what would have been right in many states that look the same, the mean is wanted."""
 METRICS = "metrics.csv"
 RESULTS = "metrics.json"
 COLUMNS = (
@@ -59,9 +62,9 @@ class Batch:
 
 def _batch(data: Examples, split: str, value: Value, config: TrainConfig) -> Batch:
     rows = (data.split == split) & (data.policy | (data.cause >= 0))
-    weight = np.ones(int(rows.sum()), dtype=np.float32)
+    weight = data.weight[rows]
     if config.objective == "awbc":
-        weight = weights(value, data.x[rows], data.return_to_go[rows], config.beta)
+        weight = weight * weights(value, data.x[rows], data.return_to_go[rows], config.beta)
     weight = np.where(data.policy[rows], weight, np.float32(0))
     return Batch(
         torch.from_numpy(data.x[rows]),
@@ -73,10 +76,10 @@ def _batch(data: Examples, split: str, value: Value, config: TrainConfig) -> Bat
     )
 
 
-def _losses(policy: Policy, batch: Batch, balance: Tensor) -> tuple[Tensor, Tensor]:
+def _losses(policy: Policy, batch: Batch, balance: Tensor, delta: float) -> tuple[Tensor, Tensor]:
     """Weighted Huber loss of the gain, balanced cross-entropy of the congestion logit."""
     out = policy.raw(batch.x)
-    gain = functional.huber_loss(out[:, 0], batch.action, reduction="none", delta=HUBER_DELTA)
+    gain = functional.huber_loss(out[:, 0], batch.action, reduction="none", delta=delta)
     gain = (gain * batch.weight).sum() / batch.weight.count_nonzero().clamp(min=1)
     known = batch.cause >= 0
     if not known.any():
@@ -90,19 +93,26 @@ def _losses(policy: Policy, batch: Batch, balance: Tensor) -> tuple[Tensor, Tens
 class Trainer:
     """One run; `run()` carries on from the last checkpoint if there is one."""
 
-    def __init__(self, data: Path, run: Path, config: TrainConfig) -> None:
+    def __init__(self, data: Sequence[Path], run: Path, config: TrainConfig) -> None:
         """
+        Args:
+            data: dataset folders; their rounds are put together.
+            run: the folder of the run.
+            config: all there is to choose.
+
         Raises:
             NdmError: bad dataset, no training rounds, or `run` holds a different run.
         """
-        dataset = store.load(data)
+        dataset = store.load_all(data)
         self.folder, self.config, self.dataset_sha256 = run, config, dataset.sha256
-        self.examples = examples(dataset.rounds, config.gamma, config.sampling)
+        self.examples = examples(dataset.rounds, config)
+        self.delta = HUBER_DELTA[config.objective]
         train = (self.examples.split == "train") & self.examples.policy
         if not train.any():
-            raise NdmError(
-                f"{data}: no round to learn from: {self.examples.masked}; add longer captures"
-            )
+            hint = "add longer captures"
+            if config.objective == "ideal":
+                hint = "captures that do not know the right window take --objective awbc"
+            raise NdmError(f"{data[0]}: no round to learn from: {self.examples.masked}; {hint}")
         self.value = Value.fit(self.examples.x[train], self.examples.return_to_go[train])
         self.train = _batch(self.examples, "train", self.value, config)
         self.val = _batch(self.examples, "val", self.value, config)
@@ -185,7 +195,9 @@ class Trainer:
         sums = torch.zeros(2, dtype=torch.float64)
         batches = torch.split(order, config.batch)
         for index in batches:
-            gain, congestion = _losses(self.policy, self.train.rows(index), self.balance)
+            gain, congestion = _losses(
+                self.policy, self.train.rows(index), self.balance, self.delta
+            )
             loss = gain + config.congestion_weight * congestion
             if not torch.isfinite(loss):
                 raise NdmError(f"epoch {self.epoch + 1}: loss is not finite; lower --lr")
@@ -206,7 +218,7 @@ class Trainer:
     def _validate(self) -> tuple[float, float]:
         held_out = self.val if len(self.val.x) else self.train
         with torch.no_grad():
-            gain, congestion = _losses(self.policy, held_out, self.balance)
+            gain, congestion = _losses(self.policy, held_out, self.balance, self.delta)
             error = (self.policy(held_out.x)[:, 0] - held_out.action).abs()
             decided = held_out.weight > 0
             mae = float(error[decided].mean()) if decided.any() else 0.0

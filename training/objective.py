@@ -21,10 +21,17 @@ from ndm_tcp import contract
 from ndm_tcp.datasets.records import LossCause
 from ndm_tcp.datasets.rounds import INPUT_COLUMNS
 from ndm_tcp.errors import NdmError
+from ndm_tcp.training.config import TrainConfig
 
 Floats = npt.NDArray[np.float64]
 LOSS_PENALTY = 5.0
 DELAY_SLACK = 1.25
+IDEAL_SLOPE = 0.6
+"""part of the way to the right window that one round should go, in log2"""
+IDEAL_RANGE = (-0.6, 0.8)
+"""log2; what a round shows does not tell more"""
+OWN = "ndm_tcp"
+LOSS_STATE = 4  # TCP_CA_Loss
 RECOVERY_STATE = 2  # CWR, Recovery and Loss: the kernel's mechanics, no policy
 
 
@@ -42,6 +49,8 @@ class Examples:
     """[n] discounted mean reward of the rounds after, standardised within the path"""
     policy: npt.NDArray[np.bool_]
     """[n] rounds whose action is a decision worth learning"""
+    weight: npt.NDArray[np.float32]
+    """[n] of the round beside others, before any advantage"""
     cause: npt.NDArray[np.int8]
     """[n] 1: lost to congestion, 0: lost to noise, -1: nothing lost, or cause unknown"""
     split: npt.NDArray[np.str_]
@@ -84,6 +93,14 @@ def actions(columns: dict[str, Any]) -> Floats:
     return np.append(np.clip(ratio, -limit, limit), 0.0)
 
 
+def ideal_actions(columns: dict[str, Any]) -> Floats:
+    """[n] log2 steps towards the window that the path's maker says is right; 0 if unknown."""
+    ideal = columns["ideal_cwnd"].astype(np.float64)
+    cwnd = np.maximum(columns["cwnd"].astype(np.float64), 1.0)
+    step = IDEAL_SLOPE * np.log2(np.where(ideal > 0, ideal, cwnd) / cwnd)
+    return np.asarray(np.clip(step, *IDEAL_RANGE), dtype=np.float64)
+
+
 def _standardised(values: Floats, groups: npt.NDArray[Any], mask: npt.NDArray[np.bool_]) -> Floats:
     """Zero mean and unit deviation within each group, measured on the masked rows."""
     out = np.zeros_like(values)
@@ -105,40 +122,58 @@ def _path_bucket(columns: dict[str, Any]) -> str:
     return f"{round(2 * np.log2(floor))}/{round(2 * np.log2(top))}"
 
 
-def examples(table: pa.Table, gamma: float, sampling: str) -> Examples:
+def _cloned(data: dict[str, Any], last: npt.NDArray[np.bool_]) -> dict[str, Any]:
+    """Reasons why a round's action is no decision of its controller."""
+    recovery = data["ca_state"] >= RECOVERY_STATE
+    # A step into recovery is the kernel's cut, not the controller's choice for the round.
+    into = np.append(recovery[1:], False) & ~last
+    return {"end of flow": last, "recovery": recovery | into}
+
+
+def _taught(data: dict[str, Any]) -> dict[str, Any]:
+    """Reasons why nobody can say what would have been right."""
+    return {"no truth": data["ideal_cwnd"] <= 0, "timeout": data["ca_state"] >= LOSS_STATE}
+
+
+def examples(table: pa.Table, config: TrainConfig) -> Examples:
     """Everything the trainer needs from a dataset.
 
     Args:
         table: rounds by `rounds.SCHEMA`.
-        gamma: discount per round.
-        sampling: per_ack or poll; the other kind is left out.
+        config: discount, kind of sampling, objective and weight of other algorithms' flows.
 
     Raises:
         NdmError: no round of that kind, or an input is outside the contract's box.
     """
-    table = table.filter(pc.equal(table["sampling"], sampling))
+    table = table.filter(pc.equal(table["sampling"], config.sampling))
     if not table.num_rows:
-        raise NdmError(f"dataset: no {sampling} rounds in it; build it from other sources")
+        raise NdmError(f"dataset: no {config.sampling} rounds in it; build it from other sources")
     data = {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
     flow = data["flow_id"].astype(str)
     edges = np.flatnonzero(np.append(True, flow[1:] != flow[:-1]))
     groups = np.split(np.arange(len(flow)), edges[1:])
     n = len(flow)
+    taught = config.objective == "ideal"
+    weight = np.ones(n)
     action, reward, to_go = np.zeros(n), np.zeros(n), np.zeros(n)
     path = np.empty(n, dtype=object)
     last = np.zeros(n, dtype=bool)
     for rows in groups:
         columns = {name: values[rows] for name, values in data.items()}
-        action[rows] = actions(columns)
+        action[rows] = ideal_actions(columns) if taught else actions(columns)
         reward[rows] = rewards(columns)
-        to_go[rows] = returns_to_go(reward[rows], gamma)
+        to_go[rows] = returns_to_go(reward[rows], config.gamma)
         path[rows] = columns["path"][0] or _path_bucket(columns)
         last[rows[-1]] = True
+        # A short RTT makes many rounds; they are not that much more to learn from.
+        if taught:
+            weight[rows] = 1 / np.sqrt(len(rows))
+            if columns["cc"][0] != OWN:
+                weight[rows] *= config.pool_weight
     reasons = {
         "no valid inputs": ~data["valid"],
-        "end of flow": last,
         "slow start": data["slow_start"] > 0,
-        "recovery": data["ca_state"] >= RECOVERY_STATE,
+        **(_taught(data) if taught else _cloned(data, last)),
         "application limited": data["app_limited"],
         "receiver limited": data["rwnd_limited"],
     }
@@ -147,10 +182,6 @@ def examples(table: pa.Table, gamma: float, sampling: str) -> Examples:
     for reason, rows in reasons.items():
         masked[reason] = int((policy & rows).sum())
         policy &= ~rows
-    # A step into recovery is the kernel's cut, not the controller's choice for the round.
-    into = np.append(data["ca_state"][1:] >= RECOVERY_STATE, False) & ~last
-    masked["recovery"] += int((policy & into).sum())
-    policy &= ~into
     cause = np.full(n, -1, dtype=np.int8)
     hit = data["valid"] & (data["lost"] > 0)
     cause[hit & (data["loss_cause"] == LossCause.QUEUE)] = 1
@@ -172,6 +203,7 @@ def examples(table: pa.Table, gamma: float, sampling: str) -> Examples:
         reward=reward.astype(np.float32),
         return_to_go=_standardised(to_go, path, policy).astype(np.float32),
         policy=policy,
+        weight=weight.astype(np.float32),
         cause=cause,
         split=data["split"].astype(str),
         flow=flow,

@@ -28,7 +28,9 @@ def _numbers(text: str) -> tuple[int, ...]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ndm train`."""
     default = TrainConfig()
-    parser.add_argument("--data", type=Path, required=True, help="dataset folder")
+    parser.add_argument(
+        "--data", type=Path, nargs="+", required=True, help="dataset folders, put together"
+    )
     parser.add_argument("-o", "--out", type=Path, required=True, help="run folder; resumes")
     parser.add_argument("--objective", choices=OBJECTIVES, default=default.objective)
     parser.add_argument("--hidden", type=_numbers, default=default.hidden, metavar="16,16")
@@ -39,6 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--epochs", type=int, default=default.epochs)
     parser.add_argument("--batch", type=int, default=default.batch, help="rounds per step")
     parser.add_argument("--lr", type=float, default=default.lr)
+    parser.add_argument("--weight-decay", type=float, default=default.weight_decay)
+    parser.add_argument(
+        "--pool-weight",
+        type=float,
+        default=default.pool_weight,
+        help="of other algorithms' flows, for the objective ideal",
+    )
     parser.add_argument("--beta", type=float, default=default.beta, help="advantage temperature")
     parser.add_argument("--gamma", type=float, default=default.gamma, help="discount per round")
     parser.add_argument("--seed", type=int, default=default.seed)
@@ -80,6 +89,8 @@ def main(args: argparse.Namespace) -> int:
         epochs=args.epochs,
         batch=args.batch,
         lr=args.lr,
+        weight_decay=args.weight_decay,
+        pool_weight=args.pool_weight,
         mask=args.mask,
         sampling=args.sampling,
         seed=args.seed,
