@@ -1,21 +1,39 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Run a notebook kept as text: `python notebooks/execute.py notebooks/model.py OUT.ipynb`."""
+"""Run notebooks kept as text: `python notebooks/execute.py FOLDER NOTEBOOK.py...`.
+
+Leaves FOLDER/NOTEBOOK.ipynb with the outputs; each appears whole or not at all.
+"""
 
 import sys
+import time
 from pathlib import Path
 
 import jupytext
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
-if __name__ == "__main__":
-    source, target = Path(sys.argv[1]), Path(sys.argv[2])
+
+def execute(source: Path, target: Path) -> None:
+    """Run one notebook where it lies."""
     notebook = jupytext.read(source)
+    where = {"metadata": {"path": str(source.resolve().parent)}}
+    # Wall-clock stamps in the cells would make every run differ.
+    client = NotebookClient(
+        notebook, timeout=900, kernel_name="python3", record_timing=False, resources=where
+    )
     try:
-        # Wall-clock stamps in the cells would make every run differ.
-        NotebookClient(notebook, timeout=900, kernel_name="python3", record_timing=False).execute()
+        client.execute()
     except CellExecutionError as error:
         sys.exit(f"{source}: {error}")
     temporary = target.with_suffix(".tmp.ipynb")
     jupytext.write(notebook, temporary)
     temporary.replace(target)
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in sys.argv[2:]:
+        before = time.monotonic()
+        execute(Path(name), folder / (Path(name).stem + ".ipynb"))
+        print(f"{name}: {time.monotonic() - before:.1f} s")

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What `make ablation` measured, as a page: `python notebooks/ablation_page.py OUT` writes
+docs/ablation.md and docs/ablation.json from OUT/offline.json and OUT/board/*/board.csv."""
+
+import re
+import sys
+from pathlib import Path
+
+import figures as f
+import numpy as np
+import orjson
+import pyarrow.compute as pc
+
+from ndm_tcp import contract, files, fixedpoint
+from ndm_tcp.datasets import store
+from ndm_tcp.errors import NdmError
+from ndm_tcp.export import onnx_graph, quantize
+from ndm_tcp.lab import bars
+from ndm_tcp.training.ablation import DRAWS, FULL, GROUPS, OFFLINE
+from ndm_tcp.training.evaluate import auc
+from ndm_tcp.training.objective import examples
+
+BOARDS = {
+    "full": "full",
+    "no-delay": "without 7, 8",
+    "no-floor": "without 10",
+    "untrained": "untrained",
+}
+"""folder of a board to the variant"""
+ALONE = ("jitter, reordering", "random loss", "clean, steps")
+KIND = re.compile(r"^valid-\d+-(?P<kind>.+)$")
+
+
+def text(value, digits=3):
+    """`mean [low, high]` of an interval."""
+    if value["mean"] is None or not np.isfinite(value["mean"]):
+        return "-"
+    return f"{value['mean']:.{digits}f} [{value['low']:.{digits}f}, {value['high']:.{digits}f}]"
+
+
+def interval(values):
+    """Mean of paths, 95 % of its resamples."""
+    values = np.asarray(values, dtype=float)
+    rng = np.random.default_rng(0)
+    draws = values[rng.integers(len(values), size=(DRAWS, len(values)))].mean(1)
+    low, high = np.percentile(draws, [2.5, 97.5])
+    return {"mean": float(values.mean()), "low": float(low), "high": float(high)}
+
+
+def excludes_zero(value):
+    """Is the sign of a difference known?"""
+    return value["low"] > 0 or value["high"] < 0
+
+
+# --- offline -------------------------------------------------------------------------------
+
+
+def offline_tables(found):
+    """The two tables of replayed rounds."""
+    variants = {n: p for n, p in found["variants"].items() if not n.startswith("never saw")}
+    head = "| network | parameters | R² of the step | difference | MAE (log2) | AUC | Brier |"
+    yield head
+    yield "|---|---|---|---|---|---|---|"
+    for name, parts in variants.items():
+        p = parts["all"]
+        gap = "" if name == FULL else text(p["r2_difference"])
+        cells = [text(p["r2"]), gap, text(p["mae"]), text(p["auc"]), text(p["brier"])]
+        yield f"| {name} | {found['parameters'][name]} | {' | '.join(cells)} |"
+    yield ""
+    yield "R² of the step by kind of path, and its difference from the full network's:"
+    yield ""
+    yield f"| network | {' | '.join(GROUPS)} |"
+    yield "|---|" + "---|" * len(GROUPS)
+    for name, parts in variants.items():
+        measure = "r2" if name == FULL else "r2_difference"
+        yield f"| {name} | {' | '.join(text(parts[g][measure]) for g in GROUPS)} |"
+    yield ""
+    yield "Kinds of path and algorithms that training never saw, measured on just those:"
+    yield ""
+    yield "| measured on | R² | difference | AUC |"
+    yield "|---|---|---|---|"
+    for name, parts in found["variants"].items():
+        if name.startswith("never saw"):
+            ((where, p),) = parts.items()
+            yield f"| {where} | {text(p['r2'])} | {text(p['r2_difference'])} | {text(p['auc'])} |"
+
+
+def float_or_fixed():
+    """The shipped network in float32 and in integers on the held-out flows of its data."""
+    policy, checkpoint = f.network()
+    layers = quantize.quantize(onnx_graph.read(f.RUN / "model.onnx").layers)
+    table = store.load_all(f.data_folders()).rounds
+    data = examples(table.filter(pc.equal(table["sampling"], "per_ack")), checkpoint.config)
+    held_out = data.split != "train"
+    x = np.rint(data.x[held_out] * (1 << contract.Q_INPUT)).astype(np.int64)
+    pair = {
+        "float32": f.outputs(policy, data.x[held_out]),
+        "s16 integers": fixedpoint.forward(layers, x).outputs / (1 << contract.Q_PRE),
+    }
+    decided = data.policy[held_out]
+    known = data.cause[held_out] >= 0
+    action, cause = data.action[held_out][decided], data.cause[held_out][known]
+    yield "| arithmetic | MAE (log2) | AUC |"
+    yield "|---|---|---|"
+    for name, out in pair.items():
+        error = np.abs(out[decided, 0] - action).mean()
+        yield f"| {name} | {error:.5f} | {auc(out[known, 1], cause):.5f} |"
+    apart = np.abs(pair["float32"] - pair["s16 integers"])
+    yield ""
+    yield (
+        f"Largest difference of the two over {len(x)} held-out rounds: {apart[:, 0].max():.5f} in "
+        f"the step (log2), {apart[:, 1].max():.5f} in the logit. The kernel cannot run the float."
+    )
+
+
+# --- closed loop ---------------------------------------------------------------------------
+
+
+def closed(out):
+    """Variant to measures of the validation paths; None where a network could not be run."""
+    path = out / "board" / "rivals" / "board.csv"
+    if not path.is_file():
+        return {}
+    rivals = bars.load(path)
+    found = {}
+    for folder, name in BOARDS.items():
+        path = out / "board" / folder / "board.csv"
+        if not path.is_file():
+            found[name] = None
+            continue
+        own = {n: cells["ndm_tcp"].mean for n, cells in bars.load(path).items()}
+        kinds = {n: KIND.match(n)["kind"] for n in own}
+        best = {n: max(rivals[n][cc].mean["goodput_mbps"] for cc in bars.RIVALS) for n in own}
+        measures = {}
+        for group in ALONE:
+            chosen = [n for n in own if kinds[n] in GROUPS[group]]
+            measures[f"goodput, {group}"] = [own[n]["goodput_mbps"] / best[n] for n in chosen]
+        alone = [n for n in own if any(kinds[n] in GROUPS[g] for g in ALONE)]
+        measures["RTT"] = [
+            own[n]["rtt_mean_ms"] / rivals[n]["bbr"].mean["rtt_mean_ms"] for n in alone
+        ]
+        cubic = [own[n]["share"] for n in own if kinds[n] == "cubic"]
+        measures["share beside CUBIC"] = cubic
+        measures["distance from half"] = [abs(s - 0.5) for s in cubic]
+        measures["Jain"] = [own[n]["jain"] for n in own if kinds[n] == "equals"]
+        found[name] = measures
+    return found
+
+
+def closed_table(found):
+    """One row a variant; differences from the full network are paired by path."""
+    names = list(found["full"])
+    yield f"| network | {' | '.join(names)} |"
+    yield "|---|" + "---|" * len(names)
+    for name, measures in found.items():
+        if measures is None:
+            yield f"| {name} | refused by the exporter or not run |" + " - |" * (len(names) - 1)
+            continue
+        yield f"| {name} | {' | '.join(text(interval(measures[m]), 2) for m in names)} |"
+    yield ""
+    yield "Differences from the full network, path by path:"
+    yield ""
+    yield f"| network | {' | '.join(names)} |"
+    yield "|---|" + "---|" * len(names)
+    for name, measures in found.items():
+        if name == "full" or measures is None:
+            continue
+        gaps = [np.subtract(measures[m], found["full"][m]) for m in names]
+        yield f"| {name} | {' | '.join(text(interval(g), 2) for g in gaps)} |"
+
+
+# --- what it says --------------------------------------------------------------------------
+
+
+def finding(found, loops, name):
+    """Plain words about a variant: where the difference is more than chance, and where not."""
+    parts = found["variants"][name]
+    gap = parts["all"]["r2_difference"]
+    words = "costs" if gap["mean"] < 0 else "gains"
+    known = "" if excludes_zero(gap) else ", which may be chance"
+    yield (
+        f"- **{name}**: offline it {words} {abs(gap['mean']):.3f} of R² over all unseen paths "
+        f"(difference {text(gap)}){known}."
+    )
+    if name == "without 7, 8":
+        delay = text(parts[ALONE[0]]["r2_difference"])
+        yield f"  On paths with jitter or reordering, where delay should matter: R² {delay}."
+    clear = [g for g in GROUPS if excludes_zero(parts[g]["r2_difference"])]
+    listed = "; ".join(f"{g} {text(parts[g]['r2_difference'])}" for g in clear)
+    yield f"  Beyond chance on: {listed or 'no kind of path'}."
+    area = parts["all"]["auc_difference"]
+    chance = "beyond chance" if excludes_zero(area) else "not beyond chance"
+    yield f"  AUC of congestion: difference {text(area)}, {chance}."
+    if loops.get("full") and loops.get(name):
+        gaps = {m: interval(np.subtract(loops[name][m], loops["full"][m])) for m in loops["full"]}
+        clear = [f"{m} {text(v, 2)}" for m, v in gaps.items() if excludes_zero(v)]
+        yield "  In the closed loop, beyond chance: " + ("; ".join(clear) or "nothing") + "."
+
+
+def page(out):
+    """The text of docs/ablation.md."""
+    found = orjson.loads((out / OFFLINE).read_bytes())
+    loops = closed(out)
+    counts = found["paths"]
+    lines = [
+        "# Ablation",
+        "",
+        "Made by `make ablation`. Intervals are 95 %, over resampled paths"
+        f" and seeds ({found['seeds']} seeds; one in the closed loop).",
+        "",
+        "## Findings",
+        "",
+        "Beyond chance: the interval of the difference from the full network leaves zero out. Of "
+        "twenty such intervals one does so by chance, and there are more than twenty here.",
+        "",
+    ]
+    for name in ("without 7, 8", "without 4", "without 10", "8-8", "32-32", "untrained"):
+        lines += finding(found, loops, name)
+    lines += [
+        "",
+        "## Replayed rounds, unseen paths",
+        "",
+        f"Trained for {found['epochs']} epochs on {counts['train']} paths of "
+        f"`lab/scenarios/training` (best of {counts['val']} more), measured on {counts['test']} "
+        f"others; {found['rounds']} rounds in all, of `datasets/lab-rounds` "
+        f"({', '.join(found['data'])}); "
+        f"weight decay {found['weight_decay']}. R² is of the step towards the right window, "
+        "weighted as in training; AUC and Brier score are of the congestion output, over losses "
+        "whose cause is known. This says how well a network knows the right window, nothing about "
+        "throughput.",
+        "",
+    ]
+    lines += offline_tables(found)
+    if (f.RUN / "model.onnx").is_file():
+        lines += ["", "## Float in place of fixed", ""]
+        lines += float_or_fixed()
+    lines += ["", "## Closed loop, validation paths", ""]
+    if not loops or not loops.get("full"):
+        lines.append("Not run: the lab's kernel is not built (`ndm lab build`).")
+    else:
+        lines += [
+            "`ndm lab board validation`, one seed. Goodput: part of the best of Reno, CUBIC and "
+            "BBR. RTT: mean, part of BBR's. Full is the shipped network; the others are "
+            "trained on the same data with the same seed.",
+            "",
+        ]
+        lines += closed_table(loops)
+    return "\n".join(lines) + "\n", found, loops
+
+
+if __name__ == "__main__":
+    try:
+        words, found, loops = page(Path(sys.argv[1]))
+    except (NdmError, FileNotFoundError) as error:
+        sys.exit(f"ablation_page: {error}; run: make ablation")
+    docs = f.ROOT / "docs"
+    data = orjson.dumps({**found, "closed_loop": loops}, option=orjson.OPT_INDENT_2).decode()
+    files.write_text(docs / "ablation.json", data + "\n")
+    files.write_text(docs / "ablation.md", words)
+    print(f"wrote {docs / 'ablation.md'}")

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the notebooks share: which run and data they look at, and how their figures look.
+
+`NDM_RUN` (a training run), `NDM_DATA` (dataset folders, separated by `:`) and `NDM_CAPTURE` choose
+others than the shipped ones; `NDM_OUT` is where runs of the lab are kept. Figures
+are saved in `RUN/plots` too.
+"""
+
+import os
+import re
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import torch
+
+from ndm_tcp import contract, files
+from ndm_tcp.datasets import store
+from ndm_tcp.errors import NdmError
+from ndm_tcp.training.checkpoint import MODEL, load_policy
+
+ROOT = Path(__file__).resolve().parents[1]
+OUT = ROOT / os.environ.get("NDM_OUT", "out")
+RUN = ROOT / os.environ.get("NDM_RUN", "out/shipped/run")
+PLOTS = RUN / "plots"
+ABLATION = ROOT / "docs" / "ablation.json"
+
+# Okabe and Ito's colours, which the colour-blind can tell apart.
+BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, RED, PINK = (
+    *("#000000", "#e69f00", "#56b4e9", "#009e73"),
+    *("#f0e442", "#0072b2", "#d55e00", "#cc79a7"),
+)
+GREY = "#999999"
+CC = {"ndm_tcp": BLUE, "bbr": RED, "cubic": GREEN, "reno": ORANGE, "vegas": PINK, "htcp": SKY}
+DIVERGING, SEQUENTIAL = "PuOr_r", "cividis"
+NAMES = [i.name for i in contract.INPUTS]
+LABELS = [f"{i.index} {i.name}" for i in contract.INPUTS]
+MODEL_NAME = re.compile(r"^(?:train|valid|reno|cubic|bbr)-\d+-(?P<kind>[a-z-]+?)(?:--.*)?$")
+
+torch.set_num_threads(1)
+mpl.rcParams.update(
+    {
+        "figure.dpi": 80,
+        "savefig.dpi": 120,
+        "figure.constrained_layout.use": True,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.titlesize": "medium",
+        "axes.titlelocation": "left",
+        "legend.frameon": False,
+        "font.size": 9,
+    }
+)
+
+
+def data_folders():
+    """The datasets that the run was trained on, in the order of `make shipped`."""
+    named = os.environ.get("NDM_DATA")
+    if named:
+        return [ROOT / part for part in named.split(":")]
+    built = [ROOT / "out" / "shipped" / "data"]
+    found = [p for p in built if p.is_dir()]
+    rounds = (ROOT / "datasets" / "lab-rounds").glob("*/dataset.json")
+    return found + sorted(p.parent for p in rounds)
+
+
+def network():
+    """(policy, checkpoint) of the run; says which."""
+    policy, checkpoint = load_policy(RUN)
+    print(f"checkpoint {files.sha256(RUN / MODEL)[:16]}")
+    return policy, checkpoint
+
+
+def load():
+    """(policy, checkpoint, rounds as a table) of the run; says if the data are not the run's."""
+    policy, checkpoint = network()
+    folders = data_folders()
+    if not folders:
+        raise NdmError("no dataset: run make shipped, or set NDM_DATA")
+    dataset = store.load_all(folders)
+    config = checkpoint.config
+    print(f"{config.objective}, hidden {list(config.hidden)}, seed {config.seed}")
+    if dataset.sha256 != checkpoint.dataset_sha256:
+        print("the network was trained on other data than these")
+    return policy, checkpoint, dataset.rounds
+
+
+def kinds(sources):
+    """What a path is like, from the names of recordings; `other` for foreign captures."""
+    found = [MODEL_NAME.match(name) for name in sources]
+    return np.array([m["kind"] if m else "other" for m in found])
+
+
+def text_column(table, name):
+    """[n] strings of a column, empty for null; fast for few different values."""
+    column = table[name].combine_chunks().dictionary_encode()
+    words = np.array([w or "" for w in column.dictionary.to_pylist()] + [""])
+    return words[column.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False)]
+
+
+def outputs(policy, x):
+    """[n, 2] what the network says: gain (log2) and logit."""
+    with torch.no_grad():
+        return policy(torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32))).numpy()
+
+
+def probability(logit):
+    """Of congestion."""
+    return 1 / (1 + np.exp(-np.asarray(logit, dtype=float)))
+
+
+def save(figure, name):
+    """Keep a figure beside the run too."""
+    PLOTS.mkdir(exist_ok=True)
+    figure.savefig(PLOTS / f"{name}.png")

@@ -1,0 +1,118 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: py:percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# SPDX-License-Identifier: GPL-2.0-only
+
+# %% [markdown]
+# # What the integers cost
+#
+# The kernel cannot run floating point: it runs s16 weights and tables. Here the exported integers
+# against the trained float32 network, on every recorded round, and what is proved of them.
+
+# %%
+import figures as f
+import matplotlib.pyplot as plt
+import numpy as np
+
+from ndm_tcp import contract, fixedpoint
+from ndm_tcp.datasets.rounds import INPUT_COLUMNS
+from ndm_tcp.export import certificate, onnx_graph, properties, quantize, report_html
+from ndm_tcp.export.sensitivity import sensitivity
+
+policy, checkpoint, table = f.load()
+graph = onnx_graph.read(f.RUN / "model.onnx")
+layers = quantize.quantize(graph.layers)
+x_int = np.stack([table[name].to_numpy() for name in INPUT_COLUMNS], axis=1)
+x_int = x_int[table["valid"].to_numpy(zero_copy_only=False)].astype(np.int64)
+x = x_int / (1 << contract.Q_INPUT)
+fixed = fixedpoint.forward(layers, x_int).outputs / (1 << contract.Q_PRE)
+same = quantize.real_forward(quantize.dequantize(layers), x)
+trained = f.outputs(policy, x)
+proof = certificate.prove(layers)
+print(f"{len(x)} rounds, {sum(a.weight.size + a.bias.size for a in layers)} parameters")
+
+# %% [markdown]
+# ## Two causes of error
+#
+# Arithmetic: integers against real arithmetic on the same, rounded weights; the certificate bounds
+# it for every input there is. Rounding of the weights adds the rest of the difference to the
+# network that was trained.
+
+# %%
+figure, panels = plt.subplots(1, 2, figsize=(9, 3.2))
+for k, (panel, output) in enumerate(zip(panels, contract.OUTPUTS, strict=True)):
+    arithmetic, all_in = fixed[:, k] - same[:, k], fixed[:, k] - trained[:, k]
+    bound = proof.bound(k)
+    top = 1.05 * max(bound, np.abs(all_in).max())
+    bins = np.linspace(-top, top, 121)
+    panel.hist(all_in, bins, color=f.ORANGE, label="against the trained network")
+    panel.hist(arithmetic, bins, color=f.BLUE, alpha=0.75, label="arithmetic alone")
+    for side in (-1, 1):
+        panel.axvline(side * bound, color="k", ls="--", lw=1)
+    panel.plot([], [], color="k", ls="--", lw=1, label="proved bound of the arithmetic")
+    unit = ("log2", "logit")[k]
+    panel.set(yscale="log", xlabel=f"error of {output.name} ({unit})", ylabel="rounds")
+    panel.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
+    share = 100 * bound / (output.hi - output.lo)
+    print(
+        f"{output.name}: arithmetic at most {np.abs(arithmetic).max():.2g} seen, {bound:.2g} "
+        f"proved ({share:.3f} % of its range); against the trained network at most "
+        f"{np.abs(all_in).max():.2g}, RMS {np.sqrt((all_in**2).mean()):.2g}"
+    )
+for panel in panels:
+    panel.set_ylim(top=30 * panel.get_ylim()[1])
+panels[0].legend(fontsize=8, loc="upper center", ncols=2)
+figure.suptitle("Errors of the integers on recorded rounds")
+f.save(figure, "quantisation")
+
+# %% [markdown]
+# ## Float in place of fixed
+#
+# What the difference means: a window of 1,000 packets after one round of either, and on how many
+# losses both would disagree whether it was congestion.
+
+# %%
+windows = 1000 * 2 ** np.stack([fixed[:, 0], trained[:, 0]])
+apart = np.abs(windows[0] - windows[1])
+differ = (fixed[:, 1] > 0) != (trained[:, 1] > 0)
+figure, axes = plt.subplots(figsize=(5, 3.2))
+axes.plot(np.sort(apart), 100 * np.arange(1, len(apart) + 1) / len(apart), color=f.BLUE)
+axes.set(xlabel="difference of the next window (packets of 1,000)", ylabel="rounds (%)")
+axes.set(title="Float or fixed: the window is the same", ylim=(0, 101))
+f.save(figure, "float_or_fixed")
+print(
+    f"Of 1,000 packets, the windows differ by {np.median(apart):.2f} in the median round and by "
+    f"{apart.max():.2f} at most; the cause is judged differently in "
+    f"{differ.sum()} of {len(x)} rounds."
+)
+
+# %% [markdown]
+# ## Which layer costs most
+#
+# One layer's weights rounded, the others real.
+
+# %%
+costs = sensitivity([(w.astype(float), b.astype(float)) for w, b in graph.layers], layers, x)
+print(f"{'layer':>5}{'fractional bits':>18}" + "".join(f"{o.name:>16}" for o in contract.OUTPUTS))
+for cost in costs:
+    text = f"{cost.layer:5}{f'{cost.bits[0]} to {cost.bits[1]}':>18}"
+    print(text + "".join(f"{value:16.2g}" for value in cost.largest))
+
+# %% [markdown]
+# ## What is proved
+#
+# Claims for every input they speak of, decided on sub-boxes; an independent checker reads the
+# certificate and the C headers again (`ndm check`). Refuted: the example breaks the claim.
+# Unknown: neither proved nor refuted with the boxes allowed.
+
+# %%
+print(f"at most {properties.BOXES} sub-boxes per claim\n")
+for _, claim, verdict, proved, seen, _ in report_html.property_rows(proof):
+    print(f"{verdict:9} {claim} (proved {proved}, worst seen {seen:.4f})")
