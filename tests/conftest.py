@@ -48,5 +48,5 @@ def run(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     torch.set_num_threads(1)
     out = tmp_path_factory.mktemp("run")
-    Trainer(dataset, out, TrainConfig(epochs=12, lr=3e-3)).run(quiet=True)
+    Trainer([dataset], out, TrainConfig(objective="awbc", epochs=12, lr=3e-3)).run(quiet=True)
     return out

@@ -18,6 +18,7 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.lab import board, ccbench, html, scenario, score, suite, tables, training_paths
 from ndm_tcp.lab import run as lab_run
 
+PATHS = tuple(training_paths.SUITES)
 SCENARIO = """
 title = "A made-up path"
 seconds = 10
@@ -225,21 +226,31 @@ def test_suites_are_found_by_name_and_refused_by_name() -> None:
         suite.load_suite("nowhere")
 
 
-@pytest.mark.parametrize("module", [ccbench, training_paths], ids=["ccbench", "training"])
-def test_generated_scenarios_are_current(module: Any) -> None:
-    made = module.scenarios()
-    assert {p.name for p in module.FOLDER.iterdir()} == set(made)
+@pytest.mark.parametrize(
+    ("folder", "made"),
+    [
+        (ccbench.FOLDER, ccbench.scenarios()),
+        *((training_paths.FOLDER / name, training_paths.scenarios(name)) for name in PATHS),
+    ],
+    ids=["ccbench", *PATHS],
+)
+def test_generated_scenarios_are_current(folder: Path, made: dict[str, str]) -> None:
+    assert {p.name for p in folder.iterdir()} == set(made)
     for name, text in made.items():
-        assert (module.FOLDER / name).read_text() == text
+        assert (folder / name).read_text() == text
         scenario.parse(text, name, name)
 
 
 def test_training_paths_stay_away_from_evaluation_paths() -> None:
     evaluated = [
-        s.link for name in ("published", "ccbench") for s in suite.load_suite(name) if s.link
+        s.link
+        for name in ("published", "ccbench", "fairness")
+        for s in suite.load_suite(name)
+        if s.link
     ]
-    for text in training_paths.scenarios().values():
-        link = tomllib.loads(text)["link"]
+    texts = [text for name in PATHS for text in training_paths.scenarios(name).values()]
+    links = [tomllib.loads(text).get("link") for text in texts]
+    for link in filter(None, links):
         for other in evaluated:
             same_rate = abs(link["rate_bps"] / other.rate_bps - 1) < 0.1
             same_rtt = other.rtt_us and abs(link["rtt_us"] / other.rtt_us - 1) < 0.1

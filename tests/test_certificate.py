@@ -325,7 +325,7 @@ TAMPERING: list[tuple[str, Callable[[Data], object], str]] = [
     ("attained", lambda d: row(d)["attained"].__setitem__(0, 1), "witness does not attain"),
     ("error", lambda d: d["outputs"][1].update(error=[-1, 1], bound=1), "error is not proved"),
     ("bound", lambda d: d["outputs"][1].update(bound=1), "bound of an error"),
-    ("clamps", lambda d: d["outputs"][1].update(clamps="reached"), "clamp"),
+    ("clamps", lambda d: d["outputs"][1].update(clamps="other"), "clamp"),
     ("factor", lambda d: d.update(window_factor=[65536, 65536]), "window_factor"),
     ("verdict", lambda d: d["properties"][2].update(verdict="other"), "other, found"),
     ("limit", lambda d: d["properties"][2].update(limit=9999), "another statement"),

@@ -61,7 +61,8 @@ def test_the_whole_chain_from_the_command_line(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    sources = [TRACES / n for n in ("cubic-00-clean", "reno-03-lossy", "bbr-01-clean")]
+    names = ("train-00-clean--cubic--1", "train-03-loss--reno--1", "train-01-clean--bbr--1")
+    sources = [TRACES / "lab" / name for name in names]
     data, run = tmp_path / "data", tmp_path / "run"
     manifest = json.loads(ndm("dataset", "build", *sources, "-o", data, "--json"))
     assert manifest["flows"] == 3

@@ -85,14 +85,17 @@ def real_features(stream: np.ndarray[Any, Any]) -> list[list[float]]:
 
         seen = rtts[0] + rtts[1]
         low, top = (min(seen), max(seen)) if seen else (0, 0)
-        if sample_rate and srtt and floor and a["cwnd"] and high:
+        window, ssthresh = int(a["cwnd"]), int(a["ssthresh"])
+        if a["ca_state"] == 3 and ssthresh < 0x7FFFFFFF:
+            window = max(window, ssthresh)
+        if sample_rate and srtt and floor and window and high:
             rounds.append(
                 [
                     min(floor / srtt, 1),
                     lost / (lost + delivered) if lost else 0.0,
-                    min(high * floor / int(a["cwnd"]), 2),
+                    min(high * floor / window, 2),
                     0.6 * entropy(gaps) + 0.4 * entropy(bins),
-                    float(a["cwnd"] < a["ssthresh"]),
+                    float(window < ssthresh),
                     plastic,
                     min(int(a["rttvar_us"]) / srtt, 2),
                     max(-1.0, min((srtt - previous) / previous, 1)) if previous else 0.0,

@@ -61,10 +61,17 @@ def test_entropy_takes_many_values() -> None:
     assert len(np.unique(core.entropy(rings, np.full(500, 16, np.uint32)))) > 20
 
 
-def test_gain_moves_small_windows_and_saturates_large_ones() -> None:
+def test_a_gain_adds_a_packet_and_saturates() -> None:
     cwnd = np.array([4, 4, 4, 10, 2**32 - 1, 1000], np.uint32)
     gain = np.array([6554, -6554, 0, -65536, 65536, 65536], np.int32)
-    assert core.apply_gain(cwnd, gain).tolist() == [5, 3, 4, 5, 2**32 - 1, 2000]
+    assert core.apply_gain(cwnd, gain).tolist() == [5, 4, 5, 6, 2**32 - 1, 2001]
+
+
+def test_the_window_in_a_recovery_is_the_one_aimed_at() -> None:
+    state = np.array([0, 1, 2, 3, 3, 3, 4])
+    cwnd = np.array([7, 7, 7, 7, 30, 7, 7])
+    ssthresh = np.array([20, 20, 20, 20, 20, 2**31 - 1, 20])
+    assert core.window(state, cwnd, ssthresh).tolist() == [7, 7, 7, 20, 30, 7, 7]
 
 
 def test_cut_is_half_the_probability_of_congestion() -> None:

@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from ndm_tcp.datasets import pcap, ss, streams, tcp_probe
+from ndm_tcp.datasets import ss, streams, tcp_probe
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab import host_record
 from ndm_tcp.lab.hostpath import Bottleneck, Impairments, LinkSpec
+
+from .reference import pcap
 
 ROOT = Path(__file__).parents[1]
 

@@ -25,9 +25,14 @@ def test_ruff(arguments: tuple[str, ...]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_mypy() -> None:
+BENCHMARKS = sorted(str(path) for path in (ROOT / "tests" / "bench").glob("*.py"))
+
+
+@pytest.mark.parametrize("words", [["-p", "ndm_tcp"], BENCHMARKS], ids=["package", "benchmarks"])
+def test_mypy(words: list[str]) -> None:
+    """The benchmarks are run by hand: only this notices a name that is gone."""
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "-p", "ndm_tcp"],
+        [sys.executable, "-m", "mypy", *words],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ndm_tcp.datasets import store
+from ndm_tcp.datasets.build import build
 from ndm_tcp.errors import NdmError
 from ndm_tcp.training import checkpoint as ckpt
 from ndm_tcp.training import objective
@@ -22,11 +23,22 @@ from ndm_tcp.training.evaluate import auc
 from ndm_tcp.training.loop import METRICS, Trainer
 from ndm_tcp.training.model import Policy
 
-FEW = TrainConfig(epochs=20, lr=3e-3)
+from .conftest import TRACES
+
+FEW = TrainConfig(objective="awbc", epochs=20, lr=3e-3, batch=256)
 
 
 def train(dataset: Path, out: Path, config: TrainConfig = FEW) -> Path:
-    Trainer(dataset, out, config).run(quiet=True)
+    Trainer([dataset], out, config).run(quiet=True)
+    return out
+
+
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset of two recordings of the lab, which know the right window."""
+    out = tmp_path_factory.mktemp("taught")
+    names = ["lab/train-03-loss--reno--1", "lab/train-10-step--bbr--1"]
+    build([TRACES / name for name in names], out, quiet=True)
     return out
 
 
@@ -44,7 +56,7 @@ def test_an_interrupted_run_ends_like_an_uninterrupted_one(
     dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = train(dataset, tmp_path / "whole")
-    trainer = Trainer(dataset, tmp_path / "cut", FEW)
+    trainer = Trainer([dataset], tmp_path / "cut", FEW)
     train_epoch = Trainer._train_epoch
 
     def stop_at_14(self: Trainer) -> dict[str, float]:
@@ -56,7 +68,7 @@ def test_an_interrupted_run_ends_like_an_uninterrupted_one(
         patch.setattr(Trainer, "_train_epoch", stop_at_14)
         with pytest.raises(KeyboardInterrupt):
             trainer.run(quiet=True)
-    again = Trainer(dataset, tmp_path / "cut", FEW)
+    again = Trainer([dataset], tmp_path / "cut", FEW)
     assert again.epoch == 10
     again.run(quiet=True)
     for name in (ckpt.MODEL, METRICS):
@@ -66,11 +78,11 @@ def test_an_interrupted_run_ends_like_an_uninterrupted_one(
 def test_a_run_is_not_continued_with_other_settings(dataset: Path, tmp_path: Path) -> None:
     train(dataset, tmp_path / "run")
     with pytest.raises(NdmError, match="other settings"):
-        Trainer(dataset, tmp_path / "run", replace(FEW, beta=2.0))
+        Trainer([dataset], tmp_path / "run", replace(FEW, beta=2.0))
 
 
 def test_training_beats_holding_still_on_its_own_flows(dataset: Path, tmp_path: Path) -> None:
-    result = Trainer(dataset, tmp_path, replace(FEW, epochs=60, objective="bc")).run(quiet=True)
+    result = Trainer([dataset], tmp_path, replace(FEW, epochs=60, objective="bc")).run(quiet=True)
     assert result["train"]["gain_mae"] < result["train"]["hold_mae"]
     assert result["train"]["congestion_auc"] > 0.7
 
@@ -123,13 +135,43 @@ def test_actions_are_log_ratios_of_windows() -> None:
 
 def test_slow_start_and_recovery_are_not_decisions(dataset: Path) -> None:
     table = store.load(dataset).rounds
-    data = objective.examples(table, 0.9, "per_ack")
+    data = objective.examples(table, FEW)
     state = table["ca_state"].to_numpy()
     slow = table["slow_start"].to_numpy() > 0
     assert (state >= 2).any() and slow.any()
     assert not data.policy[state >= 2].any()
     assert not data.policy[slow].any()
     assert sum(data.masked.values()) + int(data.policy.sum()) == table.num_rows
+
+
+def test_the_right_window_is_approached_by_a_part_of_the_way() -> None:
+    columns = {"ideal_cwnd": np.array([40, 20, 1000, 1, 0]), "cwnd": np.array([20, 20, 1, 1000, 7])}
+    slope, (low, high) = objective.IDEAL_SLOPE, objective.IDEAL_RANGE
+    assert objective.ideal_actions(columns) == pytest.approx([slope, 0, high, low, 0])
+
+
+def test_the_right_window_is_taught_in_recoveries_too(taught: Path) -> None:
+    table = store.load(taught).rounds
+    data = objective.examples(table, TrainConfig())
+    state, slow = table["ca_state"].to_numpy(), table["slow_start"].to_numpy() > 0
+    assert data.policy[state == 3].any() and not data.policy[state == 4].any()
+    assert not data.policy[slow].any()
+    assert sum(data.masked.values()) + int(data.policy.sum()) == table.num_rows
+    flow = data.flow == data.flow[0]
+    assert data.weight[flow] == pytest.approx(0.1 / np.sqrt(flow.sum()))  # not ndm_tcp's own
+
+
+def test_captures_without_truth_say_what_to_do(dataset: Path, tmp_path: Path) -> None:
+    with pytest.raises(NdmError, match="no truth.*--objective awbc"):
+        Trainer([dataset], tmp_path, TrainConfig())
+
+
+def test_datasets_together_count_a_flow_once(dataset: Path, taught: Path) -> None:
+    one, other = store.load(dataset), store.load(taught)
+    both = store.load_all([dataset, taught, dataset])
+    assert both.rounds.num_rows == one.rounds.num_rows + other.rounds.num_rows
+    assert both.sha256 not in (one.sha256, other.sha256)
+    assert store.load_all([taught]).sha256 == other.sha256
 
 
 def test_auc_is_the_probability_of_the_right_order() -> None:

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from ndm_tcp.lab import run, scenario, uml_build
+from ndm_tcp.lab import guest, run, scenario, uml_build
 
 SCENARIO = """
 seconds = 2
@@ -62,7 +62,7 @@ def addresses(cc: str, folder: Path) -> list[str]:
             (work / path.name).write_bytes(path.read_bytes())
         plan = "insmod /run/host/ndm_watch.ko sender=s capture=0\ninsmod /run/host/ndm_tcp.ko\n"
         (work / "plan.sh").write_text(plan + "cat /proc/kallsyms >/run/host/out/symbols\n")
-        run.boot(work, 1, None, 60)
+        guest.boot(work, 1, None, 60)
         text = (work / "out" / "symbols").read_text()
     else:
         words = ["nm", str(uml_build.build().vmlinux)]
@@ -75,7 +75,7 @@ def calls(cc: str, folder: Path, steps: Path) -> tuple[list[int], dict[str, Any]
     """Instructions of every call, and the run's result."""
     where = addresses(cc, folder)
     counted = folder / f"{cc}.txt"
-    start = run.start_kernel
+    start = guest.start_kernel
     kernel = str(uml_build.build().vmlinux)
 
     def traced(*args: Any, **kwargs: Any) -> subprocess.Popen[bytes]:
@@ -85,12 +85,12 @@ def calls(cc: str, folder: Path, steps: Path) -> tuple[list[int], dict[str, Any]
             subprocess.Popen(words, stdout=out)
         return process
 
-    run.start_kernel = traced
+    guest.start_kernel = traced
     try:
         made = scenario.parse(SCENARIO, "cost", "cost.toml")
         result = run.run(made, cc, 1, folder / cc)
     finally:
-        run.start_kernel = start
+        guest.start_kernel = start
     lines = counted.read_text().splitlines()
     main = [int(line.split()[1]) for line in lines if line.startswith("0 ")]
     other = sum(int(line.split()[1]) for line in lines if not line.startswith("0 "))
@@ -124,6 +124,9 @@ def main() -> int:
                     f"  {len(ends)} of the ACKs end a round: mean {ends.mean():.0f}; "
                     f"the others: {others.mean():.0f}"
                 )
+            elif cc == "bbr":
+                acks = (ends.mean() - others.mean()) / (n.mean() - others.mean())
+                print(f"  ndm_tcp takes less from {acks:.0f} ACKs in a round on")
     for cc in ("bbr", "cubic"):
         mean, median = (a / b for a, b in zip(means["ndm_tcp"], means[cc], strict=True))
         print(f"ndm_tcp / {cc}: {mean:.2f} by the mean, {median:.2f} by the median")

@@ -55,7 +55,7 @@ STEPS = (
     "small-window",
     "final-unload",
 )
-NETEM_STEPS = ("netem", "delay", "loss", "ecn", "outage")
+NETEM_STEPS = ("netem", "delay", "loss", "trace", "ecn", "outage")
 # Words that a sound kernel does not write to its log.
 _TROUBLE = re.compile(
     r"WARNING:|BUG:|Oops|Call Trace|general protection|UBSAN|KASAN|refcount_t|"

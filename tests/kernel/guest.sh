@@ -30,7 +30,7 @@ parameter_refused() {
 }
 
 load() {
-	insmod "$1" || return 1
+	insmod "$@" || return 1
 	loaded || return 1
 	echo "model=$(cat /sys/module/ndm_tcp/parameters/model_hash)"
 	echo "contract=$(cat /sys/module/ndm_tcp/parameters/contract_hash)"
@@ -91,6 +91,17 @@ through_netem() {
 	test "$(echo "$line" | sed "s/.* $what=\([0-9]*\).*/\1/")" -gt 0
 }
 
+# The event of every round, to the console for the host to compute again.
+trace_rounds() {
+	tracing=/sys/kernel/tracing
+	mount -t tracefs trace $tracing || return 1
+	echo 1 >$tracing/events/ndm_tcp/ndm_tcp_round/enable || return 1
+	tcp_transfer -b 9000000 -t 90 || return 1
+	echo 0 >$tracing/events/ndm_tcp/ndm_tcp_round/enable
+	grep ndm_tcp_round: $tracing/trace >/tmp/trace || return 1
+	echo "rounds=$(wc -l </tmp/trace)"
+}
+
 # Nothing gets through for two seconds: timeouts, backoff, slow start again.
 outage() {
 	before=$(counter TCPTimeouts)
@@ -118,7 +129,7 @@ step switch tcp_transfer -b 8000000 -a cubic,ndm_tcp,reno,ndm_tcp
 step busy busy
 step unload unload
 step corrupt-refused corrupt_refused
-step reload load /ndm_tcp.ko
+step reload load /ndm_tcp.ko selftest_full=1
 
 # A receiver that offers little: windows of a few packets, never window-limited.
 echo "4096 4096 4096" >/proc/sys/net/ipv4/tcp_rmem
@@ -130,7 +141,11 @@ if test -e /sch_netem.ko; then
 	step delay tcp_transfer -b 2000000
 	netem delay 20ms loss 2%
 	step loss through_netem retransmits -b 1000000 -t 90
+	step trace trace_rounds
+	cat /tmp/trace
 	echo 1 >/proc/sys/net/ipv4/tcp_ecn
+	# Else a lost SYN, resent without ECN, would leave nothing to mark.
+	echo 0 >/proc/sys/net/ipv4/tcp_ecn_fallback
 	netem delay 20ms loss 2% ecn
 	step ecn through_netem ce -b 1000000 -t 90
 	netem delay 20ms rate 4mbit

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from ndm_tcp.datasets import round_trace
+
+from ..replay import assert_replays
 from .boot import NETEM_STEPS, STEPS, Report, parse_console, prove
 from .kbuild import KERNELS, Unavailable, find_headers
 
@@ -45,6 +48,19 @@ def test_step(series: str, name: str, scratch: Path) -> None:
         pytest.skip("no tc or no usable sch_netem: apt-get install iproute2")
     step = report.step(name)
     assert step.passed, step.detail
+
+
+@pytest.mark.parametrize("series", KERNELS)
+def test_the_trace_replays_bit_by_bit(series: str, scratch: Path) -> None:
+    report, steps = result(series, scratch)
+    if "trace" not in steps:
+        pytest.skip("no tc or no usable sch_netem: apt-get install iproute2")
+    console = scratch / f"{series}.console"
+    console.write_text(report.console)
+    rounds = round_trace.read(console)
+    assert assert_replays(rounds) > 20
+    assert set(rounds["why"].to_pylist()) >= {"network", "slow_start"}
+    assert 3 in rounds["ca_state"].to_pylist()  # in a recovery too
 
 
 @pytest.mark.parametrize("series", KERNELS)

@@ -102,6 +102,16 @@ def test_probes(version: str, tmp_path: Path) -> None:
     assert set(re.findall(r"-DNDM_HAVE_(\w+)", done.stdout)) == wanted
 
 
+def test_nothing_asks_for_the_version_of_the_kernel() -> None:
+    sources = [*KMOD.glob("*.[ch]"), KMOD / "Kbuild", KMOD / "Makefile"]
+    asked = re.compile(
+        r"LINUX_VERSION_CODE|KERNEL_VERSION|UTS_RELEASE|\$\((?:VERSION|PATCHLEVEL)\)"
+    )
+    assert not [path.name for path in sources if asked.search(path.read_text())]
+    outside = [path.name for path in sources if "NDM_HAVE" in path.read_text()]
+    assert set(outside) == {"compat.h", "Kbuild"}
+
+
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_golden_vectors_in_user_space(compiler: str, tmp_path: Path) -> None:
     if shutil.which(compiler) is None:

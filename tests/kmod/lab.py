@@ -33,17 +33,36 @@ def scenario(text: str, name: str = "test") -> Scenario:
     return parse(text, name, f"{name}.toml")
 
 
-def boot(work: Path, plan: str, files: list[Path], limit_s: float = 120) -> str:
-    """Run a script in the guest, with modules and programs beside it; the console.
+def need_debug_kernel() -> uml_build.UmlKernel:
+    """The debugging kernel, if it is in the cache; else a skipped test."""
+    need_kernel()
+    kernel = uml_build.built(debug=True)
+    if kernel is None:
+        pytest.skip("no debugging kernel in the cache; `make test-debug` builds it once")
+    return kernel
 
-    Raises:
-        AssertionError: the script failed, or the kernel has complained.
-    """
+
+def console(
+    work: Path, plan: str, files: list[Path], limit_s: float = 120, debug: bool = False
+) -> str:
+    """What the guest says of a script, with modules and programs beside it."""
     work.mkdir()
     for path in files:
         shutil.copy(path, work)
     (work / "plan.sh").write_text(plan, encoding="ascii")
-    log = guest.boot(work, 1, None, limit_s)
+    return guest.boot(work, 1, None, limit_s, debug=debug)
+
+
+def boot(
+    work: Path, plan: str, files: list[Path], limit_s: float = 120, debug: bool = False
+) -> str:
+    """Run a script in the guest; the console.
+
+    Raises:
+        AssertionError: the script failed, or the kernel has complained.
+    """
+    log = console(work, plan, files, limit_s, debug)
     assert guest.verdict(log) is None, log[-2000:]
-    assert not [line for line in log.splitlines() if guest.TROUBLE.search(line)], log[-2000:]
+    troubles = [line for line in log.splitlines() if guest.TROUBLE.search(line)]
+    assert not troubles, log[max(log.index(troubles[0]) - 500, 0) :][:4000]
     return log

@@ -62,6 +62,7 @@ def test_make_status_in_the_lab(tmp_path: Path) -> None:
 make -s -C {KMOD} status
 insmod /run/host/ndm_tcp.ko
 make -s -C {KMOD} status
+! insmod /run/host/ndm_tcp.ko
 for name in flows rounds fallbacks; do
 	echo $name=$(cat /sys/module/ndm_tcp/parameters/$name)
 	! echo 1 2>/dev/null >/sys/module/ndm_tcp/parameters/$name || exit 1
@@ -72,6 +73,7 @@ rmmod ndm_tcp
     log = boot(tmp_path / "work", plan, [uml_build.build_module()])
     assert re.search(r"^not loaded$", log, re.MULTILINE)
     assert re.search(rf"^loaded, 0 users, model \w+, contract {contract.HASH}$", log, re.MULTILINE)
+    assert log.count("File exists") == 1
     assert re.findall(r"^(\w+)=0$", log, re.MULTILINE) == ["flows", "rounds", "fallbacks"]
 
 
@@ -103,3 +105,25 @@ def test_dkms_builds_it(series: str, tmp_path: Path) -> None:
     assert f"ndm-tcp/0.1.0, {headers.release}, x86_64: built" in status.stdout
     found = [path.name for path in (tmp_path / "tree").rglob("ndm_tcp.ko*")]
     assert found, done.stdout
+
+
+def test_it_can_be_signed(tmp_path: Path) -> None:
+    """The commands of docs/kmod.md, as far as they need no reboot."""
+    for tool in ("openssl", "modinfo"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is missing: apt-get install openssl kmod")
+    try:
+        headers = find_headers(KERNELS[-1])
+    except Unavailable as error:
+        pytest.skip(str(error))
+    sources = copy_kmod(tmp_path / "kmod")
+    subprocess.run(["make", "-C", str(sources), f"KDIR={headers.path}"], check=True)
+    text = (KMOD.parent / "docs" / "kmod.md").read_text()
+    commands = text[text.index("openssl req") : text.index("Sign last")].replace("\\\n", " ")
+    commands = commands.replace("/lib/modules/$(uname -r)/build", str(headers.path))
+    commands = commands.replace("make -C kmod\n", "").split("```")[0]
+    done = subprocess.run(
+        ["sh", "-ec", commands], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "ndm_tcp"

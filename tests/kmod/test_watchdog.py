@@ -16,7 +16,7 @@ from ..kernel.kbuild import copy_kmod
 from .lab import EVENT, need_kernel, scenario
 
 CLEAN = """
-seconds = 20
+seconds = 10
 topology = "path"
 [link]
 rate_bps = 8_000_000

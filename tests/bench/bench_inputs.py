@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The ten inputs from a capture against those the kernel module computed for the same flow.
+
+    python -m tests.bench.bench_inputs [--seeds 4]
+
+Runs the module in the lab over a path with loss, jitter and a queue, and prints the distance per
+input, in per cent of its range, over all rounds of all seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from ndm_tcp.datasets import round_trace
+from ndm_tcp.lab import run as lab_run
+from ndm_tcp.lab.scenario import parse
+from tests.kmod.lab import EVENT
+from tests.kmod.test_trace import LOSSY, distances
+
+
+def main() -> None:
+    """Record, compare, print a Markdown table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=4)
+    args = parser.parse_args()
+    found, kernel_rounds = [], 0
+    with tempfile.TemporaryDirectory() as name:
+        for seed in range(1, args.seeds + 1):
+            folder = Path(name) / str(seed)
+            scenario = parse(LOSSY, "inputs", "inputs.toml")
+            lab_run.run(scenario, "ndm_tcp", seed, folder, events=(EVENT,))
+            table = round_trace.read(folder / "tcp_probe.txt.zst")
+            percent, _ = distances(folder, table)
+            found.append(percent)
+            kernel_rounds += table.num_rows
+    percent = np.concatenate(found)
+    print(f"{kernel_rounds} rounds in the kernel, {len(percent)} of them in the captures too\n")
+    print(f"| input | median | 95 % | largest |\n|{'---|' * 4}")
+    for number, name in enumerate(round_trace.INPUTS):
+        column = percent[:, number]
+        values = [*np.percentile(column, [50, 95]), column.max()]
+        print(f"| {number + 1} `{name}` | " + " | ".join(f"{v:.3f} %" for v in values) + " |")
+
+
+if __name__ == "__main__":
+    main()

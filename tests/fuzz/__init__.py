@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Coverage-guided fuzzing of the readers; `make fuzz` runs it for longer."""

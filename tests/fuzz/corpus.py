@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What fuzzing starts from: the beginnings of the shipped traces and of what lies beside the tree.
+
+python -m tests.fuzz.corpus FOLDER      writes one seed per file, for fuzz_native.c
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from ndm_tcp.datasets import mlab, pcap, ss, streams, tcp_probe
+from ndm_tcp.errors import NdmError
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = (ROOT / "datasets" / "traces", ROOT.parent / "shared" / "realdata")
+SEED_BYTES = 6000
+TEXT_BYTES = 40_000
+ROUND_TRACE = (
+    b"  iperf3-7  [000] ..s.. 2.404064: ndm_tcp_round: sport=20001 dport=5201 valid=1 "
+    b"x=4095,-1,409,0,4096,0,1151,0,4096,0 gain=4026 congestion=-5 phase=0 state=0 cwnd=10 "
+    b"target=11 ssthresh=2147483647 why=network\n"
+)
+KINDS = ((tcp_probe.sniff, 2), (ss.sniff, 3), (mlab.sniff, 4))
+
+
+def files(step: int = 1) -> list[Path]:
+    """Every step-th file of the folders."""
+    found = [p for folder in FOLDERS if folder.is_dir() for p in sorted(folder.rglob("*"))]
+    return [p for p in found if p.is_file()][::step]
+
+
+def seeds(step: int = 1) -> Iterator[tuple[int, bytes]]:
+    """(reader of fuzz_native.c, first bytes of a file)."""
+    for path in files(step):
+        try:
+            with streams.open_bytes(path) as stream:
+                head = stream.read(SEED_BYTES)
+        except NdmError:
+            continue
+        if pcap.sniff(head):
+            yield 0, head
+            yield 1, head[:2000]
+            continue
+        for sniff, kind in KINDS:
+            if sniff(head):
+                yield kind, head[:2500]
+
+
+def texts(step: int = 1) -> Iterator[tuple[int, bytes]]:
+    """(reader of fuzz_readers.py, first bytes of a file; of JSON more)."""
+    for path in files(step):
+        try:
+            with streams.open_bytes(path) as stream:
+                head = stream.read(TEXT_BYTES)
+        except NdmError:
+            continue
+        kind = {"drops.csv": 4, "ideal.csv": 5}.get(path.name, 0)
+        yield kind, head if head[:1] == b"{" else head[:SEED_BYTES]
+    yield 6, ROUND_TRACE
+
+
+def write(folder: Path, step: int = 1) -> int:
+    """Write the seeds; returns how many."""
+    folder.mkdir(parents=True, exist_ok=True)
+    number = 0
+    for kind, data in seeds(step):
+        seed = bytes([kind]) + data
+        (folder / hashlib.sha256(seed).hexdigest()[:16]).write_bytes(seed)
+        number += 1
+    return number
+
+
+if __name__ == "__main__":
+    print(write(Path(sys.argv[1])), "seeds")

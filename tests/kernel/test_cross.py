@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The module for machines that are not here: arm64, and the 32 bits of arm and i386; its style."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from . import cross
+from .cross import MACHINES, Machine
+from .kbuild import BuildFailed, Unavailable, copy_kmod
+from .test_object import HELPERS
+
+AEABI = re.compile(r"__aeabi_(?:u?ldivmod|[fd]\w+|\w+2[fd])$")
+"""arm's names for division of 64 bits, which the kernel has not, and for floating point"""
+WIDE = """
+u64 ndm_bad(u64 a, u64 b);
+u64 ndm_bad(u64 a, u64 b)
+{
+	return a / b;
+}
+"""
+
+
+def compiled(machine: Machine, sources: Path) -> Path:
+    """The module, or a skipped test that says what is missing."""
+    try:
+        return cross.build(machine, sources)
+    except Unavailable as error:
+        pytest.skip(str(error))
+
+
+def helpers(machine: Machine, module: Path) -> list[str]:
+    """Functions of libgcc that the kernel does not have."""
+    words = [f"{machine.triplet}-nm", "-u", str(module)]
+    names = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+    assert "tcp_register_congestion_control" in names
+    return [name for name in names if HELPERS.match(name) or AEABI.match(name)]
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.arch)
+def test_builds_without_warnings_or_helpers(machine: Machine, tmp_path: Path) -> None:
+    module = compiled(machine, copy_kmod(tmp_path / "kmod"))
+    assert helpers(machine, module) == []
+    header = subprocess.run(
+        [f"{machine.triplet}-readelf", "-h", str(module)], capture_output=True, text=True
+    ).stdout
+    assert f"ELF{machine.bits}" in header
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.arch)
+def test_a_wide_division_is_noticed(machine: Machine, tmp_path: Path) -> None:
+    sources = copy_kmod(tmp_path / "kmod")
+    with (sources / "ndm_tcp.c").open("a") as file:
+        file.write(WIDE)
+    # Of 64 bits, only 128 would need help.
+    assert len(helpers(machine, compiled(machine, sources))) == (machine.bits == 32)
+
+
+def test_a_private_area_that_is_too_large_does_not_compile(tmp_path: Path) -> None:
+    sources = copy_kmod(tmp_path / "kmod")
+    path = sources / "ndm_tcp.c"
+    old = "	s32 congestion;		/* the"
+    assert path.read_text().count(old) == 1
+    path.write_text(path.read_text().replace(old, "	s64 too_much;\n" + old))
+    with pytest.raises(BuildFailed, match="BUILD_BUG_ON failed: sizeof"):
+        compiled(MACHINES[1], sources)
+
+
+def style(sources: Path) -> subprocess.CompletedProcess[str]:
+    """`make style` with the checkpatch.pl of the kernel's source."""
+    try:
+        checkpatch = cross.trees() / "source" / "scripts" / "checkpatch.pl"
+    except Unavailable as error:
+        pytest.skip(str(error))
+    words = ["make", "-s", "-C", str(sources), "style", f"CHECKPATCH={checkpatch}"]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
+
+
+def test_checkpatch_has_nothing_to_say(tmp_path: Path) -> None:
+    sources = copy_kmod(tmp_path / "kmod")
+    done = style(sources)
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+    with (sources / "ndm_watchdog.h").open("a") as file:
+        file.write("static int ndm_bad(int a) { if(a) return 1; return 0; }\n")
+    assert "ndm_watchdog.h" in style(sources).stdout

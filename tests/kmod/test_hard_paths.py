@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Scripted cases against the real stack: heavy reordering, and peers without TCP's options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from .test_cases import CERTAIN, INFERENCE, UNDO, Seen, play
+
+
+def reordered(undo: bool, flow: Path, tmp_path: Path) -> Seen:
+    """Delays of 1 to 59 ms, nothing lost: what is sent again was there, and D-SACK says so."""
+    tmp_path.mkdir()
+    # Certain congestion, and a gain that takes back what a round grows by in any case.
+    certain = ((INFERENCE, CERTAIN.replace("out[0] = 0", "out[0] = -750")),)
+    changes = certain if undo else (*certain, (UNDO, "ca->target = tcp_snd_cwnd(tp);"))
+    script = """
+state tcp_slow_start_after_idle 0
+flow send 10.2.0.2 5000 ndm_tcp send:1500000 info sleep:1000 send:6000000 info & client=$!
+sleep 2.2
+forth 20000 delay 30ms 29ms
+wait $client
+for name in SackRecovery FullUndo PartialUndo DSACKUndo DSACKRecv Timeouts; do
+	counter TCP$name
+done
+"""
+    return play(script, flow, tmp_path, changes)
+
+
+def test_heavy_reordering_costs_no_window(flow: Path, tmp_path: Path) -> None:
+    """Spurious retransmissions: nearly every recovery is undone, and the window comes back."""
+    seen = reordered(True, flow, tmp_path / "with")
+    spurious = int(seen.info[1]["retransmitted"]) - int(seen.info[0]["retransmitted"])
+    undone = sum(seen.value(f"TCP{kind}Undo") for kind in ("Full", "Partial", "DSACK"))
+    recoveries = seen.value("TCPSackRecovery")
+    without = reordered(False, flow, tmp_path / "without")
+    assert seen.rounds is not None and without.rounds is not None
+    window, cut = (np.mean(each["cwnd"].to_numpy()[40:]) for each in (seen.rounds, without.rounds))
+    print(f"\n{spurious} spurious retransmissions, {undone} of {recoveries} recoveries undone,")
+    print(f"mean window {window:.0f} packets; without undo {cut:.0f}")
+    assert seen.value("TCPTimeouts") == 0
+    assert spurious > 50 and seen.value("TCPDSACKRecv") > 0.8 * spurious
+    assert recoveries > 15 and undone > 0.8 * recoveries
+    assert window > 1.5 * cut
+
+
+@pytest.mark.parametrize("off", ["tcp_sack", "tcp_timestamps", "tcp_sack tcp_timestamps"])
+def test_without_options_and_with_tiny_segments(off: str, flow: Path, tmp_path: Path) -> None:
+    """Fewer RTT samples, no prior_delivered from duplicate ACKs; 300 bytes in a packet."""
+    script = f"""
+for name in {off}; do for n in s d; do
+	guest in $n sh -c "echo 0 >/proc/sys/net/ipv4/$name"
+done; done
+ip -n s route change default via 10.1.0.1 advmss 300
+ip -n d route change default via 10.2.0.1 advmss 300
+forth 60 delay 20ms rate 8mbit loss 0.5%
+flow send 10.2.0.2 5000 ndm_tcp send:3000000 info
+"""
+    seen = play(script, flow, tmp_path)
+    assert seen.cwnd(0) < 400
+    assert int(seen.info[0]["retransmitted"]) > 20
+    assert seen.rounds is not None
+    why = seen.rounds["why"].to_pylist()
+    assert min(row["target"] for row in seen.rounds.to_pylist() if row["why"] == "network") >= 4
+    assert why.count("network") > 10 and why.count("blind") < 0.1 * len(why)

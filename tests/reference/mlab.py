@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Measurement Lab archives: tcp-info JSONL (raw struct tcp_info) and ndt7 results.
+
+tcp-info: one JSON object per line; a line with Metadata begins a connection, the others
+carry the payloads of the INET_DIAG attributes in base64. A snapshot is written only when a
+counter changed. struct tcp_info grew with the kernel; fields beyond the end of a shorter one
+are missing, not zero.
+
+ndt7: one JSON object per test with TCPInfo snapshots of the server. In an upload the server
+receives: its few own packets are limited by the application and are marked so.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from ndm_tcp import files
+from ndm_tcp.datasets import streams
+from ndm_tcp.datasets.poll import MISSING, Ints, Poll, PollColumns, flow
+from ndm_tcp.datasets.records import FlowRecords, flow_id
+from ndm_tcp.errors import NdmError
+
+TCP_INFO, CONG = 2, 4  # INET_DIAG attribute numbers
+TCP_INFO_BYTES = (104, 280)
+"""Shortest (Linux 2.6 to 3.14) and longest known struct tcp_info."""
+ESTABLISHED_OR_CLOSING = (1, 4, 5, 8, 9, 11)
+
+OFFSETS: dict[str, tuple[int, str]] = {
+    "options": (7, "u1"),
+    "ca_state": (1, "u1"),
+    "mss": (16, "<u4"),
+    "unacked": (24, "<u4"),
+    "sacked": (28, "<u4"),
+    "lost": (32, "<u4"),
+    "resending": (36, "<u4"),
+    "srtt_us": (68, "<u4"),
+    "rttvar_us": (72, "<u4"),
+    "ssthresh": (76, "<u4"),
+    "cwnd": (80, "<u4"),
+    "retransmitted": (100, "<u4"),
+    "bytes_acked": (120, "<u8"),
+    "min_rtt_us": (148, "<u4"),
+    "delivery_rate": (160, "<u8"),
+    "rwnd_limited_us": (176, "<u8"),
+    "delivered": (192, "<u4"),
+}
+"""Byte offset and type of the fields used here, little endian."""
+
+TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z")
+
+
+def sniff(head: bytes) -> bool:
+    """True if these first bytes look like tcp-info JSONL or an ndt7 result."""
+    if head.lstrip()[:1] != b"{":
+        return False
+    return any(
+        name in head for name in (b'"RawIDM"', b'"Metadata":{"UUID"', b'"ServerMeasurements"')
+    )
+
+
+@dataclass
+class _Connection:
+    times_us: list[int] = field(default_factory=list)
+    infos: list[bytes] = field(default_factory=list)
+    cc_name: str | None = None
+    not_open: int = 0
+
+
+def _time_us(text: str) -> int:
+    match = TIME.fullmatch(text)
+    if match is None:
+        raise ValueError(f"time {text!r}")
+    seconds = int(datetime.fromisoformat(match[1] + "+00:00").timestamp())
+    return seconds * 1_000_000 + int((match[2] or "0").ljust(9, "0")) // 1000
+
+
+def _snapshot(connection: _Connection, record: dict[str, Any]) -> None:
+    """Add one record; raises ValueError if it is malformed."""
+    attributes = record.get("Attributes") or []
+    if len(attributes) <= TCP_INFO or not attributes[TCP_INFO]:
+        return
+    info = base64.b64decode(attributes[TCP_INFO], validate=True)
+    if len(info) < TCP_INFO_BYTES[0]:
+        raise ValueError(f"struct tcp_info of {len(info)} bytes, expected {TCP_INFO_BYTES[0]}")
+    if info[0] not in ESTABLISHED_OR_CLOSING:
+        connection.not_open += 1
+        return
+    if connection.cc_name is None and len(attributes) > CONG and attributes[CONG]:
+        name = base64.b64decode(attributes[CONG], validate=True)
+        connection.cc_name = name.rstrip(b"\0").decode("ascii", errors="replace") or None
+    connection.times_us.append(_time_us(record["Timestamp"]))
+    connection.infos.append(info)
+
+
+def _column(data: npt.NDArray[np.uint8], sizes: Ints, name: str) -> Ints:
+    """One field of all records, int64; `MISSING` where the struct is too short."""
+    offset, kind = OFFSETS[name]
+    end = offset + np.dtype(kind).itemsize
+    values = np.ascontiguousarray(data[:, offset:end]).view(kind)[:, 0]
+    # a delivery rate beyond int64 is no rate
+    signed = values.astype(np.int64)
+    return np.where((sizes >= end) & (signed >= 0), signed, MISSING)
+
+
+def _polls(connection: _Connection) -> tuple[PollColumns, int | None]:
+    """The polls of a connection and its segment size."""
+    width = TCP_INFO_BYTES[1]
+    padded = b"".join(info[:width].ljust(width, b"\0") for info in connection.infos)
+    data = np.frombuffer(padded, dtype=np.uint8).reshape(-1, width)
+    sizes = np.array([len(info) for info in connection.infos], dtype=np.int64)
+    values = {name: _column(data, sizes, name) for name in OFFSETS}
+    inflight = values["unacked"] - values["sacked"] - values["lost"] + values["resending"]
+    rate = values["delivery_rate"]
+    polls = PollColumns.filled(
+        np.array(connection.times_us, dtype=np.int64),
+        **{
+            name: values[name]
+            for name in (
+                *("cwnd", "srtt_us", "rttvar_us", "min_rtt_us", "ssthresh", "delivered"),
+                *("bytes_acked", "retransmitted", "ca_state", "rwnd_limited_us"),
+            )
+        },
+        inflight=np.maximum(inflight, 0),
+        delivery_rate_bps=np.where(rate == MISSING, MISSING, rate * 8),
+        app_limited=np.where(sizes >= 168, values["options"] & 1, MISSING),
+    )
+    return polls, int(values["mss"].max()) or None
+
+
+def _read_tcp_info(path: Path) -> list[FlowRecords]:
+    connections: dict[str, _Connection] = {}
+    connection = _Connection()
+    with streams.open_bytes(path) as stream:
+        for number, line in enumerate(stream, start=1):
+            if not line.strip():
+                continue
+            try:
+                record = orjson.loads(line)
+                if record.get("Metadata"):
+                    uuid = str(record["Metadata"]["UUID"])
+                    connection = connections.setdefault(uuid, _Connection())
+                elif not connections:
+                    connection = connections.setdefault("", connection)
+                _snapshot(connection, record)
+            except (AttributeError, KeyError, TypeError, ValueError, binascii.Error) as error:
+                raise NdmError(
+                    f"{path}:{number}: not a tcp-info record ({error}); fetch the file again"
+                ) from None
+    digest, flows = files.sha256(path), []
+    for number, item in enumerate(connections.values()):
+        if not item.infos:
+            continue
+        polls, mss = _polls(item)
+        found = flow(
+            polls,
+            flow_id=flow_id(digest, str(number)),
+            format="mlab_tcpinfo",
+            cc_name=item.cc_name,
+            mss=mss,
+            facts={"not_open": item.not_open},
+        )
+        if found is not None:
+            flows.append(found)
+    if not flows:
+        raise NdmError(f"{path}: no snapshot of an open connection in this tcp-info file")
+    return flows
+
+
+def _ndt7_poll(info: dict[str, Any], upload: bool) -> Poll:
+    def value(name: str) -> int:
+        found = info.get(name)
+        return int(found) if found is not None and found >= 0 else MISSING
+
+    inflight = int(info["Unacked"]) - int(info["Sacked"]) - int(info["Lost"]) + int(info["Retrans"])
+    rate = value("DeliveryRate")
+    return Poll(
+        time_us=int(info["ElapsedTime"]),
+        cwnd=value("SndCwnd"),
+        srtt_us=value("RTT"),
+        rttvar_us=value("RTTVar"),
+        min_rtt_us=value("MinRTT"),
+        ssthresh=value("SndSsThresh"),
+        delivered=value("Delivered"),
+        bytes_acked=value("BytesAcked"),
+        retransmitted=value("TotalRetrans"),
+        inflight=max(inflight, 0),
+        delivery_rate_bps=rate if rate == MISSING else rate * 8,
+        app_limited=1 if upload else value("AppLimited") & 1,
+        ca_state=value("CAState"),
+        rwnd_limited_us=value("RWndLimited"),
+    )
+
+
+def _read_ndt7(path: Path, data: bytes) -> list[FlowRecords]:
+    digest, flows, cc_name = files.sha256(path), [], None
+    try:
+        result = orjson.loads(data)
+        for direction in ("Download", "Upload"):
+            test = result.get(direction)
+            if not test:
+                continue
+            snapshots = [
+                entry
+                for entry in test.get("ServerMeasurements") or []
+                if entry.get("TCPInfo") is not None
+            ]
+            if not snapshots:
+                continue
+            if any(entry.get("BBRInfo") for entry in snapshots):
+                cc_name = "bbr"
+            infos = [entry["TCPInfo"] for entry in snapshots]
+            found = flow(
+                PollColumns.of([_ndt7_poll(info, direction == "Upload") for info in infos]),
+                flow_id=flow_id(digest, direction),
+                format="ndt7",
+                cc_name=cc_name,
+                mss=max(int(info["SndMSS"]) for info in infos) or None,
+                facts={"direction": direction.lower()},
+            )
+            if found is not None:
+                flows.append(found)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise NdmError(f"{path}: not an ndt7 result ({error!r}); fetch the file again") from None
+    if not flows:
+        raise NdmError(f"{path}: no TCPInfo snapshot of the server in this ndt7 result")
+    return flows
+
+
+def read(path: Path) -> list[FlowRecords]:
+    """The connections of an archived file.
+
+    Raises:
+        NdmError: a malformed line or object, or no snapshot of an open connection.
+    """
+    with streams.open_bytes(path) as stream:
+        head = stream.read(4096)
+        if not head.strip():
+            raise NdmError(f"{path}: empty, expected tcp-info JSONL or an ndt7 result")
+        if b'"RawIDM"' in head or b'"Metadata":{"UUID"' in head:
+            return _read_tcp_info(path)
+        return _read_ndt7(path, head + stream.read())

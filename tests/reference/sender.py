@@ -1,0 +1,471 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Replays a captured connection through the sender's own bookkeeping.
+
+From the data packets that left and the ACKs that came back, this rebuilds what the kernel
+knew at each ACK: RTT samples by the rule of tcp_clean_rtx_queue(), srtt by RFC 6298 as in
+tcp_rtt_estimator(), delivery rate as in tcp_rate.c (draft-cheng-iccrg-delivery-rate-
+estimation), losses by RACK (RFC 8985), recovery by RFC 6675. The window is not on the wire:
+it is estimated from the packets in flight, unless `truth` knows better.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+import numpy as np
+
+from ndm_tcp.datasets.records import ACK_DTYPE, INITIAL_SSTHRESH, AckArray, LossCause
+
+from .estimators import RttEstimator, WindowedMin
+from .pcap import ACK, SYN, Segment
+from .tcp_options import Options
+
+OPEN, DISORDER, CWR, RECOVERY, LOSS = range(5)
+DUPTHRESH = 3
+LEFT_SLOW_START = 2  # packets; the window is estimated, so only "above it" can be told
+REO_PERSIST = 16  # recoveries, TCP_RACK_RECOVERY_THRESH
+MIN_RTO_US = 200_000  # TCP_RTO_MIN
+MIN_RTT_WINDOW_US = 300_000_000  # sysctl tcp_min_rtt_wlen
+
+
+@dataclass
+class _RateSample:
+    """Of one ACK: the newest packet it delivered, and the state when that was sent."""
+
+    prior_delivered: int = 0
+    prior_us: int = 0
+    end: int = -1
+    """sequence number behind the packet; -1: none delivered"""
+    send_us: int = 0
+    app_limited: bool = False
+
+
+class _Packet:
+    """A segment in flight."""
+
+    __slots__ = (
+        "app_limited",
+        "delivered",
+        "delivered_us",
+        "end",
+        "first_tx_us",
+        "lost",
+        "rate_taken",
+        "resent",
+        "resent_out",
+        "sacked",
+        "sent_us",
+        "seq",
+    )
+
+    def __init__(self, seq: int, end: int) -> None:
+        self.seq = seq
+        self.end = end
+        self.sacked = self.lost = self.resent = self.resent_out = self.rate_taken = False
+        self.sent_us = self.first_tx_us = self.delivered_us = self.delivered = 0
+        self.app_limited = False
+
+
+def _unwrap(value: int, near: int) -> int:
+    """The 64-bit number closest to `near` that ends in these 32 bits."""
+    return near + ((value - near + 0x80000000) & 0xFFFFFFFF) - 0x80000000
+
+
+class SenderReplay:
+    """One direction of a connection; feed it packets in order, then ask for `records`."""
+
+    def __init__(
+        self, mss: int, wscale: int | None, loss_cause: dict[int, list[tuple[int, int]]] | None
+    ) -> None:
+        """
+        Args:
+            mss: payload bytes of a full segment.
+            wscale: the receiver's window scale; None if the handshake was not captured.
+            loss_cause: 32-bit sequence number to [(time in us, LossCause)] for every packet
+                the path dropped; None where the path did not tell.
+        """
+        self.mss = mss
+        self.wscale = wscale
+        self.causes = loss_cause
+        self.rtt = RttEstimator()
+        self.min_rtt = WindowedMin(MIN_RTT_WINDOW_US)
+        self.packets: list[_Packet] = []
+        self.starts: list[int] = []
+        self.head = 0
+        self.una = -1
+        self.nxt = -1
+        self.top_sacked = -1
+        self.sacked_out = self.lost_out = self.resent_out = 0
+        self.delivered = 0
+        self.delivered_us = self.first_tx_us = 0
+        self.app_limited = 1  # the first flight counts as limited, as in the kernel
+        self.state = OPEN
+        self.high_seq = 0
+        self.reordered = False
+        self.rack_sent_us = self.rack_end = self.rack_rtt_us = 0
+        self.rack_advanced = self.dsack_seen = False
+        self.reo_steps, self.reo_persist, self.reo_mark = 1, 0, 0
+        self.window = 0
+        self.last_progress_us = 0
+        self.ts_sent: dict[int, int] = {}
+        self.ssthresh = INITIAL_SSTHRESH
+        self.peak = self.last_peak = 0
+        self.peak_mark = 0
+        self.full_peak = self.flat_rounds = 0
+        self.retransmitted = 0
+        self.sent_segments = 0
+        self.rtos = 0
+        self.sample = _RateSample()
+        self.rows: list[tuple[int, ...]] = []
+        self.cause_rows: list[int] = []
+        self.rwnd_rows: list[bool] = []
+
+    # --- what leaves ---------------------------------------------------------------------
+
+    def _packets_out(self) -> int:
+        return len(self.packets) - self.head
+
+    def inflight(self) -> int:
+        """Packets in flight: out - sacked - lost + retransmitted, as the kernel counts."""
+        return self._packets_out() - self.sacked_out - self.lost_out + self.resent_out
+
+    def _stamp(self, packet: _Packet, now_us: int) -> None:
+        if not self._packets_out():
+            self.first_tx_us = self.delivered_us = now_us
+        packet.sent_us = now_us
+        packet.first_tx_us = self.first_tx_us
+        packet.delivered_us = self.delivered_us
+        packet.delivered = self.delivered
+        packet.app_limited = bool(self.app_limited)
+        packet.rate_taken = False
+
+    def sent(self, now_us: int, seq32: int, length: int, options: Options) -> None:
+        """A data packet (or TSO super-packet) left the sender."""
+        if self.nxt < 0:
+            self.una = self.nxt = seq32
+        seq = _unwrap(seq32, self.nxt)
+        end = seq + length
+        if options.ts:
+            self.ts_sent.setdefault(options.ts[0], now_us)
+            if len(self.ts_sent) > 4096:
+                self.ts_sent.pop(next(iter(self.ts_sent)))
+        self.sent_segments += -(-length // self.mss)
+        if seq < self.nxt:
+            self._resent(now_us, seq, min(end, self.nxt))
+            seq = self.nxt
+        if not self._packets_out() and self.rows and end > seq:
+            self.app_limited = self.delivered + 1
+        while seq < end:
+            packet = _Packet(seq, min(seq + self.mss, end))
+            self._stamp(packet, now_us)
+            self.packets.append(packet)
+            self.starts.append(seq)
+            seq = packet.end
+        self.nxt = max(self.nxt, end)
+        self.peak = max(self.peak, self.inflight())
+
+    def _resent(self, now_us: int, seq: int, end: int) -> None:
+        self.retransmitted += -(-(end - seq) // self.mss)
+        i = max(bisect_left(self.starts, seq, self.head), self.head)
+        if i < len(self.packets) and i == self.head and self._is_rto(now_us, self.packets[i]):
+            self._enter_loss()
+        for packet in self.packets[i:]:
+            if packet.seq >= end:
+                break
+            tail = packet.end == self.nxt and not packet.lost and self.state < RECOVERY
+            if not packet.lost and not packet.sacked and not tail:
+                packet.lost = True
+                self.lost_out += 1
+            self._stamp(packet, now_us)
+            packet.resent = True
+            if not packet.resent_out and not packet.sacked:
+                packet.resent_out = True
+                self.resent_out += 1
+
+    def _is_rto(self, now_us: int, first: _Packet) -> bool:
+        quiet = now_us - max(self.last_progress_us, first.sent_us)
+        rto = self.rtt.srtt_us + max(4 * self.rtt.rttvar_us, MIN_RTO_US)
+        return self.rtt.srtt_us > 0 and quiet * 8 >= rto * 7
+
+    def _enter_loss(self) -> None:
+        self.rtos += 1
+        self.ssthresh = max(self._cwnd() // 2, 2)
+        self.state = LOSS
+        self.high_seq = self.nxt
+        self.peak = self.last_peak = 1
+        for packet in self.packets[self.head :]:
+            if packet.resent_out:
+                packet.resent_out = False
+                self.resent_out -= 1
+            if not packet.sacked and not packet.lost:
+                packet.lost = True
+                self.lost_out += 1
+
+    # --- what comes back -----------------------------------------------------------------
+
+    def acked(self, now_us: int, ack32: int, window: int, options: Options) -> None:
+        """An ACK arrived."""
+        if self.nxt < 0:
+            return
+        ack = _unwrap(ack32, self.una)
+        if ack > self.nxt or not self._packets_out():
+            self.window = window << (self.wscale or 0)
+            self.una = max(self.una, min(ack, self.nxt))
+            return
+        before = self.delivered
+        self.sample = _RateSample()
+        rtt_us, ca_rtt_us = self._take_ack(now_us, ack, options)
+        newly = self.delivered - before
+        if newly or ack > self.una:
+            self.last_progress_us = now_us
+        self.una = max(self.una, ack)
+        self.window = window << (self.wscale or 0)
+        if rtt_us >= 0:
+            self.min_rtt.update(now_us, max(ca_rtt_us, 1))
+            self.rtt.update(max(rtt_us, 1))
+        lost, cause = self._rack(now_us)
+        self._advance_state(lost)
+        if options.sack and self._is_dsack(ack, options.sack):
+            self.dsack_seen = True
+        self._adapt_reo_window()
+        self._record(now_us, ca_rtt_us, newly, lost, cause)
+        self._compact()
+
+    def _deliver(self, packet: _Packet) -> None:
+        """Count a packet and keep the newest one's state for the rate sample."""
+        self.delivered += 1
+        if packet.rate_taken:
+            return
+        packet.rate_taken = True
+        sample = self.sample
+        if sample.end < 0 or (packet.sent_us, packet.end) > (self.first_tx_us, sample.end):
+            sample.prior_delivered = packet.delivered
+            sample.prior_us = packet.delivered_us
+            sample.end = packet.end
+            sample.send_us = packet.sent_us - packet.first_tx_us
+            sample.app_limited = packet.app_limited
+            self.first_tx_us = packet.sent_us
+
+    def _rack_advance(self, now_us: int, packet: _Packet) -> None:
+        rtt = now_us - packet.sent_us
+        if packet.resent and rtt < self.min_rtt.value:
+            return
+        self.rack_rtt_us = rtt
+        self.rack_advanced = True
+        if (packet.sent_us, packet.end) > (self.rack_sent_us, self.rack_end):
+            self.rack_sent_us, self.rack_end = packet.sent_us, packet.end
+
+    def _take_ack(self, now_us: int, ack: int, options: Options) -> tuple[int, int]:
+        """Remove and mark packets; returns the RTT for srtt and the one for the controller."""
+        first_sack = last_sack = first_ack = last_ack = -1
+        old_top = self.top_sacked
+        # The kernel walks its queue once, so it takes the blocks in order of their numbers.
+        blocks = [tuple(_unwrap(edge, self.una) for edge in block) for block in options.sack]
+        for left, right in sorted(blocks, key=lambda block: block[0]):
+            if right <= ack or right > self.nxt or left >= right:
+                continue
+            for i in range(bisect_left(self.starts, left, self.head), len(self.packets)):
+                packet = self.packets[i]
+                if packet.end > right:
+                    break
+                if packet.sacked:
+                    continue
+                self._deliver(packet)
+                self._rack_advance(now_us, packet)
+                packet.sacked = True
+                self.sacked_out += 1
+                self._unmark(packet)
+                if not packet.resent:
+                    if packet.end <= old_top:
+                        self.reordered = True
+                    if first_sack < 0 or packet.sent_us < first_sack:
+                        first_sack = packet.sent_us
+                    last_sack = max(last_sack, packet.sent_us)
+                self.top_sacked = max(self.top_sacked, packet.end)
+        resent_acked = False
+        while self.head < len(self.packets) and self.packets[self.head].end <= ack:
+            packet = self.packets[self.head]
+            self.head += 1
+            if packet.sacked:
+                self.sacked_out -= 1
+            else:
+                self._deliver(packet)
+                self._rack_advance(now_us, packet)
+                self._unmark(packet)
+                if packet.resent:
+                    resent_acked = True
+                else:
+                    last_ack = packet.sent_us
+                    if first_ack < 0:
+                        first_ack = packet.sent_us
+                    if packet.end <= old_top:
+                        self.reordered = True
+        rtt = ca_rtt = -1
+        if first_ack >= 0 and not resent_acked:
+            rtt, ca_rtt = now_us - first_ack, now_us - last_ack
+        if first_sack >= 0:
+            ca_rtt = now_us - last_sack
+            if rtt < 0:
+                rtt = now_us - first_sack
+        if rtt < 0 and ack > self.una and options.ts:
+            echoed = self.ts_sent.get(options.ts[1])
+            if echoed is not None:
+                rtt = ca_rtt = now_us - echoed
+        return rtt, ca_rtt
+
+    def _unmark(self, packet: _Packet) -> None:
+        if packet.lost:
+            packet.lost = False
+            self.lost_out -= 1
+        if packet.resent_out:
+            packet.resent_out = False
+            self.resent_out -= 1
+
+    def _rack(self, now_us: int) -> tuple[int, int]:
+        """Mark what a later packet overtook; returns how many, and why they were lost."""
+        advanced, self.rack_advanced = self.rack_advanced, False
+        if not advanced or (self.top_sacked <= self.una and self.state == OPEN):
+            return 0, LossCause.UNKNOWN
+        hurry = self.state >= RECOVERY or self.sacked_out >= DUPTHRESH
+        reo_us = 0
+        if self.reordered or not hurry:
+            reo_us = min((self.min_rtt.value >> 2) * self.reo_steps, self.rtt.srtt_us)
+        newest = (self.rack_sent_us, self.rack_end)
+        lost, cause = 0, int(LossCause.UNKNOWN)
+        for packet in self.packets[self.head :]:
+            if packet.sacked or (packet.lost and not packet.resent_out):
+                continue
+            if not packet.resent and packet.sent_us > self.rack_sent_us:
+                break
+            if (packet.sent_us, packet.end) >= newest:
+                continue
+            if self.rack_rtt_us + reo_us - (now_us - packet.sent_us) > 0:
+                continue
+            if packet.resent_out:
+                packet.resent_out = False
+                self.resent_out -= 1
+            if not packet.lost:
+                packet.lost = True
+                self.lost_out += 1
+            lost += 1
+            cause = max(cause, self._cause(packet))
+        return lost, cause
+
+    def _is_dsack(self, ack: int, blocks: tuple[tuple[int, int], ...]) -> bool:
+        """RFC 2883: the first block repeats what was acknowledged, or lies in the second."""
+        left, right = (_unwrap(edge, self.una) for edge in blocks[0])
+        if right <= ack:
+            return True
+        if len(blocks) < 2:
+            return False
+        outer_left, outer_right = (_unwrap(edge, self.una) for edge in blocks[1])
+        return outer_left <= left and right <= outer_right
+
+    def _adapt_reo_window(self) -> None:
+        """RFC 8985: one step more per round with a D-SACK, kept for 16 recoveries."""
+        if self.sample.end < 0:
+            return
+        if self.dsack_seen and self.sample.prior_delivered >= self.reo_mark:
+            self.reo_steps = min(self.reo_steps + 1, 255)
+            self.reo_mark = self.delivered
+            self.reo_persist = REO_PERSIST
+        elif not self.reo_persist:
+            self.reo_steps = 1
+        self.dsack_seen = False
+
+    def _cause(self, packet: _Packet) -> int:
+        if self.causes is None:
+            return LossCause.UNKNOWN
+        drops = self.causes.get(packet.seq & 0xFFFFFFFF, ())
+        since = [cause for at_us, cause in drops if at_us >= packet.sent_us - 1000]
+        return since[0] if since else LossCause.REORDERED
+
+    def _advance_state(self, lost: int) -> None:
+        if self.state in (RECOVERY, LOSS) and self.una >= self.high_seq:
+            self.state = OPEN
+            self.reo_persist = max(self.reo_persist - 1, 0)
+        if self.state in (OPEN, DISORDER):
+            if lost or self.lost_out:
+                self.state = RECOVERY
+                self.high_seq = self.nxt
+                self.ssthresh = LEFT_SLOW_START
+            else:
+                self.state = DISORDER if self.sacked_out else OPEN
+
+    def _cwnd(self) -> int:
+        return max(self.peak, self.last_peak, 1)
+
+    def _record(self, now_us: int, ca_rtt_us: int, newly: int, lost: int, cause: int) -> None:
+        sample = self.sample
+        interval = -1
+        if newly:
+            self.delivered_us = now_us
+        if sample.end >= 0:
+            interval = max(sample.send_us, now_us - sample.prior_us)
+            if interval < self.min_rtt.value:
+                interval = -1
+        if self.delivered > self.app_limited:
+            self.app_limited = 0
+        inflight = self.inflight()
+        self.rows.append(
+            (
+                now_us,
+                ca_rtt_us if ca_rtt_us >= 0 else -1,
+                newly,
+                lost,
+                inflight,
+                self._cwnd(),
+                self.ssthresh,
+                self.rtt.srtt_us,
+                self.rtt.rttvar_us,
+                self.min_rtt.value,
+                self.delivered & 0xFFFFFFFF,
+                sample.prior_delivered & 0xFFFFFFFF,
+                min(interval, 0x7FFFFFFF),
+                int(sample.app_limited),
+                self.state,
+            )
+        )
+        self.cause_rows.append(cause)
+        self.rwnd_rows.append(
+            self.wscale is not None and self.una + self.window - self.nxt < self.mss
+        )
+        if sample.end >= 0 and sample.prior_delivered >= self.peak_mark:
+            self._leave_slow_start()
+            self.last_peak, self.peak = self.peak, inflight
+            self.peak_mark = self.delivered
+
+    def _leave_slow_start(self) -> None:
+        """Without loss, slow start is over once three rounds brought less than a quarter more."""
+        if self.ssthresh != INITIAL_SSTHRESH:
+            return
+        if self.peak * 4 >= self.full_peak * 5:
+            self.full_peak, self.flat_rounds = self.peak, 0
+            return
+        self.flat_rounds += 1
+        if self.flat_rounds == 3:
+            self.ssthresh = LEFT_SLOW_START
+
+    def _compact(self) -> None:
+        if self.head > 4096:
+            del self.packets[: self.head]
+            del self.starts[: self.head]
+            self.head = 0
+
+    def records(self) -> AckArray:
+        """[n] per-ACK records; `now_us` starts at 0."""
+        rows = np.array(self.rows, dtype=ACK_DTYPE)
+        if len(rows):
+            rows["now_us"] -= rows["now_us"][0]
+        return rows
+
+
+def is_data(segment: Segment) -> bool:
+    """True if the packet carries sequence space the sender must get acknowledged."""
+    return segment.payload > 0 and not segment.flags & SYN
+
+
+def is_ack(segment: Segment) -> bool:
+    """True if the packet acknowledges and is no SYN."""
+    return bool(segment.flags & ACK) and not segment.flags & SYN

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The ablation: the batch learns what the trainer learns, paths are held out, intervals hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ndm_tcp.datasets import store
+from ndm_tcp.datasets.build import build
+from ndm_tcp.errors import NdmError
+from ndm_tcp.export.run import export
+from ndm_tcp.training import ablation
+from ndm_tcp.training.checkpoint import load_policy
+from ndm_tcp.training.config import TrainConfig
+from ndm_tcp.training.evaluate import auc, calibration
+from ndm_tcp.training.loop import Trainer
+from ndm_tcp.training.objective import examples
+
+from .conftest import TRACES
+
+CONFIG = TrainConfig(epochs=6, batch=256, seed=3)
+NAMES = ("00-clean", "03-loss", "06-reorder", "08-jitter", "09-burst", "10-step")
+
+
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset of recordings of the lab, which know the right window."""
+    out = tmp_path_factory.mktemp("taught")
+    sources = [TRACES / "lab" / f"train-{n}--{cc}--1" for n in NAMES for cc in ("reno", "bbr")]
+    build(sources, out, jobs=2, quiet=True)
+    return out
+
+
+def test_a_batch_of_networks_learns_what_the_trainer_does_one_by_one(
+    taught: Path, tmp_path: Path
+) -> None:
+    data = examples(store.load(taught).rounds, CONFIG)
+    configs = [CONFIG, replace(CONFIG, mask=(7, 8), seed=4)]
+    seen = np.ones(len(data.x), dtype=bool)
+    batch = ablation.train_many(data, configs, [seen, seen], quiet=True)
+    for number, (config, policy) in enumerate(zip(configs, batch, strict=True)):
+        Trainer([taught], tmp_path / str(number), config).run(quiet=True)
+        alone, _ = load_policy(tmp_path / str(number))
+        for a, b in zip(policy.linear_layers(), alone.linear_layers(), strict=True):
+            for mine, theirs in zip(a, b, strict=True):
+                torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-4)
+
+
+def test_a_network_does_not_learn_from_what_it_must_not_see(taught: Path) -> None:
+    data = examples(store.load(taught).rounds, CONFIG)
+    seen = data.cc == "reno"
+    (one,) = ablation.train_many(data, [CONFIG], [seen], quiet=True)
+    other = replace(data, action=np.where(seen, data.action, -data.action))
+    (two,) = ablation.train_many(other, [CONFIG], [seen], quiet=True)
+    for a, b in zip(one.parameters(), two.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_paths_are_held_out_as_wholes(taught: Path) -> None:
+    rounds = ablation.load([taught], CONFIG)
+    for path in np.unique(rounds.path):
+        assert len(np.unique(rounds.data.split[rounds.path == path])) == 1
+    splits = ablation.split_paths([f"train-{n:02}-clean" for n in range(16)])
+    assert sorted(splits.values()).count("test") == 4
+    assert sorted(splits.values()).count("val") == 2
+
+
+def test_a_dataset_of_other_sources_is_refused(dataset: Path) -> None:
+    with pytest.raises(NdmError, match="no recording of a training path"):
+        ablation.load([dataset], CONFIG)
+
+
+def test_metrics_agree_with_the_plain_formulas(taught: Path) -> None:
+    rounds = ablation.load([taught], CONFIG)
+    data = rounds.data
+    policy = ablation.untrained(CONFIG)
+    rows = np.ones(len(data.x), dtype=bool)
+    found = ablation.measure(rounds, [policy], rows)
+    with torch.no_grad():
+        out = policy.raw(torch.from_numpy(data.x)).numpy().astype(np.float64)
+    w, a, e = (v[data.policy] for v in (data.weight, data.action, np.clip(out[:, 0], -1, 1)))
+    mean = np.average(a, weights=w)
+    r2 = 1 - np.average((e - a) ** 2, weights=w) / np.average((a - mean) ** 2, weights=w)
+    assert found["r2"][0] == pytest.approx(r2, rel=1e-5)
+    assert found["mae"][0] == pytest.approx(np.abs(e - a).mean(), rel=1e-5)
+    known = data.cause >= 0
+    assert found["auc"][0] == pytest.approx(auc(out[known, 1], data.cause[known]), abs=1e-3)
+    brier, _ = calibration(out[known, 1], data.cause[known])
+    assert found["brier"][0] == pytest.approx(brier, rel=1e-5)
+    interval = ablation._interval(found["r2"])
+    assert interval["low"] <= interval["mean"] <= interval["high"]
+    assert interval["low"] < interval["high"]
+
+
+def test_a_calibrated_logit_lies_on_the_diagonal_and_a_bold_one_does_not() -> None:
+    rng = np.random.default_rng(1)
+    logit = rng.normal(size=50_000)
+    label = (rng.random(len(logit)) < 1 / (1 + np.exp(-logit))).astype(int)
+    brier, rows = calibration(logit, label)
+    assert np.abs(rows[:, 0] - rows[:, 1])[rows[:, 2] > 500].max() < 0.05
+    assert rows[:, 2].sum() == len(logit)
+    bold, rows = calibration(4 * logit, label)
+    assert bold > brier + 0.02
+    assert np.abs(rows[:, 0] - rows[:, 1]).max() > 0.1
+
+
+def test_random_weights_can_be_exported_and_are_the_same_again(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        assert ablation.main(["--untrained", str(tmp_path / name), "--seed", "5"]) == 0
+    one, two = (load_policy(tmp_path / n)[0].state_dict() for n in ("a", "b"))
+    assert all(torch.equal(one[k], two[k]) for k in one)
+    export(tmp_path / "a", tmp_path / "generated")
+    assert (tmp_path / "generated" / "ndm_model.h").is_file()

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The C that reads captures against its Python twin in tests/reference, ACK by ACK.
+
+The twin finds packets with scapy's readers and shares no code with the C.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from ndm_tcp import files
+from ndm_tcp.datasets import capture, pcap, rounds, run_folder, sources
+from ndm_tcp.datasets.records import FlowRecords
+
+from . import captures
+from .captures import Captured
+from .conftest import TRACES
+from .reference import capture as twin
+from .reference import pcap as twin_pcap
+from .reference import rounds as twin_rounds
+
+SHIPPED = sorted(str(p.relative_to(TRACES)) for p in TRACES.rglob("*.pcap*"))
+NOT_ALIKE = {
+    "zeek_ssh-dups.pcap": "copies of packets are left out in C",
+    "tcptrace_pcap_v2.2.dmp.gz": "the twin does not know swapped lengths",
+    "pcpp_pcapng-example.pcapng": "times before 1970 are left out in C",
+}
+COUNTERS = ("packets", "not_tcp", "cut_headers", "fragments")
+
+
+def compare(path: Path) -> list[FlowRecords]:
+    """Read with both; the flows, which are equal."""
+    report, twin_report = pcap.CaptureReport(), twin_pcap.CaptureReport()
+    ours, skipped = capture.read(path, None, report)
+    theirs, twin_skipped = twin.read(path, None, True, twin_report)
+    assert skipped == twin_skipped
+    for name in COUNTERS:
+        assert getattr(report, name) == getattr(twin_report, name), name
+    assert len(ours) == len(theirs)
+    for mine, other in zip(ours, theirs, strict=True):
+        for column in mine.acks.dtype.names or ():
+            where = np.flatnonzero(mine.acks[column] != other.acks[column])
+            assert not len(where), (path.name, column, where[:5])
+        assert (mine.loss_cause == other.loss_cause).all()
+        assert (mine.rwnd_limited == other.rwnd_limited).all()
+        assert (mine.flow_id, mine.mss) == (other.flow_id, other.mss)
+        assert {key: mine.facts[key] for key in other.facts} == other.facts
+    return ours
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_capture(name: str) -> None:
+    assert compare(TRACES / name)
+
+
+def test_every_capture_beside_the_tree(realdata: Path) -> None:
+    found = sorted([*realdata.rglob("*.pcap*"), *realdata.glob("*.dmp.gz")])
+    assert len(found) > 25
+    assert sum(len(compare(path)) for path in found if path.name not in NOT_ALIKE) >= 7
+
+
+@pytest.mark.parametrize("name", SHIPPED[::7])
+def test_rounds_in_one_go_equal_those_of_the_records(name: str) -> None:
+    """Rounds while reading (bounded memory), rounds of all ACKs, and numpy's give one table."""
+    path = TRACES / name
+    streamed = sources.read_rounds(path, files.sha256(path)).flows
+    records, _ = capture.read(path)
+    assert streamed and len(streamed) == len(records)
+    for flow, held in zip(streamed, records, strict=True):
+        table = rounds.table(flow, "s", "train")
+        assert table.equals(rounds.table(rounds.of(held), "s", "train"))
+        assert table.equals(twin_rounds.table(held, "s", "train"))
+
+
+def test_rounds_with_causes_equal_numpys() -> None:
+    for name in ("reno-03-lossy", "cubic-08-reorder", "bbr-04-lossy"):
+        (flow,), _ = run_folder.read(TRACES / name)
+        table = rounds.table(rounds.of(flow), name, "")
+        assert table.equals(twin_rounds.table(flow, name, ""))
+        assert sum(table["loss_cause"].to_pylist()) > 0
+
+
+step = st.tuples(
+    st.sampled_from(["new", "new", "new", "ack", "ack", "ack", "sack", "dsack", "again", "hole"]),
+    st.integers(0, 40),
+    st.integers(0, 30_000),
+    st.integers(0, 3),
+)
+
+
+def random_transfer(path: Path, steps: list[tuple[str, int, int, int]], start: int) -> Path:
+    """A connection of a sender that does whatever it is told, and a receiver that lies."""
+    made = Captured(path)
+    made.handshake(10**6, 10**6 + 20_000, 10**6 + 20_100, start - 1)
+    now_us, nxt, una = 10**6 + 21_000, start, start
+    for kind, a, wait_us, b in steps * 3:
+        now_us += wait_us
+        options = captures.stamps(now_us // 1000, now_us // 1000 - a)
+        if kind in ("new", "hole"):
+            nxt += 1000 * (kind == "hole" and a < 4)
+            size = 1000 * (1 + a % 5) - 300 * (b == 1)
+            made.data(now_us, nxt, size, options=options)
+            nxt += size
+        elif kind == "again":
+            seq = una + (nxt - una) * a // 41
+            made.data(now_us, seq, 1000 * (1 + b), options=options)
+            nxt = max(nxt, seq + 1000 * (1 + b))
+        elif kind == "ack":
+            una = max(una, una + (nxt - una) * a // 40)
+            made.ack(now_us, una + b * (b == 3), window=a * 10, options=options)
+        else:
+            left = una + (nxt - una) * a // 41 - 2000 * (kind == "dsack")
+            blocks = [left, left + 1000 * (b + 1), una, nxt][: 2 + 2 * (b % 2)]
+            made.ack(now_us, una, options=captures.sack(*blocks))
+    return made.write()
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(step, min_size=40, max_size=150), st.sampled_from([1, 2**32 - 40_000, 2**31]))
+def test_random_transfers(tmp_path: Path, steps: list[Any], start: int) -> None:
+    path = random_transfer(tmp_path / "random.pcap", steps, start)
+    assume(capture.REASONS[5] not in capture.read(path)[1])  # the twin takes them all
+    compare(path)

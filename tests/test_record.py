@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`ndm dataset record` around a real transfer between two network namespaces."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pytest
+
+from ndm_tcp.cli import run_command
+from ndm_tcp.datasets import mlab, record, run_folder, store, streams
+from ndm_tcp.datasets.inet_diag import Diag
+from ndm_tcp.datasets.record import Wanted
+from ndm_tcp.errors import NdmError
+from ndm_tcp.lab.hostpath import RECEIVER_ADDRESS, LinkSpec, path_up
+
+from .captures import RECEIVER, SENDER, Captured, stamps
+from .test_host_record import _cannot_record
+
+LINK = LinkSpec(rate_bps=8_000_000, delay_us=20_000, queue_packets=20, loss=0.005, seed=3)
+reason = _cannot_record()
+needs_root = pytest.mark.skipif(reason is not None, reason=str(reason))
+
+
+def test_root_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert run_command(["dataset", "record", "-o", str(tmp_path / "x"), "--", "true"]) == 2
+    assert "needs root" in capsys.readouterr().err
+    assert run_command(["dataset", "record", "-o", str(tmp_path / "x")]) == 2
+    assert "say what to record" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_payload_is_cut_off_and_other_connections_left_out(tmp_path: Path) -> None:
+    made = Captured(tmp_path / "x.pcap")
+    made.data(1_000_000, 1, 600, options=stamps(1, 2))
+    made.sender = (SENDER[0], 77)
+    made.data(1_000_001, 1, 600)
+    source = made.write()
+    data = bytearray(source.read_bytes())
+    first = 24 + 16 + 52
+    data[first:first] = b"secret" * 5
+    data[24 + 8 : 24 + 12] = struct.pack("<I", 52 + 30)
+    source.write_bytes(data)
+    target = tmp_path / "y.zst"
+    assert record.keep_headers(source, target, {(SENDER[1], RECEIVER[1])}) == 1
+    with streams.open_bytes(target) as stream:
+        kept = stream.read()
+    assert b"secret" not in kept
+    assert kept[24:] == struct.pack("<IIII", 1, 0, 52, 652) + bytes(data[40 : 40 + 52])
+
+
+@needs_root
+def test_a_real_transfer(tmp_path: Path) -> None:
+    """The builder reads the folder; capture, tcp_info and the kernel tell the same story."""
+    out = tmp_path / "run"
+    with path_up(LINK, 24_311, tmp_path / "drops.csv") as path:
+        inside = ["ip", "netns", "exec", path.sender]
+        server = subprocess.Popen(
+            ["ip", "netns", "exec", path.receiver, "iperf3", "-s", "-1", "-B", RECEIVER_ADDRESS],
+            stdout=subprocess.DEVNULL,
+        )
+        try:
+            words = [sys.executable, "-m", "ndm_tcp.cli", "dataset", "record", "-o", str(out)]
+            transfer = f"sleep 0.5; iperf3 -c {RECEIVER_ADDRESS} --cport 24311 -t 4 -J -C cubic"
+            done = subprocess.run(
+                [*inside, *words, "--", "sh", "-c", f"{transfer} > {tmp_path}/iperf3.json"],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=60,
+            )
+        finally:
+            server.kill()
+            server.wait()
+        path.finish()
+    assert done.returncode == 0, done.stderr
+    facts = tomllib.loads((out / "run.toml").read_text())
+    assert facts["polls"] > 150 and facts["packets_lost"] == 0
+    assert "2 connections" in done.stdout  # iperf3's control connection too
+    flows, _ = run_folder.read(out)
+    (flow,) = [f for f in flows if f.facts["segments"] > 500]
+    report = orjson.loads((tmp_path / "iperf3.json").read_bytes())
+    retransmitted = report["end"]["streams"][0]["sender"]["retransmits"]
+    assert retransmitted <= flow.facts["retransmitted"] <= retransmitted + 3
+    assert flow.facts["retransmitted"] > 0 and flow.cc_name == "cubic"
+    polled = max(mlab.read(out / "tcp_info.jsonl.zst"), key=lambda f: len(f.acks))
+    assert len(polled.acks) > 100 and polled.cc_name == "cubic"
+    medians = [np.median(f.acks["srtt_us"][len(f.acks) // 3 :]) for f in (flow, polled)]
+    assert medians[0] == pytest.approx(medians[1], rel=0.05)
+    if "no_tcp_probe" not in facts:
+        assert flow.cwnd_source.value == "kernel"
+    assert run_command(["dataset", "build", str(out), "-o", str(tmp_path / "data")]) == 0
+    assert store.load(tmp_path / "data").rounds.num_rows > 50
+    for name in ("tcp_info.jsonl.zst", "result.json", "run.toml"):
+        with streams.open_bytes(out / name) as stream:
+            assert RECEIVER_ADDRESS.encode() not in stream.read()
+
+
+@needs_root
+def test_sockets_of_a_process_or_port(tmp_path: Path) -> None:
+    """Over loopback: this test's own sockets, found by its pid."""
+    import socket
+    import threading
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as client, server.accept()[0] as peer:
+            diag = Diag()
+            ends = {(s.port, s.peer_port) for s in diag.sockets()}
+            diag.close()
+            assert (client.getsockname()[1], port) in ends
+
+            def send() -> None:
+                for _ in range(40):
+                    client.sendall(bytes(20_000))
+                    peer.recv(20_000)
+                    threading.Event().wait(0.01)
+
+            sender = threading.Thread(target=send)
+            sender.start()
+            wanted = Wanted(port=port, pid=os.getpid())
+            facts = record.record(tmp_path / "run", [], wanted, 1.0, "lo")
+            sender.join()
+            other = Wanted(port=port, pid=1)
+            with pytest.raises(NdmError, match="no packet of a TCP connection"):
+                record.record(tmp_path / "none", [], other, 0.2, "lo")
+    assert facts["connections"] == 1 and facts["packets"] > 40
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["run"]
+
+
+@needs_root
+def test_an_existing_folder_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    with pytest.raises(NdmError, match="exists already"):
+        record.record(tmp_path / "x", ["true"], Wanted())
+    assert shutil.which("tcpdump") is None or not list((tmp_path / "x").iterdir())
