@@ -21,18 +21,23 @@ TEST_PACKAGES = $(HEADERS_612) qemu-system-x86 busybox-static iproute2 iperf3 tc
 	$(LAB_PACKAGES) $(CROSS_PACKAGES)
 # The sanitizers of whatever clang this release has.
 CLANG_RT = $(shell apt-cache depends clang 2>/dev/null | sed -n 's/.*clang-\([0-9]*\)$$/libclang-rt-\1-dev/p' | head -n 1)
-CROSS_PACKAGES = $(CLANG_RT) gcc-i686-linux-gnu libc6-dev-i386-cross gcc-s390x-linux-gnu \
+CROSS_PACKAGES = $(CLANG_RT) gcc-aarch64-linux-gnu gcc-arm-linux-gnueabihf gcc-i686-linux-gnu libc6-dev-i386-cross gcc-s390x-linux-gnu \
 	libc6-dev-s390x-cross qemu-user-static binutils
 LAB_PACKAGES = flex bison bc patch xz-utils libelf-dev util-linux
 BOARD = docs/board
+ROUNDS = $(sort $(patsubst %/,%,$(wildcard datasets/lab-rounds/*/)))
+NOTEBOOKS = training_run policy quantisation your_own_trace closed_loop
+DEMO_NOTEBOOKS = training_run policy
+ABLATION = $(OUT)/ablation
+DEMO_SCENARIO = published/c-dumbbell-loss-1.toml
 KDIR ?= $(firstword $(wildcard /lib/modules/$(shell uname -r)/build) \
 	$(lastword $(sort $(wildcard /usr/src/linux-headers-*-amd64))))
 
-CORE_SOURCES := $(wildcard kmod/ndm_*.h) kmod/generated/ndm_contract.h kmod/generated/ndm_tables.h \
+CORE_SOURCES := $(wildcard kmod/ndm_*.h datasets/native/*) kmod/generated/ndm_contract.h kmod/generated/ndm_tables.h \
 	src/ndm_tcp/core.c src/ndm_tcp/core_build.py setup.py pyproject.toml
 
-.PHONY: help setup packages test-packages demo test board lint shipped generated check-generated \
-	notebooks clean
+.PHONY: help setup packages test-packages demo test test-debug test-ray fuzz bench-datasets board lint shipped generated check-generated \
+	notebooks ablation clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -89,22 +94,54 @@ $(STAMPS)/core: $(STAMPS)/venv $(CORE_SOURCES)
 demo: setup ## traces -> dataset -> trained network -> C header -> ndm_tcp.ko -> checks -> summary
 	@rm -rf $(OUT)/demo && mkdir -p $(OUT)/demo
 	$(BIN)/ndm dataset build datasets/traces -o $(OUT)/demo/data
-	$(BIN)/ndm train --data $(OUT)/demo/data -o $(OUT)/demo/run
+	$(BIN)/ndm train --data $(OUT)/demo/data $(ROUNDS) -o $(OUT)/demo/run
 	@cp -r kmod $(OUT)/demo/kmod
 	$(BIN)/ndm export $(OUT)/demo/run -o $(OUT)/demo/kmod/generated
 	$(MAKE) -s -C $(OUT)/demo/kmod KDIR=$(KDIR)
 	$(BIN)/ndm check --kmod $(OUT)/demo/kmod
-	@$(call notebook,$(OUT)/demo/data,$(OUT)/demo/run,$(OUT)/demo/model.ipynb)
+	@$(call run-notebooks,$(OUT)/demo,$(OUT)/demo,$(DEMO_NOTEBOOKS))
 	@$(BIN)/python -m ndm_tcp.export.summary $(OUT)/demo
+	@$(call closed-loop,$(OUT)/demo)
 
 test: setup test-packages ## every test, a kernel boot in QEMU included
 	$(BIN)/pytest
 
+test-debug: setup test-packages ## the module under KASAN, UBSAN, lockdep, kmemleak; builds a kernel once
+	$(BIN)/ndm lab build --debug
+	$(BIN)/pytest tests/kmod/test_debug.py
+
+test-ray: setup ## building datasets on a Ray cluster of two workers; installs ray
+	@PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/pip install -q -e '.[ray]' 2>&1 | \
+		{ grep -v '^WARNING: Location' || true; }
+	$(BIN)/pytest tests/test_ray.py
+
+FUZZ_SECONDS ?= 600
+fuzz: setup test-packages ## the readers of captures and logs: C under sanitizers, then Python
+	@PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/pip install -q -e '.[fuzz]' 2>&1 | \
+		{ grep -v '^WARNING: Location' || true; }
+	@mkdir -p $(OUT)/fuzz/native $(OUT)/fuzz/readers
+	clang -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -I. \
+		tests/fuzz/fuzz_native.c datasets/native/*.c -lm -o $(OUT)/fuzz/fuzz_native
+	$(BIN)/python -m tests.fuzz.corpus $(OUT)/fuzz/seeds
+	$(OUT)/fuzz/fuzz_native $(OUT)/fuzz/native $(OUT)/fuzz/seeds -max_len=8000 -timeout=10 \
+		-max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 -artifact_prefix=$(OUT)/fuzz/
+	$(BIN)/python -m tests.fuzz.fuzz_readers $(OUT)/fuzz/readers -max_len=40000 -timeout=20 \
+		-rss_limit_mb=3000 -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=$(OUT)/fuzz/
+
+BENCH_PACKAGES = tshark tcptrace
+bench-datasets: setup ## readers beside scapy, dpkt, tshark, tcptrace; memory on a capture of 5 GB
+	@$(call need,$(BENCH_PACKAGES))
+	@PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/pip install -q -e '.[bench]' 2>&1 | \
+		{ grep -v '^WARNING: Location' || true; }
+	$(BIN)/python -m tests.bench.bench_capture --folder $(OUT)
+	$(BIN)/python -m tests.bench.bench_text
+
 board: setup test-packages ## every scenario with every algorithm of the kernel; takes hours
 	$(BIN)/ndm lab board published --cc all,ndm_tcp,ceiling --seeds $(SEEDS) -o $(OUT)/board/published
 	$(BIN)/ndm lab board ccbench --cc all,ndm_tcp --seeds $(SEEDS) -o $(OUT)/board/ccbench
+	$(BIN)/ndm lab board fairness --cc all,ndm_tcp --seeds $(SEEDS) -o $(OUT)/board/fairness
 	@mkdir -p $(BOARD)
-	@for suite in published ccbench; do for kind in md csv; do \
+	@for suite in published ccbench fairness; do for kind in md csv; do \
 		cp $(OUT)/board/$$suite/board.$$kind $(BOARD)/$$suite.$$kind; done; done
 	@echo "$(BOARD)/*.md and *.csv, plots in $(OUT)/board/*/board.html"
 
@@ -114,26 +151,63 @@ lint: setup ## ruff and mypy alone
 shipped: setup ## make the committed network anew: kmod/generated from datasets/traces
 	rm -rf $(OUT)/shipped
 	$(BIN)/ndm dataset build datasets/traces -o $(OUT)/shipped/data
-	$(BIN)/ndm train --data $(OUT)/shipped/data -o $(OUT)/shipped/run
+	$(BIN)/ndm train --data $(OUT)/shipped/data $(ROUNDS) -o $(OUT)/shipped/run
 	$(BIN)/ndm export $(OUT)/shipped/run
 	$(BIN)/ndm check
-	cp $(OUT)/shipped/run/MODEL_CARD.md docs/MODEL_CARD.md
-	@$(call notebook,$(OUT)/shipped/data,$(OUT)/shipped/run,notebooks/model.ipynb)
+	cat $(OUT)/shipped/run/MODEL_CARD.md docs/model_card_tail.md >docs/MODEL_CARD.md
+	@$(call run-notebooks,$(OUT)/shipped,notebooks,$(NOTEBOOKS))
 
-generated: setup ## rewrite kmod/generated from the contract and ndm_model.json
+generated: $(STAMPS)/venv ## rewrite kmod/generated from the contract and ndm_model.json
+	$(BIN)/python -m ndm_tcp.export.contract_c
+	@$(MAKE) --no-print-directory setup
 	$(BIN)/ndm check --update
 
 check-generated: setup ## are they what their sources generate?
 	$(BIN)/ndm check
 
-define notebook
-echo "running notebooks/model.py"; \
-NDM_DATA=$(CURDIR)/$(1) NDM_RUN=$(CURDIR)/$(2) \
-	$(BIN)/python notebooks/execute.py notebooks/model.py $(3) \
+define closed-loop
+if $(BIN)/ndm lab build --check 2>/dev/null; then \
+	echo "the module beside others in the lab, in virtual time"; \
+	$(BIN)/ndm lab board $(DEMO_SCENARIO) --cc reno,cubic,bbr,ndm_tcp --seeds 1 \
+		--kmod $(1)/kmod -o $(1)/board; \
+else \
+	echo "to see it beside others: make test-packages, $(BIN)/ndm lab build, then make demo again"; \
+fi
+endef
+
+# of a folder with data and run, into a folder, these
+define run-notebooks
+echo "running notebooks: $(3)"; \
+NDM_DATA=$$(echo $(1)/data $(ROUNDS) | tr ' ' :) NDM_RUN=$(1)/run \
+	$(BIN)/python notebooks/execute.py $(2) $(patsubst %,notebooks/%.py,$(3)) \
 		>$(OUT)/notebook.log 2>&1 || { tail -n 20 $(OUT)/notebook.log >&2; exit 1; }
 endef
 
-notebooks: shipped ## run the notebooks on the shipped network
+notebooks: setup ## run the notebooks on the shipped network (make shipped leaves it)
+	@test -f $(OUT)/shipped/run/export.json || $(MAKE) --no-print-directory shipped
+	@$(call run-notebooks,$(OUT)/shipped,notebooks,$(NOTEBOOKS))
+
+# Of each: inputs masked. The full network is the shipped one.
+ABLATED = no-delay:7,8 no-floor:10
+
+ablation: setup test-packages ## what inputs, size and training are worth: docs/ablation.md, half an hour
+	@test -f $(OUT)/shipped/run/export.json || $(MAKE) --no-print-directory shipped
+	$(BIN)/python -m ndm_tcp.training.ablation --data $(ROUNDS) -o $(ABLATION) --epochs 60
+	for pair in $(ABLATED); do $(BIN)/ndm train --data $(OUT)/shipped/data $(ROUNDS) \
+		--mask $${pair#*:} -o $(ABLATION)/run/$${pair%%:*}; done
+	$(BIN)/python -m ndm_tcp.training.ablation --untrained $(ABLATION)/run/untrained
+	$(BIN)/ndm lab build
+	$(BIN)/ndm lab board validation --cc reno,cubic,bbr --seeds 1 -o $(ABLATION)/board/rivals >/dev/null
+	@rm -rf $(ABLATION)/kmod && mkdir -p $(ABLATION)/kmod && cp -r kmod $(ABLATION)/kmod/full
+	@for name in full $(foreach pair,$(ABLATED),$(firstword $(subst :, ,$(pair)))) untrained; do \
+		copy=$(ABLATION)/kmod/$$name; \
+		if [ $$name != full ]; then cp -r kmod $$copy; \
+			$(BIN)/ndm export $(ABLATION)/run/$$name -o $$copy/generated >/dev/null || \
+				{ echo "ablation: $$name cannot be exported, so not run"; continue; }; fi; \
+		echo "ablation: $$name on the validation paths"; rm -rf $(ABLATION)/board/$$name; \
+		$(BIN)/ndm lab board validation --cc ndm_tcp --seeds 1 --kmod $$copy \
+			-o $(ABLATION)/board/$$name >/dev/null; done
+	NDM_RUN=$(OUT)/shipped/run $(BIN)/python notebooks/ablation_page.py $(ABLATION)
 
 clean: ## remove what was built here
 	rm -rf $(OUT) $(VENV) $(STAMPS) build src/*.egg-info

@@ -14,7 +14,11 @@ from ndm_tcp.errors import NdmError
 COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
     ("dataset", "build"): ("ndm_tcp.datasets.build_command", "captures and logs to rounds"),
     ("dataset", "info"): ("ndm_tcp.datasets.info_command", "what a dataset holds"),
-    ("trace",): ("ndm_tcp.datasets.trace_command", "the module's event of every round to rows"),
+    ("dataset", "record"): ("ndm_tcp.datasets.record_command", "transfers of this host (root)"),
+    ("trace",): (
+        "ndm_tcp.datasets.trace_command",
+        "the module's event of every round: rows, picture",
+    ),
     ("train",): ("ndm_tcp.training.train", "train the network on a dataset"),
     ("eval",): ("ndm_tcp.training.eval_command", "metrics of a run on a dataset's flows"),
     ("export",): ("ndm_tcp.export.run", "a run to ONNX, integers, C header and vectors"),
