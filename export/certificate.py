@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ndm_tcp import contract as c
 from ndm_tcp import fixedpoint
@@ -94,6 +95,28 @@ def prove(layers: list[Layer]) -> Proof:
         for p, seen in zip(properties.PROPERTIES, found[at:], strict=True)
     ]
     return Proof(rows, attained, enclosure.output_errors(layers, rows), verdicts)
+
+
+def require_open(proof: Proof, ends: list[npt.NDArray[np.bool_]]) -> None:
+    """Refuse a network in which a clamp acts where the real one has none.
+
+    Args:
+        proof: of the network.
+        ends: `onnx_read.Graph.open`.
+
+    Raises:
+        NdmError: a unit that may pass the end that stands for infinity.
+    """
+    one = 1 << c.Q_PRE
+    for number, (rows, layer) in enumerate(zip(proof.rows, ends, strict=False)):
+        first = len(rows) - len(layer)
+        for r, (row, (low, high)) in enumerate(zip(rows[first:], layer, strict=True), first):
+            if (low and row.pre[0] <= -one) or (high and row.pre[1] >= one - 1):
+                raise NdmError(
+                    f"layer {number}, row {r}: quantised, it may pass the range of its Relu "
+                    f"({row.pre[0] / one:.4f} to {row.pre[1] / one:.4f} of it); train with more "
+                    "--weight-decay"
+                )
 
 
 def _first_layer(layer: Layer) -> list[tuple[witness.Found, witness.Found]]:

@@ -9,7 +9,7 @@ interval that holds every slope it can meet on the way. Real numbers are integer
 The identity behind the bound: with u the integers read as reals and v the real network,
 
     u_k - v_k  = sum_j W_kj e_j + rho_k          pre-activation, |rho| <= half a unit of Q16
-    e'_k       = s_k (u_k - v_k) + tau_k         s_k: a value of tanh' between u_k and v_k
+    e'_k       = s_k (u_k - v_k) + tau_k         s_k: a slope of the activation's, u_k to v_k
 
 so that the error of an output is a sum over all rho and tau, each with a coefficient that is a
 product of weights and slopes (mean value theorem). Intervals for s and tau bound it.
@@ -197,6 +197,40 @@ def tanh_integer(pre: int) -> int:
     return -value if pre < 0 else value
 
 
+# --- saturation ------------------------------------------------------------------------------
+
+
+def clamp_integer(pre: int) -> int:
+    """`fixedpoint.saturate`, Q16 to Q15, on one Python integer."""
+    half_up = (pre + 1) >> 1
+    return max(-(1 << c.Q_ACT), min((1 << c.Q_ACT) - 1, half_up))
+
+
+def clamp_error(pre: Interval) -> Interval:
+    """Saturated integer minus clamp to [-1, 1] for every Q16 integer of an interval, in units.
+
+    Between the knees the error depends on whether the integer is odd, beyond them on nothing:
+    the ends, the knees, and the neighbours of both show every case there is.
+    """
+    one = 1 << c.Q_PRE
+    places = {end + by for end in (*pre, -one, 0, one) for by in (-2, -1, 0, 1, 2)}
+    found = [
+        (clamp_integer(p) << (UNIT_BITS - c.Q_ACT))
+        - (max(-one, min(one, p)) << (UNIT_BITS - c.Q_PRE))
+        for p in places
+        if pre[0] <= p <= pre[1]
+    ]
+    return min(found), max(found)
+
+
+def clamp_slope(numerator: Interval) -> Interval:
+    """Slopes of the chords of the clamp between any two reals, given in units, in units."""
+    low, high = numerator
+    inside = low >= -UNIT and high <= UNIT
+    outside = high <= -UNIT or low >= UNIT
+    return (UNIT if inside else 0), (0 if outside else UNIT)
+
+
 # --- the network -----------------------------------------------------------------------------
 
 
@@ -213,9 +247,9 @@ class Row:
     activation: Interval | None
     """Q15; None in the output layer"""
     slope: Interval | None
-    """tanh' between the integer and the real pre-activation, in units"""
+    """of the activation between the integer and the real pre-activation, in units"""
     table: Interval | None
-    """table minus tanh, in units"""
+    """integer minus real activation at the same pre-activation, in units"""
 
 
 def weight_bits(layer: Layer, number: int, row: int) -> int:
@@ -257,9 +291,13 @@ def rows(layers: list[Layer]) -> list[list[Row]]:
             total = (sum(p[0] for p in passed), sum(p[1] for p in passed))
             off = plus(outward(total, weight_bits(layer, number, r)), (-half, half))
             to_unit = UNIT_BITS - c.Q_PRE
-            s = slope(((pre[0] << to_unit) - max(off[1], 0), (pre[1] << to_unit) - min(off[0], 0)))
-            t = table_error(pre)
-            activation = (tanh_integer(pre[0]), tanh_integer(pre[1]))
+            real = ((pre[0] << to_unit) - max(off[1], 0), (pre[1] << to_unit) - min(off[0], 0))
+            if r < layer.n_out - layer.clamped:
+                s, t = slope(real), table_error(pre)
+                activation = (tanh_integer(pre[0]), tanh_integer(pre[1]))
+            else:
+                s, t = clamp_slope(real), clamp_error(pre)
+                activation = (clamp_integer(pre[0]), clamp_integer(pre[1]))
             found.append(Row((low, high), partial, n, pre, activation, s, t))
             next_inputs.append(activation)
             next_errors.append(plus(outward(times(s, off), UNIT_BITS), t))

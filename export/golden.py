@@ -104,9 +104,10 @@ def edges(layers: list[Layer], witnesses: list[list[int]]) -> npt.NDArray[np.int
 
     For every row one rounding tie (the accumulator lies half way between two results) and one
     accumulator a unit below it, so that no bias is off by one unnoticed; in hidden layers,
-    pre-activations one below, at and one above a break point of the tanh table; all as far as
-    `POOL` random points hold them. Then one input close to every entry of the table that the
-    witnesses of the certificate show to be in reach, and the witnesses.
+    pre-activations one below, at and one above a break point of the tanh table, or the closest
+    ones below, at and above each knee of a clamp; all as far as `POOL` random points hold them.
+    Then one input close to every entry of the table that the witnesses of the certificate show
+    to be in reach, and the witnesses.
     """
     lo = np.array([i.lo_q for i in c.INPUTS], dtype=np.int64)
     hi = np.array([i.hi_q for i in c.INPUTS], dtype=np.int64)
@@ -121,7 +122,9 @@ def edges(layers: list[Layer], witnesses: list[list[int]]) -> npt.NDArray[np.int
         rest = trace.accumulators[number] & (2 * half - 1)
         cases = [rest == half, rest == half - 1]
         if number + 1 < len(layers):
-            cases += [((trace.pre[number] - by) & (step - 1)) == 0 for by in (-1, 0, 1)]
+            bent = slice(0, layer.n_out - layer.clamped)
+            cases += [((trace.pre[number][:, bent] - by) & (step - 1)) == 0 for by in (-1, 0, 1)]
+            cases += _knees(trace.pre[number][:, bent.stop :])
         for case in cases:
             chosen += np.where(case.any(axis=0), case.argmax(axis=0), -1).tolist()
     hit = [pool[at] for at in chosen if at >= 0]
@@ -132,20 +135,32 @@ def edges(layers: list[Layer], witnesses: list[list[int]]) -> npt.NDArray[np.int
     return unique.reshape(-1, c.N_INPUTS).astype(np.int16)
 
 
+def _knees(pre: npt.NDArray[np.int64]) -> list[npt.NDArray[np.bool_]]:
+    """Which of [n, rows] pre-activations lie closest to -1 and 1, from below, at and from above."""
+    cases = []
+    for knee in (-1 << c.Q_PRE, 1 << c.Q_PRE):
+        for side in (pre < knee, pre == knee, pre > knee):
+            away = np.where(side, np.abs(pre - knee), np.iinfo(np.int64).max)
+            cases.append(side & (away == away.min(axis=0)))
+    return cases
+
+
 def _table_entries(
     layers: list[Layer], witnesses: list[list[int]], step: int
 ) -> list[npt.NDArray[np.int64]]:
     """For each entry of the tanh table an input that comes close to it, if one is found.
 
-    Per hidden layer, the row that goes farthest is followed on a straight line from where it is
-    least to where it is greatest.
+    Per hidden layer, the tanh row that goes farthest is followed on a straight line from where it
+    is least to where it is greatest.
     """
     corners = inputs()[RANDOM_VECTORS:].astype(np.int64)
     ends = np.concatenate([corners, np.array(witnesses, dtype=np.int64).reshape(-1, c.N_INPUTS)])
     trace = fixedpoint.forward(layers, ends)
     found: dict[int, npt.NDArray[np.int64]] = {}
-    for number in range(len(layers) - 1):
-        pre = trace.pre[number]
+    for number, layer in enumerate(layers[:-1]):
+        pre = trace.pre[number][:, : layer.n_out - layer.clamped]
+        if not pre.shape[1]:
+            continue
         row = int(np.abs(pre).max(axis=0).argmax())
         first, last = ends[pre[:, row].argmin()], ends[pre[:, row].argmax()]
         t = np.arange(PATH + 1, dtype=np.int64)[:, None]

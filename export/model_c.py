@@ -43,6 +43,8 @@ class Model:
             h.update(np.ascontiguousarray(layer.weight, dtype="<i2").tobytes())
             h.update(np.ascontiguousarray(layer.bias, dtype="<i4").tobytes())
             h.update(np.ascontiguousarray(layer.shift, dtype="u1").tobytes())
+        if any(layer.clamped for layer in self.layers):
+            h.update(b"clamped" + bytes(layer.clamped for layer in self.layers))
         return h.hexdigest()[:16]
 
 
@@ -58,6 +60,7 @@ def to_json(model: Model) -> str:
                 "weight": layer.weight.tolist(),
                 "bias": layer.bias.tolist(),
                 "shift": layer.shift.tolist(),
+                **({"clamped": layer.clamped} if layer.clamped else {}),
             }
             for layer in model.layers
         ],
@@ -83,6 +86,7 @@ def from_json(path: Path) -> Model:
                 np.array(layer["weight"], dtype=np.int16),
                 np.array(layer["bias"], dtype=np.int32),
                 np.array(layer["shift"], dtype=np.uint8),
+                int(layer.get("clamped", 0)),
             )
             for layer in data["layers"]
         ]
@@ -169,7 +173,11 @@ def model_header(model: Model, proof: Proof) -> str:
         parts.append(_array("s32", f"ndm_bias{number}", f"[{layer.n_out}]", layer.bias))
         parts.append(_array("u8", f"ndm_shift{number}", f"[{layer.n_out}]", layer.shift))
     rows = "\n".join(
-        f"\t{{ ndm_weight{i}, ndm_bias{i}, ndm_shift{i}, {layer.n_in}, {layer.n_out} }},"
+        "\t{\n"
+        f"\t\t.weight = ndm_weight{i}, .bias = ndm_bias{i}, .shift = ndm_shift{i},\n"
+        f"\t\t.n_in = {layer.n_in}, .n_out = {layer.n_out},"
+        f"{f' .n_clamped = {layer.clamped},' if layer.clamped else ''}\n"
+        "\t},"
         for i, layer in enumerate(model.layers)
     )
     parts.append(f"static const struct ndm_layer ndm_model_layer[] = {{\n{rows}\n}};\n")

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The network as ONNX, written from PyTorch; what is read back (`onnx_read`) against the file.
 
-The graph is small enough to spell out: Gemm and Tanh in turn, then Max and Min for the clamp.
+The graph is small enough to spell out: Gemm and Tanh or Clip in turn, then Max and Min for the
+clamp.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,7 @@ from ndm_tcp import files
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export import onnx_read, quantize
 from ndm_tcp.export.onnx_read import Graph
+from ndm_tcp.export.quantize import Dense
 from ndm_tcp.training.model import Policy
 
 OPSET = 17
@@ -34,24 +37,53 @@ Floats = npt.NDArray[np.float32]
 
 def write(policy: Policy, path: Path, metadata: dict[str, str]) -> None:
     """Write the network; the same weights give the same bytes."""
-    nodes, initializers = [], []
+    layers = [Dense(weight.numpy(), bias.numpy()) for weight, bias in policy.linear_layers()]
+    write_layers(layers, path, metadata)
+
+
+def write_layers(layers: Sequence[Dense], path: Path, metadata: dict[str, str]) -> None:
+    """Write a network of any layers that `onnx_read` gives."""
+    nodes: list[onnx.NodeProto] = []
+    initializers: list[onnx.TensorProto] = []
+
+    def constant(values: npt.ArrayLike, name: str) -> str:
+        initializers.append(numpy_helper.from_array(np.array(values, np.float32), name))
+        return name
+
+    def units(name: str, layer: Dense, of: str, operator: str, *ends: str) -> str:
+        """Gemm and what follows it; `of` tells the layer and which of its units."""
+        inputs = [name, constant(layer.weight, f"layer{of}.weight")]
+        inputs.append(constant(layer.bias, f"layer{of}.bias"))
+        nodes.append(helper.make_node("Gemm", inputs, [f"pre{of}"], f"gemm{of}", transB=1))
+        if not operator:
+            return f"pre{of}"
+        bent = f"{operator.lower()}{of}"
+        nodes.append(helper.make_node(operator, [f"pre{of}", *ends], [f"h{of}"], bent))
+        return f"h{of}"
+
     name = INPUT
-    layers = policy.linear_layers()
-    for number, (weight, bias) in enumerate(layers):
-        for suffix, tensor in (("weight", weight), ("bias", bias)):
-            array = tensor.numpy().astype(np.float32)
-            initializers.append(numpy_helper.from_array(array, f"layer{number}.{suffix}"))
-        inputs = [name, f"layer{number}.weight", f"layer{number}.bias"]
-        name = f"pre{number}"
-        nodes.append(helper.make_node("Gemm", inputs, [name], f"gemm{number}", transB=1))
-        if number + 1 < len(layers):
-            nodes.append(helper.make_node("Tanh", [name], [f"h{number}"], f"tanh{number}"))
-            name = f"h{number}"
+    clip: tuple[str, ...] = ()
+    for number, layer in enumerate(layers):
+        if number + 1 == len(layers):
+            name = units(name, layer, str(number), "")
+        elif not layer.clamped:
+            name = units(name, layer, str(number), "Tanh")
+        else:
+            clip = clip or (constant(-1.0, "least"), constant(1.0, "most"))
+            bent = len(layer.bias) - layer.clamped
+            top, rest = (
+                Dense(layer.weight[part], layer.bias[part])
+                for part in (slice(0, bent), slice(bent, None))
+            )
+            clamped = units(name, rest, f"{number}c", "Clip", *clip)
+            both = [units(name, top, str(number), "Tanh"), clamped] if bent else [clamped]
+            name = f"both{number}"
+            nodes.append(helper.make_node("Concat", both, [name], f"concat{number}", axis=1))
     for kind, op, values, target in (
         ("lo", "Max", [o.lo for o in c.OUTPUTS], "floored"),
         ("hi", "Min", [o.hi for o in c.OUTPUTS], OUTPUT),
     ):
-        initializers.append(numpy_helper.from_array(np.array(values, np.float32), kind))
+        constant(values, kind)
         nodes.append(helper.make_node(op, [name, kind], [target], f"clamp_{kind}"))
         name = target
     graph = helper.make_graph(

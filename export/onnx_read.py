@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""An ONNX graph, from any framework, as what the integer core computes: dense layers with tanh.
+"""An ONNX graph, from any framework, as what the integer core computes: dense layers whose units
+end in tanh or in a clamp to [-1, 1].
 
 Every value of the graph is carried as an affine function of one hidden layer's activations (or
 of the inputs), so constants, batch normalisation and chains of linear operators fold exactly.
 Tanh begins the next layer; sigmoid(x) = (1 + tanh(x / 2)) / 2 does with its factors folded to
 both sides. Units that stem from the same layer become one layer, so separate heads and Concat
-are no obstacle. Clamps stay at the outputs, where the core has its own. What cannot be carried
-so is refused by operator and node; onnxruntime then compares the result with the file
-(`onnx_graph.compare`).
+are no obstacle. A clamp to any [lo, hi], folded to [-1, 1], begins one too, unless it is at the
+outputs and as wide as the contract's own. Relu has no upper end and Max or Min by themselves
+lack one: in its place stands what interval arithmetic proves the unit cannot pass for any input
+in the box (and a margin, so that quantised weights do not pass it either; `Graph.open` lets the
+exporter check that). What has no place is refused by operator and node; onnxruntime then compares
+the result with the file (`onnx_graph.compare`).
 """
 
 from __future__ import annotations
@@ -27,24 +31,26 @@ from ndm_tcp import contract as c
 from ndm_tcp import files
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export import onnx_limits
+from ndm_tcp.export.quantize import Dense, Floats
 
 OLDEST_OPSET = 7
 """The first whose arithmetic broadcasts as today's does."""
+OPEN_MARGIN = 1 / 64
+"""Of the proved range, added at an end that stands for infinity."""
 NO_PLACE = {
-    "Relu": "the integer network has only tanh between its layers; train with Tanh or Sigmoid",
     "GRU": "its state would make every bound depend on how long a flow lasts; use rounds' inputs",
     "LSTM": "its state would make every bound depend on how long a flow lasts; use rounds' inputs",
 }
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Graph:
     """What quantisation needs of an ONNX file."""
 
-    layers: list[tuple[Floats, Floats]]
-    """weight [out, in] and bias [out] per layer; tanh between them"""
+    layers: list[Dense]
+    """in float64"""
+    open: list[npt.NDArray[np.bool_]]
+    """per hidden layer [clamped, 2]: does the lower, the upper end stand for infinity?"""
     sha256: str
     contract: str | None
     """the contract that the file names, if it does"""
@@ -66,6 +72,20 @@ class Affine:
     hi: Floats
     clamp: str = ""
     """the node that clamps it, if one does"""
+
+
+@dataclass
+class Hidden:
+    """Units of a hidden layer in the making; a unit is a row of every array."""
+
+    weight: Floats
+    bias: Floats
+    clamped: npt.NDArray[np.bool_]
+    open: npt.NDArray[np.bool_]
+    """[n, 2]: does the lower, the upper end of the clamp stand for infinity?"""
+    lo: Floats
+    hi: Floats
+    """what the activation cannot leave"""
 
 
 class Refused(Exception):
@@ -104,7 +124,7 @@ class _Reader:
             t.name: numpy_helper.to_array(t) for t in model.graph.initializer
         }
         self.values: dict[str, Affine] = {}
-        self.hidden: list[tuple[Floats, Floats]] = []
+        self.hidden: list[Hidden] = []
         self.operators: dict[str, Callable[[onnx.NodeProto, dict[str, Any]], object]] = {
             "Gemm": self.gemm,
             "MatMul": self.matmul,
@@ -114,8 +134,9 @@ class _Reader:
             "Div": self.divide,
             "BatchNormalization": self.batch_norm,
             "ai.onnx.ml.Scaler": self.scaler,
-            "Tanh": lambda node, _: self.activate(node, 1.0),
-            "Sigmoid": lambda node, _: self.activate(node, 0.5),
+            "Tanh": lambda node, _: self.bend(node, 1.0),
+            "Sigmoid": lambda node, _: self.bend(node, 0.5),
+            "Relu": self.relu,
             "Identity": lambda node, _: self.any_value(node, 0),
             "Cast": self.cast,
             "Flatten": self.flatten,
@@ -155,8 +176,10 @@ class _Reader:
                 self.constants[node.output[0]] = np.asarray(result)
         outputs, value = self.take_outputs()
         producer = f"{self.model.producer_name} {self.model.producer_version}"
+        layers, ends = self.layers(value)
         return Graph(
-            self.layers(value),
+            layers,
+            ends,
             files.sha256(self.path),
             found,
             re.sub(r"[^A-Za-z0-9 .+-]", "", producer).strip()[:40] or "unknown",
@@ -205,28 +228,29 @@ class _Reader:
             value = self.stack(parts)
         except Refused as error:
             raise NdmError(f"{self.path}: outputs: {error}") from None
-        for number, o in enumerate(c.OUTPUTS):
-            if value.lo[number] > o.lo or value.hi[number] < o.hi:
-                raise NdmError(
-                    f"{self.path}: node {value.clamp!r}: {o.name} is clamped to "
-                    f"[{value.lo[number]:g}, {value.hi[number]:g}], the contract says "
-                    f"[{o.lo:g}, {o.hi:g}]"
-                )
+        ends = [(o.lo, o.hi) for o in c.OUTPUTS]
+        lows, highs = (np.array(side) for side in zip(*ends, strict=True))
+        if (value.lo > lows).any() or (value.hi < highs).any():
+            # Narrower than the core's own clamp: one more layer, no wider than the core's.
+            lo, hi = np.clip(value.lo, lows, highs), np.clip(value.hi, lows, highs)
+            value = replace(value, lo=lo, hi=hi)
+            try:
+                value = self.clamp_units(value)
+            except Refused as error:
+                raise NdmError(f"{self.path}: outputs: {error}") from None
         return names, value
 
-    def layers(self, value: Affine) -> list[tuple[Floats, Floats]]:
-        """Hidden layers below a value, then the value itself."""
-        result, width = [], c.N_INPUTS
-        for weight, bias in [*self.hidden[: value.level], (value.weight, value.bias)]:
-            result.append((_widen(weight, width), bias))
-            width = len(bias)
-            if width > c.MAX_WIDTH:
-                raise NdmError(
-                    f"{self.path}: layer {len(result) - 1}: {width} units, at most {c.MAX_WIDTH}"
-                )
-        if len(result) > c.MAX_LAYERS:
-            raise NdmError(f"{self.path}: {len(result)} layers, at most {c.MAX_LAYERS}")
-        return result
+    def layers(self, value: Affine) -> tuple[list[Dense], list[npt.NDArray[np.bool_]]]:
+        """Hidden layers below a value, then the value itself; the open ends of their clamps."""
+        result, ends, order = [], [], np.arange(c.N_INPUTS)
+        for units in self.hidden[: value.level]:
+            weight = _widen(units.weight, len(order))[:, order]
+            order = np.argsort(units.clamped, kind="stable")  # tanh first
+            clamped = int(units.clamped.sum())
+            result.append(Dense(weight[order], units.bias[order], clamped))
+            ends.append(units.open[order][len(order) - clamped :])
+        result.append(Dense(_widen(value.weight, len(order))[:, order], value.bias))
+        return result, ends
 
     # --- values ---
 
@@ -236,15 +260,12 @@ class _Reader:
         return Affine(level, weight, bias, -endless, endless)
 
     def value(self, node: onnx.NodeProto, at: int) -> Affine:
-        """An operand that depends on the inputs and is not clamped."""
+        """An operand that depends on the inputs, its clamp a layer of its own."""
         value = self.any_value(node, at)
         if not isinstance(value, Affine):
             raise Refused(f"operand {at} is a constant")
         if value.clamp:
-            raise Refused(
-                f"it follows the clamp {value.clamp!r}; the integer network clamps only its "
-                "outputs, between layers it has only tanh"
-            )
+            value = self.values[node.input[at]] = self.clamp_units(value)
         return value
 
     def any_value(self, node: onnx.NodeProto, at: int) -> Affine | npt.NDArray[Any]:
@@ -280,12 +301,12 @@ class _Reader:
         return value, self.row(node, 1 if first else 0, len(value.bias)), first
 
     def stack(self, parts: list[Affine]) -> Affine:
-        """Rows of several values as one."""
-        level = parts[0].level
-        if any(part.level != level for part in parts):
-            raise Refused(
-                "operands lie at different depths; the integer network has no way past a layer"
-            )
+        """Rows of several values as one; those of lower depth pass layers through clamps."""
+        level = max(part.level for part in parts)
+        for number, part in enumerate(parts):
+            while part.level < level:
+                part = self.clamp_units(part)
+            parts[number] = part
         width = max(part.weight.shape[1] for part in parts)
         return Affine(
             level,
@@ -332,7 +353,7 @@ class _Reader:
             if n != len(b.bias):
                 raise Refused(f"operands of width {n} and {len(b.bias)}")
             weight = both.weight[:n] + sign * both.weight[n:]
-            return self.affine(a.level, weight, a.bias + sign * b.bias)
+            return self.affine(both.level, weight, both.bias[:n] + sign * both.bias[n:])
         value, row, first = self.split(node)
         if sign > 0:
             return replace(value, bias=value.bias + row)
@@ -378,21 +399,78 @@ class _Reader:
             value, weight=value.weight * scale[:, None], bias=(value.bias - offset) * scale
         )
 
-    def activate(self, node: onnx.NodeProto, scale: float) -> Affine:
+    def bend(self, node: onnx.NodeProto, scale: float) -> Affine:
         """tanh (scale 1), or sigmoid as (1 + tanh(x / 2)) / 2: more units of the next layer."""
         value = self.value(node, 0)
-        if value.level == len(self.hidden):
-            self.hidden.append((np.zeros((0, 0)), np.zeros(0)))
-        weight, bias = self.hidden[value.level]
-        width = max(weight.shape[1], value.weight.shape[1])
-        start, n = len(bias), len(value.bias)
-        self.hidden[value.level] = (
-            np.concatenate([_widen(weight, width), scale * _widen(value.weight, width)]),
-            np.concatenate([bias, scale * value.bias]),
+        pre = self.affine(value.level, scale * value.weight, scale * value.bias)
+        lo, hi = np.tanh(self.range(pre))
+        n = len(lo)
+        units = Hidden(
+            pre.weight, pre.bias, np.zeros(n, dtype=bool), np.zeros((n, 2), dtype=bool), lo, hi
         )
+        return self.append(pre.level, units, np.full(n, scale), np.full(n, 1.0 - scale))
+
+    def clamp_units(self, value: Affine) -> Affine:
+        """The clamp of a value as units of the next layer: lo .. hi becomes -1 .. 1.
+
+        An end that the unit provably never reaches moves in to where it could stop, for the
+        sake of resolution.
+        """
+        if not (value.lo < value.hi).all():
+            raise Refused(f"clamp {value.clamp!r} leaves a single value")
+        low, high = self.range(value)
+        margin = OPEN_MARGIN * np.maximum(high - low, 1e-6 * np.abs(high) + 1e-9)
+        low, high = low - margin, high + margin
+        # A unit that never leaves one end is constant: the other end may lie anywhere.
+        lo = np.where(value.hi <= low, value.hi - 1, np.maximum(value.lo, low))
+        hi = np.where(value.lo >= high, value.lo + 1, np.minimum(value.hi, high))
+        open_ends = np.stack([value.lo < low, value.hi > high], axis=1)
+        half, middle = (hi - lo) / 2, (hi + lo) / 2
+        pre = self.affine(value.level, value.weight / half[:, None], (value.bias - middle) / half)
+        low, high = np.clip(self.range(pre), -1.0, 1.0)
+        units = Hidden(pre.weight, pre.bias, np.ones(len(half), dtype=bool), open_ends, low, high)
+        return self.append(value.level, units, half, middle)
+
+    def range(self, value: Affine) -> tuple[Floats, Floats]:
+        """What a value cannot leave, its own clamp aside, by interval arithmetic."""
+        if value.level:
+            below = self.hidden[value.level - 1]
+            lo, hi = below.lo, below.hi
+        else:
+            ends = [(i.lo, i.hi) for i in c.INPUTS]
+            lo, hi = (np.array(side) for side in zip(*ends, strict=True))
+        width = value.weight.shape[1]
+        up, down = np.maximum(value.weight, 0), np.minimum(value.weight, 0)
+        return (
+            up @ lo[:width] + down @ hi[:width] + value.bias,
+            up @ hi[:width] + down @ lo[:width] + value.bias,
+        )
+
+    def append(self, level: int, units: Hidden, factor: Floats, constant: Floats) -> Affine:
+        """More units of the hidden layer after `level`; their activations, times and plus."""
+        start = len(self.hidden[level].bias) if level < len(self.hidden) else 0
+        if level + 1 >= c.MAX_LAYERS:
+            raise Refused(f"{level + 2} layers, at most {c.MAX_LAYERS}")
+        if start + len(units.bias) > c.MAX_WIDTH:
+            raise Refused(f"layer {level}: {start + len(units.bias)} units, at most {c.MAX_WIDTH}")
+        if not start:
+            self.hidden.append(units)
+        else:
+            there = self.hidden[level]
+            width = max(there.weight.shape[1], units.weight.shape[1])
+            there.weight, units.weight = _widen(there.weight, width), _widen(units.weight, width)
+            for name in ("weight", "bias", "clamped", "open", "lo", "hi"):
+                both = [getattr(there, name), getattr(units, name)]
+                setattr(there, name, np.concatenate(both))
+        n = len(units.bias)
         select = np.zeros((n, start + n))
-        select[:, start:] = scale * np.eye(n)
-        return self.affine(value.level + 1, select, np.full(n, 1.0 - scale))
+        select[:, start:] = np.diag(factor)
+        return self.affine(level + 1, select, constant)
+
+    def relu(self, node: onnx.NodeProto, _: dict[str, Any]) -> Affine:
+        value = self.any_value(node, 0)
+        n = len(value.bias) if isinstance(value, Affine) else 0
+        return self.clamped(node, value, np.zeros(n), np.full(n, np.inf))
 
     def cast(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> object:
         if attributes.get("to") != TensorProto.FLOAT:

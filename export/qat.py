@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +20,7 @@ from torch import Tensor, nn
 from ndm_tcp import contract as c
 from ndm_tcp import fixedpoint
 from ndm_tcp.export import quantize
-from ndm_tcp.export.quantize import S16, S32, Floats
+from ndm_tcp.export.quantize import S16, S32, Dense
 from ndm_tcp.fixedpoint import Layer
 
 STEPS = 300
@@ -36,30 +35,30 @@ def _through(exact: Tensor, smooth: Tensor) -> Tensor:
     return exact.detach() + (smooth - smooth.detach())
 
 
-def _tanh(pre: Tensor) -> Tensor:
-    exact = fixedpoint.tanh(pre.detach().numpy().astype(np.int64))
-    smooth = torch.tanh(pre / (1 << c.Q_PRE)) * (1 << c.Q_ACT)
-    return _through(torch.from_numpy(exact.astype(np.float64)), smooth)
+def _activate(layer: Layer, pre: Tensor) -> Tensor:
+    exact = fixedpoint.activate(layer, pre.detach().numpy().astype(np.int64))
+    real, bent = pre / (1 << c.Q_PRE), layer.n_out - layer.clamped
+    smooth = torch.cat([torch.tanh(real[:, :bent]), real[:, bent:].clamp(-1.0, 1.0)], dim=1)
+    return _through(torch.from_numpy(exact.astype(np.float64)), smooth * (1 << c.Q_ACT))
 
 
 class Quantised(nn.Module):
     """The integer network with weights and biases, in units of their last bit, as parameters."""
 
-    def __init__(
-        self, layers: Sequence[Layer], trained: Sequence[tuple[npt.NDArray[Any], npt.NDArray[Any]]]
-    ) -> None:
+    def __init__(self, layers: Sequence[Layer], trained: Sequence[Dense]) -> None:
         """
         Args:
             layers: the scales to keep.
-            trained: real (weight, bias) pairs to start from.
+            trained: the real layers to start from.
         """
         super().__init__()
+        self.started = list(layers)
         self.weights, self.biases, self.scales = nn.ParameterList(), nn.ParameterList(), []
-        for number, (layer, (weight, bias)) in enumerate(zip(layers, trained, strict=True)):
+        for number, (layer, real) in enumerate(zip(layers, trained, strict=True)):
             _, _, q_in = quantize.input_box(number)
             bits = layer.shift.astype(np.int64) + c.Q_PRE - q_in
-            self.weights.append(torch.from_numpy(weight * 2.0 ** bits[:, None]))
-            self.biases.append(torch.from_numpy(bias * 2.0 ** (bits + q_in)))
+            self.weights.append(torch.from_numpy(real.weight * 2.0 ** bits[:, None]))
+            self.biases.append(torch.from_numpy(real.bias * 2.0 ** (bits + q_in)))
             self.scales.append(torch.from_numpy(2.0 ** layer.shift.astype(np.float64)))
 
     def integers(self, number: int) -> tuple[Tensor, Tensor]:
@@ -77,7 +76,7 @@ class Quantised(nn.Module):
             weight, bias = self.integers(number)
             scaled = (h @ weight.T + bias) / scale
             pre = _through(torch.floor(scaled + 0.5), scaled)
-            h = _tanh(pre) if number + 1 < len(self.scales) else pre
+            h = _activate(self.started[number], pre) if number + 1 < len(self.scales) else pre
         return h
 
     def layers(self) -> list[Layer]:
@@ -86,7 +85,8 @@ class Quantised(nn.Module):
         for number, scale in enumerate(self.scales):
             weight, bias = (value.detach().numpy() for value in self.integers(number))
             shift = np.log2(scale.numpy()).round().astype(np.uint8)
-            result.append(Layer(weight.astype(np.int16), bias.astype(np.int32), shift))
+            clamped = self.started[number].clamped
+            result.append(Layer(weight.astype(np.int16), bias.astype(np.int32), shift, clamped))
         return result
 
 
@@ -125,9 +125,7 @@ class Choice:
         return "; ".join(parts) + ("; kept" if self.tuned else "; not better, not kept")
 
 
-def measure(
-    layers: list[Layer], trained: list[tuple[Floats, Floats]], x: npt.NDArray[np.int16]
-) -> Error:
+def measure(layers: list[Layer], trained: Sequence[Dense], x: npt.NDArray[np.int16]) -> Error:
     """The error on inputs [n, 10] in Q12, both networks clamped."""
     fixed = fixedpoint.forward(layers, x.astype(np.int64)).outputs / float(1 << c.Q_PRE)
     error = np.abs(fixed - quantize.real_forward(trained, x / float(1 << c.Q_INPUT)))
@@ -146,7 +144,7 @@ def _fits(layers: list[Layer]) -> bool:
 
 def fine_tune(
     layers: list[Layer],
-    trained: list[tuple[Floats, Floats]],
+    trained: Sequence[Dense],
     x: npt.NDArray[np.int16],
     held_out: npt.NDArray[np.int16],
     steps: int = STEPS,
@@ -163,7 +161,7 @@ def fine_tune(
     Returns:
         the better network; the same inputs give the same one on the same PyTorch.
     """
-    real = [(w.astype(np.float64), b.astype(np.float64)) for w, b in trained]
+    real = [t._replace(weight=t.weight.astype(float), bias=t.bias.astype(float)) for t in trained]
     network = Quantised(layers, real)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)

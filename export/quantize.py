@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ndm_tcp import contract as c
-from ndm_tcp import fixedpoint
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export import enclosure
 from ndm_tcp.fixedpoint import IntArray, Layer
@@ -26,18 +25,34 @@ S16, S32 = (1 << 15) - 1, (1 << 31) - 1
 Floats = npt.NDArray[np.float64]
 
 
+class Dense(NamedTuple):
+    """A layer in real numbers."""
+
+    weight: npt.NDArray[Any]
+    """[out, in]"""
+    bias: npt.NDArray[Any]
+    """[out]"""
+    clamped: int = 0
+    """how many rows, the last ones, are clamped to [-1, 1] instead of tanh; 0 at the output"""
+
+    def activate(self, pre: Floats) -> Floats:
+        """[..., out] pre-activations of a hidden layer to activations."""
+        bent = len(self.bias) - self.clamped
+        return np.concatenate(
+            [np.tanh(pre[..., :bent]), np.clip(pre[..., bent:], -1.0, 1.0)], axis=-1
+        )
+
+
 def input_box(layer: int) -> tuple[IntArray, IntArray, int]:
     """Lowest and highest integer inputs of a layer, and their fractional bits.
 
-    Layer 0 takes the contract's box (arrays of 10); later layers take tanh's range (scalars
-    as arrays of 1).
+    Layer 0 takes the contract's box (arrays of 10); later layers take any s16 (arrays of 1).
     """
     if layer == 0:
         lo = np.array([i.lo_q for i in c.INPUTS], dtype=np.int64)
         hi = np.array([i.hi_q for i in c.INPUTS], dtype=np.int64)
         return lo, hi, c.Q_INPUT
-    top = np.array([fixedpoint.TANH[-1]], dtype=np.int64)
-    return -top, top, c.Q_ACT
+    return np.array([-S16 - 1]), np.array([S16]), c.Q_ACT
 
 
 def accumulator_bounds(weight: IntArray, bias: IntArray, layer: int) -> tuple[IntArray, IntArray]:
@@ -49,13 +64,14 @@ def accumulator_bounds(weight: IntArray, bias: IntArray, layer: int) -> tuple[In
     return low, high
 
 
-def quantize_layer(weight: Floats, bias: Floats, layer: int) -> Layer:
+def quantize_layer(weight: Floats, bias: Floats, layer: int, clamped: int = 0) -> Layer:
     """Quantise one layer.
 
     Args:
         weight: [out, in], real.
         bias: [out], real.
         layer: its number, which tells the box of its inputs.
+        clamped: how many rows, the last ones, saturate.
 
     Raises:
         NdmError: NaN, or a row too large for any scale.
@@ -83,34 +99,47 @@ def quantize_layer(weight: Floats, bias: Floats, layer: int) -> Layer:
                 f"layer {layer}, row {row}: largest weight {np.abs(weight[row]).max():g} fits no "
                 "scale; train with more --weight-decay"
             )
-    return Layer(np.stack(rows), np.array(biases, dtype=np.int32), np.array(shifts, dtype=np.uint8))
+    return Layer(
+        np.stack(rows),
+        np.array(biases, dtype=np.int32),
+        np.array(shifts, dtype=np.uint8),
+        clamped,
+    )
 
 
-def quantize(layers: Sequence[tuple[npt.NDArray[Any], npt.NDArray[Any]]]) -> list[Layer]:
-    """Quantise a network of real (weight, bias) pairs."""
+def quantize(layers: Sequence[Dense | tuple[npt.NDArray[Any], npt.NDArray[Any]]]) -> list[Layer]:
+    """Quantise a network; pairs of weight and bias are tanh layers."""
     return [
-        quantize_layer(weight.astype(np.float64), bias.astype(np.float64), number)
-        for number, (weight, bias) in enumerate(layers)
+        quantize_layer(
+            real.weight.astype(np.float64), real.bias.astype(np.float64), number, real.clamped
+        )
+        for number, real in enumerate(Dense(*layer) for layer in layers)
     ]
 
 
-def dequantize(layers: list[Layer]) -> list[tuple[Floats, Floats]]:
+def dequantize(layers: list[Layer]) -> list[Dense]:
     """The real weights that the integers stand for."""
     result = []
     for number, layer in enumerate(layers):
         _, _, q_in = input_box(number)
         bits = layer.shift.astype(np.int64) + c.Q_PRE - q_in
-        result.append((layer.weight / 2.0 ** bits[:, None], layer.bias / 2.0 ** (bits + q_in)))
+        result.append(
+            Dense(
+                layer.weight / 2.0 ** bits[:, None],
+                layer.bias / 2.0 ** (bits + q_in),
+                layer.clamped,
+            )
+        )
     return result
 
 
-def real_forward(layers: list[tuple[Floats, Floats]], x: Floats) -> Floats:
+def real_forward(layers: Sequence[Dense], x: Floats) -> Floats:
     """The network in float64 on real inputs [n, 10]; clamped outputs [n, 2]."""
     h = x
-    for number, (weight, bias) in enumerate(layers):
-        h = h @ weight.T + bias
+    for number, layer in enumerate(layers):
+        h = h @ layer.weight.T + layer.bias
         if number + 1 < len(layers):
-            h = np.tanh(h)
+            h = layer.activate(h)
     return np.clip(h, [o.lo for o in c.OUTPUTS], [o.hi for o in c.OUTPUTS])
 
 

@@ -9,7 +9,8 @@ integers). It bounds the real network; |fixed - real| is added.
 
 A line needs no proof of its slope: for any slope a, tanh p - a p <= beta on [l, u] where beta
 is the largest of its values at l, at u and, where the maximum of tanh p - a p over all p > 0
-can lie between them, of that maximum. So slopes are free to choose; `lines` tries a few.
+can lie between them, of that maximum. So slopes are free to choose; `lines` tries a few. A
+clamp to [-1, 1] in place of tanh has its maximum at l, at u or at its upper knee, exactly.
 """
 
 from __future__ import annotations
@@ -128,6 +129,50 @@ def lines(low: IntArray, high: IntArray) -> Lines:
     return np.where(wide, flat, slope), np.where(wide, offset(flat, low, high), beta)
 
 
+def clamp_lines(low: IntArray, high: IntArray) -> Lines:
+    """A line above the clamp to [-1, 1] on [low, high]: of a few slopes, as `lines`."""
+    one, knee = np.int64(1) << SLOPE_BITS, np.int64(1) << c.Q_PRE
+    scale = LINE_BITS - c.Q_PRE
+    bend: IntArray = np.clip(np.full_like(low, knee), low, high)
+
+    def at(p: IntArray) -> IntArray:
+        result: IntArray = np.clip(p, -knee, knee)
+        return result
+
+    def offset(slope: IntArray) -> IntArray:
+        values = [(at(p) << scale) - (slope * p << (scale - SLOPE_BITS)) for p in (low, high, bend)]
+        result: IntArray = np.maximum.reduce(values)
+        return result
+
+    def chord(end: IntArray) -> IntArray:
+        rise = (at(end) - at(low)) << SLOPE_BITS
+        result: IntArray = np.clip(rise // np.maximum(end - low, 1), 0, one)
+        return result
+
+    middle = (low + high) >> 1
+    flat = np.zeros_like(low)
+    slope, beta = flat, offset(flat)
+    for other in (flat + one, chord(high), chord(bend)):
+        trial = offset(other)
+        better = trial + (other * middle << (scale - SLOPE_BITS)) < beta + (
+            slope * middle << (scale - SLOPE_BITS)
+        )
+        slope, beta = np.where(better, other, slope), np.where(better, trial, beta)
+    wide = np.maximum(-low, high) > WIDE
+    return np.where(wide, flat, slope), np.where(wide, offset(flat), beta)
+
+
+def layer_lines(layer: Layer, low: IntArray, high: IntArray) -> Lines:
+    """Lines above a layer's activations on [low, high], [batch, out]."""
+    bent = layer.n_out - layer.clamped
+    parts = (
+        lines(low[:, :bent], high[:, :bent]),
+        clamp_lines(low[:, bent:], high[:, bent:]),
+    )
+    slope, beta = (np.concatenate(sides, axis=1) for sides in zip(*parts, strict=True))
+    return slope, beta
+
+
 def slack(layers: list[Layer]) -> list[int]:
     """Per layer: Q16 units by which a real pre-activation may leave the integer interval.
 
@@ -135,6 +180,7 @@ def slack(layers: list[Layer]) -> list[int]:
     """
     errors = [0] * c.N_INPUTS
     table = max(max(-low, high) for low, high in enclosure.segment_errors())
+    table = max(table, enclosure.UNIT >> c.Q_ACT)  # a clamp is off by at most one
     result = []
     for number, layer in enumerate(layers):
         off = []
@@ -196,7 +242,7 @@ class Bounder:
         Args:
             layer: whose pre-activations.
             rows: [o, n_out] integers, whole numbers (1, -1, 0).
-            relaxed: lines above and below tanh for the layers before.
+            relaxed: lines above and below the activations of the layers before.
             ends: the sub-boxes, [batch, 10].
 
         Returns:
@@ -236,7 +282,7 @@ class Bounder:
             low = fixedpoint.round_shift(lo @ up + hi @ down + layer.bias, n)
             high = fixedpoint.round_shift(hi @ up + lo @ down + layer.bias, n)
             found.append((low, high))
-            lo, hi = fixedpoint.tanh(low), fixedpoint.tanh(high)
+            lo, hi = fixedpoint.activate(layer, low), fixedpoint.activate(layer, high)
         return found
 
     def __call__(self, lo: IntArray, hi: IntArray) -> tuple[IntArray, IntArray, IntArray]:
@@ -262,8 +308,8 @@ class Bounder:
                 above, _ = self._upper(number, every, relaxed, (lo, hi))
                 below, _ = self._upper(number, -every, relaxed, (lo, hi))
                 low, high = np.maximum(low, -below), np.minimum(high, above)
-            slope, beta = lines(-high, -low)
-            relaxed.append((lines(low, high), (slope, -beta)))
+            slope, beta = layer_lines(layer, -high, -low)  # both activations are odd
+            relaxed.append((layer_lines(layer, low, high), (slope, -beta)))
         row = np.zeros((1, self.layers[-1].n_out), dtype=np.int64)
         row[0, self.output] = self.sign
         upper, coefficient = self._upper(len(self.layers) - 1, row, relaxed, (lo, hi))

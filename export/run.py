@@ -175,6 +175,7 @@ def export(what: Path, out: Path, qat_data: Path | None = None) -> Report:
     _check_c(layers, vectors)
     fixed = vectors.out / float(1 << c.Q_PRE)
     require_alive(fixed, str(what))
+    certificate.require_open(proof, graph.open)
     signed = fixed - quantize.real_forward(quantize.dequantize(layers), real)
     error = np.abs(signed)
     bound = quantize.error_bound(layers)
@@ -182,10 +183,9 @@ def export(what: Path, out: Path, qat_data: Path | None = None) -> Report:
         raise NdmError(
             f"{what}: the integers are off by {error.max(axis=0)}, more than the bound {bound}"
         )
-    trained = [(w.astype(np.float64), b.astype(np.float64)) for w, b in graph.layers]
-    drift = np.abs(quantize.real_forward(trained, real) - fixed).max(axis=0)
+    drift = np.abs(quantize.real_forward(graph.layers, real) - fixed).max(axis=0)
     widths = [layers[0].n_in, *(layer.n_out for layer in layers)]
-    network = "-".join(str(w) for w in widths) + " tanh, s16 weights, Q16 outputs"
+    network = f"{'-'.join(str(w) for w in widths)} {_units(layers)}, s16 weights, Q16 outputs"
     model = model_c.Model(layers, {"network": network, **notes})
     write_model(model, vectors, out, proof)
     files.write_text(folder / "vectors.json", _vectors_json(model, vectors))
@@ -210,7 +210,7 @@ def export(what: Path, out: Path, qat_data: Path | None = None) -> Report:
         folder / "export.json",
         orjson.dumps(asdict(report), option=orjson.OPT_INDENT_2).decode() + "\n",
     )
-    costs = sensitivity(trained, layers, real)
+    costs = sensitivity(graph.layers, layers, real)
     files.write_text(folder / "MODEL_CARD.md", model_card(report, model, proof, costs))
     files.write_text(folder / "report.html", report_html.page(report, model, proof, costs, signed))
     return report
@@ -224,6 +224,15 @@ def _check_c(layers: list[Layer], vectors: golden.Vectors) -> None:
 
 def write_model(
     model: model_c.Model,
+def _units(layers: list[Layer]) -> str:
+    """What the hidden units are."""
+    clamped = [layer.clamped for layer in layers[:-1]]
+    if not any(clamped):
+        return "tanh"
+    bent = [layer.n_out - layer.clamped for layer in layers[:-1]]
+    return "clamped" if not any(bent) else f"tanh, the last {'-'.join(map(str, clamped))} clamped"
+
+
     vectors: golden.Vectors,
     out: Path,
     proof: certificate.Proof | None = None,

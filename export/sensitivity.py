@@ -10,7 +10,7 @@ import numpy as np
 from ndm_tcp import contract as c
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export import quantize
-from ndm_tcp.export.quantize import Floats
+from ndm_tcp.export.quantize import Dense, Floats
 from ndm_tcp.fixedpoint import Layer
 
 
@@ -26,13 +26,11 @@ class LayerCost:
     rms: tuple[float, ...]
 
 
-def sensitivity(
-    trained: list[tuple[Floats, Floats]], layers: list[Layer], real: Floats
-) -> list[LayerCost]:
+def sensitivity(trained: list[Dense], layers: list[Layer], real: Floats) -> list[LayerCost]:
     """Cost of each layer's quantisation alone.
 
     Args:
-        trained: real (weight, bias) pairs.
+        trained: the network in real numbers.
         layers: the same, quantised.
         real: [n, 10] inputs in real numbers.
     """

@@ -2,7 +2,7 @@
 /*
  * The integer network: s16 weights with a power-of-two scale per row, s16
  * activations, accumulators that the exporter proves to fit s32, one
- * rounding rule, tanh from a table. No division, no floating point.
+ * rounding rule, tanh from a table or saturation. No division, no floating point.
  * src/ndm_tcp/fixedpoint.py specifies every bit of it.
  */
 #ifndef _NDM_INFER_H
@@ -17,11 +17,12 @@ struct ndm_layer {
 	const u8 *shift;	/* [n_out], accumulator to Q16, 1 .. 31 */
 	u8 n_in;
 	u8 n_out;
+	u8 n_clamped;		/* how many of n_out, the last ones, saturate instead of tanh */
 };
 
 struct ndm_model {
 	const struct ndm_layer *layer;
-	u8 n_layers;		/* the last one is linear, the others tanh */
+	u8 n_layers;		/* the last one is linear */
 };
 
 /* Round half up; n is 1 .. 31. */
@@ -90,6 +91,23 @@ static inline s32 ndm_clamp(s32 value, s32 lo, s32 hi)
 	return value < lo ? lo : value > hi ? hi : value;
 }
 
+/* Q16 to Q15, clamped to [-1, 1): what ReLU and Clip become, scaled by the exporter. */
+static inline s16 ndm_saturate(s32 pre)
+{
+	return (s16)ndm_clamp((s32)ndm_round_shift(pre, NDM_Q_PRE - NDM_Q_ACT), -32768, 32767);
+}
+
+static inline void ndm_activate(const struct ndm_layer *layer, const s32 *pre, s32 *out)
+{
+	const u32 n_tanh = layer->n_out - layer->n_clamped;
+	u32 i;
+
+	for (i = 0; i < n_tanh; i++)
+		out[i] = ndm_tanh(pre[i]);
+	for (; i < layer->n_out; i++)
+		out[i] = ndm_saturate(pre[i]);
+}
+
 /*
  * x: the ten inputs, Q12, inside the contract's box. out: the two outputs, Q16.
  * trace: NULL, or room for every layer's pre-activations one after the other.
@@ -113,8 +131,7 @@ static inline void ndm_infer(const struct ndm_model *model, const s16 x[NDM_N_IN
 		}
 		if (l + 1 == model->n_layers)
 			break;
-		for (i = 0; i < layer->n_out; i++)
-			in[i] = ndm_tanh(pre[i]);
+		ndm_activate(layer, pre, in);
 	}
 	out[NDM_OUT_CWND_GAIN] = ndm_clamp(pre[NDM_OUT_CWND_GAIN], NDM_OUT_CWND_GAIN_LO,
 					   NDM_OUT_CWND_GAIN_HI);

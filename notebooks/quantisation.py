@@ -99,7 +99,7 @@ print(
 # One layer's weights rounded, the others real.
 
 # %%
-costs = sensitivity([(w.astype(float), b.astype(float)) for w, b in graph.layers], layers, x)
+costs = sensitivity(graph.layers, layers, x)
 print(f"{'layer':>5}{'fractional bits':>18}" + "".join(f"{o.name:>16}" for o in contract.OUTPUTS))
 for cost in costs:
     text = f"{cost.layer:5}{f'{cost.bits[0]} to {cost.bits[1]}':>18}"

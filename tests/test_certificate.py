@@ -103,9 +103,9 @@ def test_the_error_bound_holds_and_is_not_loose(scale: float, hidden: tuple[int,
     x = box_points(20_000, 5)
     pre = fixedpoint.forward(layers, x).pre[-1] / 2.0**c.Q_PRE
     h = x / 2.0**c.Q_INPUT
-    for number, (weight, bias) in enumerate(quantize.dequantize(layers)):
-        h = h @ weight.T + bias
-        h = np.tanh(h) if number + 1 < len(layers) else h
+    for number, real in enumerate(quantize.dequantize(layers)):
+        h = h @ real.weight.T + real.bias
+        h = real.activate(h) if number + 1 < len(layers) else h
     for output, (low, high) in enumerate(enclosure.output_errors(layers, enclosure.rows(layers))):
         error = (pre - h)[:, output]
         assert low / enclosure.UNIT <= error.min() and error.max() <= high / enclosure.UNIT
@@ -282,7 +282,7 @@ def forge(folder: Path, name: str, old: str, new: str) -> None:
             "ndm_weight0[16 * 10] = {\n7,",
             "161 entries",
         ),
-        ("ndm_model.h", "ndm_weight0, ndm_bias0", "ndm_weight1, ndm_bias0", "out of order"),
+        ("ndm_model.h", ".weight = ndm_weight0", ".weight = ndm_weight1", "out of order"),
         ("ndm_model.h", ".n_layers = 3", ".n_layers = 2", "number of layers"),
         ("ndm_model.h", "#endif", "int x;\n#endif", "unexpected text 'int x;"),
         ("ndm_tables.h", "0, 512, 1024", "0, 512, 1054", "slope|table|activation|attain"),

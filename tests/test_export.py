@@ -166,8 +166,8 @@ def test_onnx_round_trip_keeps_the_weights(tmp_path: Path) -> None:
     policy = Policy((8, 4), mask=(7,))
     onnx_graph.write(policy, tmp_path / "m.onnx", {})
     graph = onnx_graph.read(tmp_path / "m.onnx")
-    for (weight, bias), (w, b) in zip(graph.layers, policy.linear_layers(), strict=True):
-        assert np.array_equal(weight, w.numpy()) and np.array_equal(bias, b.numpy())
+    for layer, (w, b) in zip(graph.layers, policy.linear_layers(), strict=True):
+        assert np.array_equal(layer.weight, w.numpy()) and np.array_equal(layer.bias, b.numpy())
     x = np.random.default_rng(0).random((100, 10), dtype=np.float32)
     assert onnx_graph.check_against(policy, tmp_path / "m.onnx", x) < 1e-5
 
@@ -411,10 +411,10 @@ def test_a_collapsed_policy_is_refused(run: Path, tmp_path: Path) -> None:
 def test_quantising_one_layer_costs_less_than_all(model: model_c.Model) -> None:
     rng = np.random.default_rng(0)
     trained = [
-        (w + rng.uniform(-0.4, 0.4, w.shape) / 2**15, b)
-        for w, b in quantize.dequantize(model.layers)
+        real._replace(weight=real.weight + rng.uniform(-0.4, 0.4, real.weight.shape) / 2**15)
+        for real in quantize.dequantize(model.layers)
     ]
-    layers = quantize.quantize([(w.astype(np.float32), b.astype(np.float32)) for w, b in trained])
+    layers = quantize.quantize(trained)
     real = golden.inputs() / 4096
     costs = sensitivity(trained, layers, real)
     whole = quantize.real_forward(quantize.dequantize(layers), real)

@@ -115,7 +115,12 @@ def header_mutants(layers: list[Layer]) -> Iterator[tuple[str, list[Layer]]]:
                 with_layer(
                     layers,
                     number,
-                    Layer(layer.weight[order], layer.bias[order], layer.shift[order]),
+                    replace(
+                        layer,
+                        weight=layer.weight[order],
+                        bias=layer.bias[order],
+                        shift=layer.shift[order],
+                    ),
                 ),
             )
 
@@ -256,10 +261,10 @@ INFER = [
     ("(*weight++ * *in++)", "(*weight++ * *in)"),
     ("in[i] = x[i];", "in[i] = x[0];"),
     ("i < NDM_N_INPUTS; i++", "i + 1 < NDM_N_INPUTS; i++"),
-    ("in[i] = ndm_tanh(pre[i]);", "in[i] = (s16)pre[i];"),
-    ("in[i] = ndm_tanh(pre[i]);", "in[i] = ndm_tanh(pre[0]);"),
-    ("in[i] = ndm_tanh", "in[layer->n_out - 1 - i] = ndm_tanh"),
-    ("i < layer->n_out; i++", "i + 1 < layer->n_out; i++"),
+    ("out[i] = ndm_tanh(pre[i]);", "out[i] = (s16)pre[i];"),
+    ("out[i] = ndm_tanh(pre[i]);", "out[i] = ndm_tanh(pre[0]);"),
+    ("out[i] = ndm_tanh", "out[layer->n_out - 1 - i] = ndm_tanh"),
+    ("i < n_tanh; i++", "i + 1 < n_tanh; i++"),
     (
         "out[NDM_OUT_CWND_GAIN] = ndm_clamp(pre[NDM_OUT_CWND_GAIN]",
         "out[NDM_OUT_CWND_GAIN] = ndm_clamp(pre[NDM_OUT_CONGESTION]",
@@ -354,7 +359,7 @@ SPEC = [
     ("h @ layer.weight.astype(np.int64).T", "h[:, ::-1] @ layer.weight.astype(np.int64).T"),
     ("layer.shift.astype(np.int64))\n", "layer.shift.astype(np.int64)[0])\n"),
     ("if number + 1 < len(layers):", "if number + 2 < len(layers):"),
-    ("h = tanh(pre)", "h = tanh(acc)"),
+    ("h = activate(layer, pre)", "h = activate(layer, acc)"),
     ("np.clip(pres[-1], lo, hi)", "np.clip(pres[-1], hi, lo)"),
     ("np.clip(pres[-1], lo, hi)", "np.clip(pres[-1], 0, hi)"),
     ("np.clip(pres[-1], lo, hi)", "pres[-1]"),

@@ -14,15 +14,15 @@ from ndm_tcp import contract as c
 from ndm_tcp import core
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export import golden, model_c, qat, quantize
-from ndm_tcp.export.quantize import Floats
+from ndm_tcp.export.quantize import Dense
 from ndm_tcp.export.run import export
 from ndm_tcp.training.model import Policy
 
 
-def network(seed: int, hidden: tuple[int, ...], scale: float) -> list[tuple[Floats, Floats]]:
+def network(seed: int, hidden: tuple[int, ...], scale: float) -> list[Dense]:
     torch.manual_seed(seed)
     pairs = Policy(hidden).linear_layers()
-    return [(w.double().numpy() * scale, b.double().numpy() * scale) for w, b in pairs]
+    return [Dense(w.double().numpy() * scale, b.double().numpy() * scale) for w, b in pairs]
 
 
 @pytest.mark.parametrize("hidden", [(16, 16), (5, 64, 3), (1,)])
@@ -48,21 +48,21 @@ def test_gradients_pass_the_roundings() -> None:
     quantised = qat.Quantised(quantize.quantize(trained), trained)
     x = torch.from_numpy(golden.inputs()[:500].astype(np.float64))
     (quantised(x) / 65536).sum().backward()  # type: ignore[no-untyped-call]
-    weights = [torch.tensor(w, requires_grad=True) for w, _ in trained]
-    h = torch.tanh(x / 4096 @ weights[0].T + torch.from_numpy(trained[0][1]))
-    (h @ weights[1].T + torch.from_numpy(trained[1][1])).sum().backward()  # type: ignore[no-untyped-call]
+    weights = [torch.tensor(real.weight, requires_grad=True) for real in trained]
+    h = torch.tanh(x / 4096 @ weights[0].T + torch.from_numpy(trained[0].bias))
+    (h @ weights[1].T + torch.from_numpy(trained[1].bias)).sum().backward()  # type: ignore[no-untyped-call]
     for number, real in enumerate(weights):
-        scale = quantised.weights[number] / torch.from_numpy(trained[number][0])
+        scale = quantised.weights[number] / torch.from_numpy(trained[number].weight)
         found = quantised.weights[number].grad
         assert found is not None and real.grad is not None
         torch.testing.assert_close(found * scale, real.grad, rtol=0.01, atol=0.01)
 
 
-def coarse() -> list[tuple[Floats, Floats]]:
+def coarse() -> list[Dense]:
     """One large weight in every row, so that the others are rounded coarsely."""
     trained = network(5, (16, 16), 1.0)
-    for weight, _ in trained:
-        weight[:, 0] = 12.0
+    for real in trained:
+        real.weight[:, 0] = 12.0
     return trained
 
 

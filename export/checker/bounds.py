@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The numbers of check_certificate.py: tanh enclosed, sub-boxes bounded. Standard library only."""
+"""The numbers of check_certificate.py: activations enclosed, sub-boxes bounded.
+
+Standard library only.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from fractions import Fraction as Q
 from typing import Any
 
 Box = list[tuple[int, int]]
-Layers = list[list[tuple[list[int], int, int]]]
-"""Rows of (weights, bias, shift)."""
+Layers = list[list[tuple[list[int], int, int, bool]]]
+"""Rows of (weights, bias, shift, is it clamped rather than tanh?)."""
 
 
 def require(holds: object, what: str) -> None:
@@ -81,6 +84,45 @@ class Tanh:
         return Q(self(p), 2**15) + (-low if p >= 0 else high)
 
 
+class Clamp:
+    """min(max(x, -1), 1) in reals, saturation of half the integer: the other activation."""
+
+    def __call__(self, p: int) -> int:
+        return max(-(2**15), min(2**15 - 1, p // 2 + p % 2))
+
+    def off(self, pre: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Integer minus real over the integers of a Q16 interval: it repeats with every second
+        one between the knees and stays the same beyond."""
+        a, b = pre
+        near = {p for at in (a, -65536, 65536) for p in range(max(a, at - 3), min(b, at + 3) + 1)}
+        found = [Q(self(p), 2**15) - max(Q(-1), min(Q(1), Q(p, 2**16))) for p in near | {b}]
+        return min(found), max(found)
+
+    def slope(self, low: Q, high: Q) -> tuple[Any, ...]:
+        """Of any chord between two points of [low, high]."""
+        return Q(low >= -1 and high <= 1), Q(not (high <= -1 or low >= 1))
+
+    def line(self, low: int, high: int) -> tuple[Any, ...]:
+        """Slope in 1/256 and offset in 2^-24 of a line above it on [low, high], Q16."""
+
+        def real(p: int) -> int:
+            return max(-65536, min(65536, p))
+
+        ends = [low, high, *([65536] if low < 65536 < high else [])]
+        tries = [0]
+        if max(-low, high) <= 16 << 16:
+            for p in ends[1:]:
+                tries.append(((real(p) - real(low)) << 8) // max(p - low, 1))
+            tries += [256]
+        best: tuple[int, int, int] | None = None
+        for a in (max(0, min(256, a)) for a in tries):
+            beta = max((real(p) << 8) - a * p for p in ends)
+            if best is None or beta + a * ((low + high) >> 1) < best[0]:
+                best = (beta + a * ((low + high) >> 1), a, beta)
+        assert best
+        return best[1:]
+
+
 def dot(weights: list[Any], inputs: list[Any]) -> tuple[Any, ...]:
     """Range of weights . inputs for inputs in intervals."""
     pairs = [
@@ -91,7 +133,8 @@ def dot(weights: list[Any], inputs: list[Any]) -> tuple[Any, ...]:
 
 
 class Relaxation:
-    """Upper bounds of sign * output over sub-boxes: lines around tanh, carried to the inputs.
+    """Upper bounds of sign * output over sub-boxes: lines around activations, carried to the
+    inputs.
 
     Exact integers: weights in 2^-15, biases in 2^-30, slopes of lines in 1/256, their offsets
     in 2^-24 rounded up, sums in 2^-TOTAL.
@@ -100,15 +143,15 @@ class Relaxation:
     TOTAL = 128
 
     def __init__(self, layers: Layers, tanh: Tanh) -> None:
-        self.tanh, self.layers = tanh, layers
+        self.tanh, self.clamp, self.layers = tanh, Clamp(), layers
         self.error = [(a * 2**24 // 1, -(-b * 2**24 // 1)) for a, b in tanh.error]
         self.weights: list[list[list[int]]] = []
         self.biases: list[list[int]] = []
         self.slack: list[int] = []
-        table, errors = max(max(-a, b) for a, b in tanh.error), [Q(0)] * 10
+        table, errors = max(Q(1, 2**15), *(max(-a, b) for a, b in tanh.error)), [Q(0)] * 10
         for n, layer in enumerate(layers):
             q_in = 15 if n else 12
-            bits = [s + 16 - q_in for _, _, s in layer]
+            bits = [s + 16 - q_in for _, _, s, _ in layer]
             require(all(0 <= k <= 15 for k in bits), f"layer {n}: scale of a row")
             self.weights.append(
                 [[w << (15 - k) for w in x[0]] for x, k in zip(layer, bits, strict=True)]
@@ -190,21 +233,24 @@ class Relaxation:
         inputs = box
         for n, layer in enumerate(self.layers):
             pres = []
-            for ws, bias, s in layer:
+            for ws, bias, s, _ in layer:
                 low, high = dot(ws, inputs)
                 round_up = 1 << (s - 1)
                 pres.append(((low + bias + round_up) >> s, (high + bias + round_up) >> s))
             if n + 1 == len(self.layers):
                 plain = int(pres[output][1] if sign > 0 else -pres[output][0])
                 return min(plain, self.upper(n, output, sign, relaxed, box) + epsilon)
-            inputs, lines = [(self.tanh(a), self.tanh(b)) for a, b in pres], []
+            acts = [self.clamp if clamped else self.tanh for *_, clamped in layer]
+            inputs = [(act(a), act(b)) for act, (a, b) in zip(acts, pres, strict=True)]
+            lines = []
             for r, (low, high) in enumerate(pres):
                 low, high = low - self.slack[n], high + self.slack[n]
                 if n:
                     high = min(high, self.upper(n, r, 1, relaxed, box))
                     low = max(low, -self.upper(n, r, -1, relaxed, box))
-                a, b = self.line(-high, -low)
-                lines.append((self.line(low, high), (a, -b)))
+                line = self.clamp.line if layer[r][3] else self.line
+                a, b = line(-high, -low)
+                lines.append((line(low, high), (a, -b)))
             relaxed.append(lines)
         raise ValueError("no layers")
 

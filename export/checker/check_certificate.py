@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 # The other half of this program lies beside it; neither is imported as a package.
-from bounds import Box, Layers, Relaxation, Tanh, dot, require  # type: ignore
+from bounds import Box, Clamp, Layers, Relaxation, Tanh, dot, require  # type: ignore
 
 HEADERS = ("ndm_contract.h", "ndm_tables.h", "ndm_model.h")
 # name: output, sign (1 at most, -1 at least), limit in Q16, inputs held (1-based: Q12)
@@ -41,9 +41,14 @@ ITEM = re.compile(
     r"|static_assert\([^;]*\);|enum \w+ \{[\w\s,]*\};|struct \w+ \{[\w\s;]*\};"
     r"|static const (?:s16|s32|u32|u8) (?P<array>\w+)\[(?P<size>\d+(?: \* \d+)?)\] = \{"
     r"(?P<numbers>[-\d\s,]*)\};"
-    r"|static const struct ndm_layer ndm_model_layer\[\] = \{(?P<layers>[\w\s,{}]*)\};"
+    r"|static const struct ndm_layer ndm_model_layer\[\] = \{(?P<layers>[\w\s,{}.=]*)\};"
     r"|static const struct ndm_model ndm_model = \{\s*\.layer = ndm_model_layer,"
     r"\s*\.n_layers = (?P<count>\d+),\s*\};"
+)
+
+LAYER = re.compile(
+    r"\{\s*\.weight = (\w+), \.bias = (\w+), \.shift = (\w+),\s*"
+    r"\.n_in = (\d+), \.n_out = (\d+)(?:, \.n_clamped = (\d+))?,\s*\},"
 )
 
 
@@ -74,18 +79,21 @@ def parse(text: str, name: str) -> dict[str, Any]:
 
 
 def network(h: dict[str, Any]) -> Layers:
-    """Layers as rows of (weights, bias, shift), from the parsed ndm_model.h."""
-    rows = re.findall(r"\{ (\w+), (\w+), (\w+), (\d+), (\d+) \},", h["layers"])
+    """Layers as rows of (weights, bias, shift, clamped), from the parsed ndm_model.h."""
+    rows = LAYER.findall(h["layers"])
+    require(not LAYER.sub("", h["layers"]).strip(), "ndm_model.h: a layer of another form")
     require(len(rows) == int(h["count"]) and rows, "ndm_model.h: number of layers")
     layers, width = [], 10
-    for n, (w, b, s, n_in, n_out) in enumerate(rows):
+    for n, (w, b, s, n_in, n_out, n_clamped) in enumerate(rows):
         names = [f"ndm_weight{n}", f"ndm_bias{n}", f"ndm_shift{n}"]
         require([w, b, s] == names and int(n_in) == width, f"ndm_model.h: layer {n} out of order")
-        i, o = int(n_in), int(n_out)
+        i, o, bent = int(n_in), int(n_out), int(n_out) - int(n_clamped or 0)
+        ends = bent == o if n + 1 == len(rows) else bent >= 0
+        require(ends, f"ndm_model.h: layer {n}: {n_clamped} clamped units")
         require(len(h[w]) == i * o and len(h[b]) == len(h[s]) == o, f"ndm_model.h: layer {n}: size")
         require(all(-(2**15) <= v < 2**15 for v in h[w]), f"ndm_model.h: {w} leaves s16")
         require(all(1 <= v <= 31 for v in h[s]), f"ndm_model.h: {s} leaves 1 .. 31")
-        layers.append([(h[w][r * i : r * i + i], h[b][r], h[s][r]) for r in range(o)])
+        layers.append([(h[w][r * i : r * i + i], h[b][r], h[s][r], r >= bent) for r in range(o)])
         width = o
     require(width == 2, "ndm_model.h: not two outputs")
     return layers
@@ -100,10 +108,11 @@ def infer(layers: Layers, tanh: Tanh, x: list[Any]) -> list[Any]:
     """Accumulators per layer, then the last pre-activations, of the integer network."""
     result = []
     for layer in layers:
-        acc = [sum(w * v for w, v in zip(ws, x, strict=True)) + b for ws, b, _ in layer]
-        pre = [(a + (1 << (s - 1))) >> s for a, (_, _, s) in zip(acc, layer, strict=True)]
+        acc = [sum(w * v for w, v in zip(ws, x, strict=True)) + b for ws, b, _, _ in layer]
+        pre = [(a + (1 << (s - 1))) >> s for a, (_, _, s, _) in zip(acc, layer, strict=True)]
         result.append(acc)
-        x = [tanh(p) for p in pre]
+        acts = [Clamp() if clamped else tanh for *_, clamped in layer]
+        x = [act(p) for act, p in zip(acts, pre, strict=True)]
     return [*result, pre]
 
 
@@ -115,8 +124,8 @@ def check_rows(cert: dict[str, Any], layers: Layers, tanh: Tanh, box: Box) -> li
     for n, (layer, claims) in enumerate(zip(layers, cert["layers"], strict=True)):
         last, nexts, next_errors = n + 1 == len(layers), [], []
         require(len(claims) == len(layer), f"layer {n}: another number of rows")
-        for r, ((ws, bias, s), claim) in enumerate(zip(layer, claims, strict=True)):
-            where = f"layer {n}, row {r}"
+        for r, ((ws, bias, s, clamped), claim) in enumerate(zip(layer, claims, strict=True)):
+            act, where = Clamp() if clamped else tanh, f"layer {n}, row {r}"
             low, high = (v + bias for v in dot(ws, inputs))
             parts = [sorted((w * a, w * b)) for w, (a, b) in zip(ws, inputs, strict=True)] + [
                 (bias, bias)
@@ -140,13 +149,13 @@ def check_rows(cert: dict[str, Any], layers: Layers, tanh: Tanh, box: Box) -> li
                 require(exact, f"{where}: the first layer's ends must be attained")
             if last:
                 continue
-            require([tanh(p) for p in pre] == claim["activation"], f"{where}: activation")
+            require([act(p) for p in pre] == claim["activation"], f"{where}: activation")
             e = dot(ws, errors)
             scale = 1 << (s + 16 - bits_in)
             d = (e[0] / scale - half, e[1] / scale + half)
             own = (
-                tanh.slope(Q(pre[0], 2**16) - max(d[1], 0), Q(pre[1], 2**16) - min(d[0], 0)),
-                tanh.off(tuple(pre)),
+                act.slope(Q(pre[0], 2**16) - max(d[1], 0), Q(pre[1], 2**16) - min(d[0], 0)),
+                act.off(tuple(pre)),
             )
             for name, (a, b) in zip(("slope", "table"), own, strict=True):
                 c, d2 = (v * unit for v in claim[name])
@@ -163,14 +172,16 @@ def backward(
     cert: dict[str, Any], layers: Layers, output: int, unit: Q, half: Q
 ) -> tuple[Any, ...]:
     """Integer minus real output: every rounding and table error times its way to the output."""
-    ws, _, s = layers[-1][output]
+    ws, _, s, _ = layers[-1][output]
     q_in = 15 if len(layers) > 1 else 12
     coefficients = [(Q(w, 1 << (s + 16 - q_in)),) * 2 for w in ws]
     low, high = -half, half
     for n in range(len(layers) - 2, -1, -1):
         q_in = 15 if n else 12
         sums = [(Q(0), Q(0))] * len(layers[n][0][0])
-        for (ws, _, s), claim, coef in zip(layers[n], cert["layers"][n], coefficients, strict=True):
+        for (ws, _, s, _), claim, coef in zip(
+            layers[n], cert["layers"][n], coefficients, strict=True
+        ):
             through = product(coef, tuple(v * unit for v in claim["slope"]))
             for term in (
                 product(coef, tuple(v * unit for v in claim["table"])),
@@ -236,10 +247,12 @@ def check(folder: Path) -> str:
     digest = hashlib.sha256(cert["contract"].encode())
     for layer in layers:
         digest.update(bytes([len(layer[0][0]), len(layer)]))
-        for ws, _, _ in layer:
+        for ws, *_ in layer:
             digest.update(struct.pack(f"<{len(ws)}h", *ws))
-        digest.update(struct.pack(f"<{len(layer)}i", *(b for _, b, _ in layer)))
-        digest.update(bytes(s for _, _, s in layer))
+        digest.update(struct.pack(f"<{len(layer)}i", *(b for _, b, _, _ in layer)))
+        digest.update(bytes(s for _, _, s, _ in layer))
+    counts = bytes(sum(clamped for *_, clamped in layer) for layer in layers)
+    digest.update(b"clamped" + counts if any(counts) else b"")
     model = digest.hexdigest()[:16]
     require(cert["model"] == model == h["NDM_MODEL_HASH"], "integers do not match the model's hash")
     tanh = Tanh(h["ndm_tanh_table"])
@@ -266,9 +279,9 @@ def check(folder: Path) -> str:
         factors.append((value + 1) >> 1 if gain < 0 else value << (gain >> 16))
     require(factors == cert["window_factor"], "window_factor")
     verdicts = [p["verdict"] for p in cert["properties"]]
-    counts = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))
+    tally = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))
     rows = sum(len(layer) for layer in layers)
-    return f"certificate of {model} holds: {rows} rows, error {', '.join(bounds)}, {counts}"
+    return f"certificate of {model} holds: {rows} rows, error {', '.join(bounds)}, {tally}"
 
 
 def main(arguments: list[Any]) -> int:

@@ -108,9 +108,18 @@ static const u8 ndm_shift2[2] = {
 };
 
 static const struct ndm_layer ndm_model_layer[] = {
-	{ ndm_weight0, ndm_bias0, ndm_shift0, 10, 16 },
-	{ ndm_weight1, ndm_bias1, ndm_shift1, 16, 16 },
-	{ ndm_weight2, ndm_bias2, ndm_shift2, 16, 2 },
+	{
+		.weight = ndm_weight0, .bias = ndm_bias0, .shift = ndm_shift0,
+		.n_in = 10, .n_out = 16,
+	},
+	{
+		.weight = ndm_weight1, .bias = ndm_bias1, .shift = ndm_shift1,
+		.n_in = 16, .n_out = 16,
+	},
+	{
+		.weight = ndm_weight2, .bias = ndm_bias2, .shift = ndm_shift2,
+		.n_in = 16, .n_out = 2,
+	},
 };
 
 static const struct ndm_model ndm_model = {

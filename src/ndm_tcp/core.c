@@ -38,10 +38,10 @@ int ndm_core_replay(const void *acks, int n, void *features, int16_t *x, int32_t
 	return rounds;
 }
 
-/* widths: n_layers + 1 values, 10 first. trace: NULL or n times the sum of the others. */
-int ndm_core_infer(int n_layers, const uint8_t *widths, const int16_t *weight,
-		   const int32_t *bias, const uint8_t *shift, const int16_t *x, int n,
-		   int32_t *out, int32_t *trace)
+/* widths: n_layers + 1 values, 10 first; clamped: n_layers. trace: NULL or n times the sum of the others. */
+int ndm_core_infer(int n_layers, const uint8_t *widths, const uint8_t *clamped,
+		   const int16_t *weight, const int32_t *bias, const uint8_t *shift,
+		   const int16_t *x, int n, int32_t *out, int32_t *trace)
 {
 	struct ndm_layer layer[NDM_MAX_LAYERS];
 	struct ndm_model model = { layer, (u8)n_layers };
@@ -51,9 +51,12 @@ int ndm_core_infer(int n_layers, const uint8_t *widths, const int16_t *weight,
 	    widths[n_layers] != NDM_N_OUTPUTS)
 		return -1;
 	for (i = 0; i < n_layers; i++) {
-		if (widths[i + 1] < 1 || widths[i + 1] > NDM_MAX_WIDTH)
+		if (widths[i + 1] < 1 || widths[i + 1] > NDM_MAX_WIDTH ||
+		    clamped[i] > widths[i + 1])
 			return -1;
-		layer[i] = (struct ndm_layer){ weight, bias, shift, widths[i], widths[i + 1] };
+		layer[i] = (struct ndm_layer){
+			weight, bias, shift, widths[i], widths[i + 1], clamped[i],
+		};
 		weight += widths[i] * widths[i + 1];
 		bias += widths[i + 1];
 		shift += widths[i + 1];

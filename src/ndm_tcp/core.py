@@ -110,6 +110,7 @@ def infer(
         raise NdmError(f"infer: inputs {x.dtype}{x.shape}, expected int16[batch, 10]")
     x = np.ascontiguousarray(x)
     width_array = np.array(widths, dtype=np.uint8)
+    clamped = np.array([layer.clamped for layer in layers], dtype=np.uint8)
     weight = np.concatenate([layer.weight.ravel() for layer in layers]).astype(np.int16)
     bias = np.concatenate([layer.bias for layer in layers]).astype(np.int32)
     shift = np.concatenate([layer.shift for layer in layers]).astype(np.uint8)
@@ -118,6 +119,7 @@ def infer(
     status = lib.ndm_core_infer(
         len(layers),
         _pointer("uint8_t *", width_array),
+        _pointer("uint8_t *", clamped),
         _pointer("int16_t *", weight),
         _pointer("int32_t *", bias),
         _pointer("uint8_t *", shift),

@@ -21,9 +21,9 @@ ffi.cdef(
     size_t ndm_core_ack_size(void);
     int ndm_core_replay(const void *acks, int n, void *features, int16_t *x,
                         int32_t *ack_index, uint8_t *valid);
-    int ndm_core_infer(int n_layers, const uint8_t *widths, const int16_t *weight,
-                       const int32_t *bias, const uint8_t *shift, const int16_t *x, int n,
-                       int32_t *out, int32_t *trace);
+    int ndm_core_infer(int n_layers, const uint8_t *widths, const uint8_t *clamped,
+                       const int16_t *weight, const int32_t *bias, const uint8_t *shift,
+                       const int16_t *x, int n, int32_t *out, int32_t *trace);
     void ndm_core_tanh(const int32_t *pre, int n, int16_t *out);
     void ndm_core_exp2(const int32_t *gain, int n, uint32_t *out);
     void ndm_core_window(const uint32_t *ca_state, const uint32_t *cwnd,

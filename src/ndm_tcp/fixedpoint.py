@@ -75,6 +75,13 @@ def tanh(pre: IntArray) -> IntArray:
     return result
 
 
+def saturate(pre: IntArray) -> IntArray:
+    """Q16 integers clamped to [-1, 1), as Q15."""
+    top = np.int64(1) << c.Q_ACT
+    result: IntArray = np.clip(round_shift(pre, c.Q_PRE - c.Q_ACT), -top, top - 1)
+    return result
+
+
 def exp2(gain: IntArray) -> IntArray:
     """2**gain for Q16 gains in [-1, 1], as Q16."""
     gain = np.asarray(gain, dtype=np.int64)
@@ -99,6 +106,8 @@ class Layer:
     """[out], in the scale of the accumulator."""
     shift: npt.NDArray[np.uint8]
     """[out], bits from the accumulator to Q16; 1 or more."""
+    clamped: int = 0
+    """how many rows, the last ones, `saturate` instead of `tanh`; 0 in the output layer"""
 
     @property
     def n_in(self) -> int:
@@ -107,6 +116,12 @@ class Layer:
     @property
     def n_out(self) -> int:
         return int(self.weight.shape[0])
+
+
+def activate(layer: Layer, pre: IntArray) -> IntArray:
+    """[..., out] pre-activations of a hidden layer, Q16, to activations, Q15."""
+    bent = layer.n_out - layer.clamped
+    return np.concatenate([tanh(pre[..., :bent]), saturate(pre[..., bent:])], axis=-1)
 
 
 @dataclass(frozen=True)
@@ -138,7 +153,7 @@ def forward(layers: list[Layer], x: IntArray) -> Trace:
         accumulators.append(acc)
         pres.append(pre)
         if number + 1 < len(layers):
-            h = tanh(pre)
+            h = activate(layer, pre)
             activations.append(h)
     lo = np.array([o.lo_q for o in c.OUTPUTS], dtype=np.int64)
     hi = np.array([o.hi_q for o in c.OUTPUTS], dtype=np.int64)
