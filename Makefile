@@ -96,7 +96,7 @@ demo: setup ## traces -> dataset -> trained network -> C header -> ndm_tcp.ko ->
 	$(BIN)/ndm dataset build datasets/traces -o $(OUT)/demo/data
 	$(BIN)/ndm train --data $(OUT)/demo/data $(ROUNDS) -o $(OUT)/demo/run
 	@cp -r kmod $(OUT)/demo/kmod
-	$(BIN)/ndm export $(OUT)/demo/run -o $(OUT)/demo/kmod/generated
+	$(BIN)/ndm export $(OUT)/demo/run -o $(OUT)/demo/kmod/generated --measure
 	$(MAKE) -s -C $(OUT)/demo/kmod KDIR=$(KDIR)
 	$(BIN)/ndm check --kmod $(OUT)/demo/kmod
 	@$(call run-notebooks,$(OUT)/demo,$(OUT)/demo,$(DEMO_NOTEBOOKS))
@@ -152,7 +152,7 @@ shipped: setup ## make the committed network anew: kmod/generated from datasets/
 	rm -rf $(OUT)/shipped
 	$(BIN)/ndm dataset build datasets/traces -o $(OUT)/shipped/data
 	$(BIN)/ndm train --data $(OUT)/shipped/data $(ROUNDS) -o $(OUT)/shipped/run
-	$(BIN)/ndm export $(OUT)/shipped/run
+	$(BIN)/ndm export $(OUT)/shipped/run --measure
 	$(BIN)/ndm check
 	cat $(OUT)/shipped/run/MODEL_CARD.md docs/model_card_tail.md >docs/MODEL_CARD.md
 	@$(call run-notebooks,$(OUT)/shipped,notebooks,$(NOTEBOOKS))

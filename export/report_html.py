@@ -143,7 +143,12 @@ def page(
     low, high = (float(v) / (1 << c.Q_PRE) for v in certificate.gain_range(proof))
     layer_rows = [(x.layer, f"{x.bits[0]} to {x.bits[1]}", *x.largest, *x.rms) for x in costs]
     products = sum(layer.weight.size for layer in model.layers)
-    lookups = sum(layer.n_out for layer in model.layers[:-1])
+    lookups = sum(layer.n_out - layer.clamped for layer in model.layers[:-1])
+    cost = "It was not timed: <code>ndm export --measure</code> does."
+    if report.cost is not None:
+        head = ("", "ns", "ratio", "instructions")
+        cost = "On the machine of this export, all in the same run, with warm caches:</p>\n"
+        cost += table(head, report.cost.rows()) + f"<p>{html.escape(report.cost.note())}"
     names = [o.name for o in c.OUTPUTS]
     notes = table(("", ""), list(model.notes.items()))
     inputs = ", ".join(i.name for i in c.INPUTS)
@@ -183,9 +188,7 @@ claim; the network is still what was trained, and the module's own rules apply o
     }
 <h2>Size and cost</h2>
 {table(("layer", "in x out", "parameters", "bytes"), sizes)}
-<p>An inference takes {products} multiplications and {lookups} looks into the tanh table; how many
-instructions and nanoseconds that is on a machine, next to float C and onnxruntime in the same run,
-says <code>python tests/bench/bench_inference.py</code>.</p>
+<p>An inference takes {products} multiplications and {lookups} looks into the tanh table. {cost}</p>
 <p>{report.parameters} parameters, {report.weight_bytes} bytes; contract {c.HASH}; vectors sha256
 <code>{report.vectors_sha256}</code>.</p>
 </body></html>

@@ -32,6 +32,7 @@ from ndm_tcp.export import (
     qat,
     quantize,
     report_html,
+    speed,
 )
 from ndm_tcp.export.sensitivity import LayerCost, require_alive, sensitivity
 from ndm_tcp.fixedpoint import Layer
@@ -40,10 +41,13 @@ from ndm_tcp.training.checkpoint import MODEL, load_policy
 EXAMPLE = """example:
   ndm export out/run                       # into the checkout's kmod/generated
   ndm export out/run -o out/kmod/generated
-  ndm export policy.onnx -o out/kmod/generated  # of any framework; reports in policy.export/"""
+  ndm export policy.onnx -o out/kmod/generated  # of any framework; reports in policy.export/
+  ndm export out/run --measure             # nanoseconds and instructions into the report"""
 
 QAT_ROUNDS = 20_000
 """Rounds of a dataset that fine-tuning looks at, at most."""
+MEASURED_ROUNDS, MEASURED = 5, 100_000
+"""Turns, and inferences in a turn, of a measurement that takes a few seconds."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,8 @@ class Report:
     vectors_sha256: str
     fine_tuning: str | None = None
     """what it did to |fixed - float| on inputs that it did not learn from"""
+    cost: speed.Speed | None = None
+    """of an inference, if it was measured"""
 
 
 @dataclass(frozen=True)
@@ -145,13 +151,14 @@ def dataset_inputs(folder: Path) -> npt.NDArray[np.int16]:
     return x.astype(np.int16)
 
 
-def export(what: Path, out: Path, qat_data: Path | None = None) -> Report:
+def export(what: Path, out: Path, qat_data: Path | None = None, measure: bool = False) -> Report:
     """Write header, twin, vectors and stream to `out`, the full vectors and reports beside `what`.
 
     Args:
         what: folder of a training run, or an ONNX file.
         out: kmod/generated.
         qat_data: a dataset on whose inputs, beside golden ones, to try fine-tuning in integers.
+        measure: time an inference, too; the report is then another one every time.
 
     Raises:
         NdmError: bad run or file, a network that cannot be quantised, or any check that fails.
@@ -168,6 +175,7 @@ def export(what: Path, out: Path, qat_data: Path | None = None) -> Report:
         if choice.tuned:
             notes["quantisation"] = "fine-tuned in integers"
     proof = certificate.prove(layers)
+    certificate.require_open(proof, graph.open)
     x = golden.for_model(layers, proof.inputs())
     real = x.astype(np.float64) / (1 << c.Q_INPUT)
     onnx_error = source.compare(real.astype(np.float32))
@@ -175,7 +183,6 @@ def export(what: Path, out: Path, qat_data: Path | None = None) -> Report:
     _check_c(layers, vectors)
     fixed = vectors.out / float(1 << c.Q_PRE)
     require_alive(fixed, str(what))
-    certificate.require_open(proof, graph.open)
     signed = fixed - quantize.real_forward(quantize.dequantize(layers), real)
     error = np.abs(signed)
     bound = quantize.error_bound(layers)
@@ -205,6 +212,7 @@ def export(what: Path, out: Path, qat_data: Path | None = None) -> Report:
         drift=tuple(drift.tolist()),
         vectors_sha256=vectors.digest(),
         fine_tuning=choice.text() if choice else None,
+        cost=speed.measure(layers, out, MEASURED_ROUNDS, MEASURED) if measure else None,
     )
     files.write_text(
         folder / "export.json",
@@ -216,14 +224,6 @@ def export(what: Path, out: Path, qat_data: Path | None = None) -> Report:
     return report
 
 
-def _check_c(layers: list[Layer], vectors: golden.Vectors) -> None:
-    out, pre = core.infer(layers, vectors.x)
-    if not (np.array_equal(out, vectors.out) and np.array_equal(pre, vectors.pre)):
-        raise NdmError("the C inference differs from fixedpoint.py: this is a defect, report it")
-
-
-def write_model(
-    model: model_c.Model,
 def _units(layers: list[Layer]) -> str:
     """What the hidden units are."""
     clamped = [layer.clamped for layer in layers[:-1]]
@@ -233,6 +233,14 @@ def _units(layers: list[Layer]) -> str:
     return "clamped" if not any(bent) else f"tanh, the last {'-'.join(map(str, clamped))} clamped"
 
 
+def _check_c(layers: list[Layer], vectors: golden.Vectors) -> None:
+    out, pre = core.infer(layers, vectors.x)
+    if not (np.array_equal(out, vectors.out) and np.array_equal(pre, vectors.pre)):
+        raise NdmError("the C inference differs from fixedpoint.py: this is a defect, report it")
+
+
+def write_model(
+    model: model_c.Model,
     vectors: golden.Vectors,
     out: Path,
     proof: certificate.Proof | None = None,
@@ -281,6 +289,16 @@ def model_card(
     )
     names = " | ".join(o.name for o in c.OUTPUTS)
     tuning = f"- fine-tuning in integers: {report.fine_tuning}\n" if report.fine_tuning else ""
+    cost = "An inference was not timed: `ndm export --measure` does."
+    if report.cost is not None:
+        cost = "\n".join(
+            [
+                "| an inference takes | ns | ratio | instructions |",
+                "|---|---|---|---|",
+                *(f"| {' | '.join(row)} |" for row in report.cost.rows()),
+                *(["", report.cost.note()] if report.cost.note() else []),
+            ]
+        )
     return f"""# Model {report.model}
 
 {notes}
@@ -306,6 +324,8 @@ nor refuted with {properties.BOXES} sub-boxes.
 |---|---|---|---|
 {layers}
 
+{cost}
+
 Intended use: the ndm_tcp kernel module and research on it. Out of scope: any claim about
 throughput, which only a closed loop can make.
 """
@@ -325,12 +345,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="try fine-tuning in integers on the inputs of a dataset; the better network counts",
     )
+    parser.add_argument(
+        "--measure",
+        action="store_true",
+        help="time an inference beside float C and onnxruntime, count instructions (seconds)",
+    )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
 
 def main(args: argparse.Namespace) -> int:
     """Run `ndm export`."""
-    report = export(args.what, args.out, args.qat)
+    report = export(args.what, args.out, args.qat, args.measure)
     if args.json:
         print(json.dumps(asdict(report), indent=2))
         return 0
