@@ -10,15 +10,15 @@ of what is sent beside CUBIC; most wins in ccBench's Set I and HTCP's in its Set
 
 from __future__ import annotations
 
-import csv
 import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from ndm_tcp import files
+from ndm_tcp.lab import tables
 from ndm_tcp.lab.board import SETS
-from ndm_tcp.lab.score import MEASURES, Cell, number, winning_rates
+from ndm_tcp.lab.score import Cell, number, winning_rates
 
 OWN = "ndm_tcp"
 RIVALS = ("reno", "cubic", "bbr")
@@ -33,13 +33,8 @@ Board = dict[str, dict[str, Cell]]
 def load(path: Path) -> Board:
     """A board from the CSV that `ndm lab board` writes."""
     board: Board = {}
-    with path.open(newline="", encoding="utf-8") as stream:
-        for row in csv.DictReader(stream):
-            columns = [
-                {m: float(row[f"{m}_{kind}"] or "nan") for m in MEASURES} for kind in ("mean", "sd")
-            ]
-            cell = Cell(row["scenario"], row["cc"], int(row["runs"]), *columns)
-            board.setdefault(cell.scenario, {})[cell.cc] = cell
+    for cell in tables.read(path):
+        board.setdefault(cell.scenario, {})[cell.cc] = cell
     return board
 
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 import argparse
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from ndm_tcp import files
@@ -18,7 +20,8 @@ from ndm_tcp.lab.score import Cell, RunMetrics, cells, number, winning_rates
 EXAMPLE = """example:
   ndm lab board published --cc reno,cubic,bbr,ndm_tcp --seeds 3 -o out/board
   ndm lab board ccbench --cc all,ndm_tcp --seeds 1 -o out/board
-  ndm lab board published/a1-extreme-jitter.toml --cc bbr,ceiling --seeds 1 -o out/a1"""
+  ndm lab board published/a1-extreme-jitter.toml --cc bbr,ceiling --seeds 1 -o out/a1
+  ndm lab board published --cc ndm_tcp --beside docs/board/published.csv -o out/mine"""
 
 SETS = {"ccBench Set I (reduced)": "set1-", "ccBench Set II (reduced)": "set2-"}
 PUBLISHED_WORDS = {
@@ -35,6 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ndm lab board`."""
     suite.add_arguments(parser, "all", 5)
     parser.add_argument("--full", action="store_true", help="with captures and traces")
+    parser.add_argument(
+        "--beside",
+        type=Path,
+        metavar="CSV",
+        help="an earlier board: what other algorithms did there, which need not run again",
+    )
 
 
 def metrics(outcome: suite.Outcome) -> RunMetrics:
@@ -116,9 +125,20 @@ def _only_best_window(board: list[Cell]) -> list[Cell]:
 
 
 def build(
-    outcomes: list[suite.Outcome], scenarios: list[Scenario], ccs: list[str], command: str
+    outcomes: list[suite.Outcome],
+    scenarios: list[Scenario],
+    ccs: list[str],
+    command: str,
+    earlier: Sequence[Cell] = (),
 ) -> tables.Board:
     """The board of finished and failed runs.
+
+    Args:
+        outcomes: of every run.
+        scenarios: in the order to show.
+        ccs: the algorithms that ran.
+        command: how to make it again.
+        earlier: cells of another board; those of other algorithms in these scenarios are shown.
 
     Raises:
         NdmError: every run failed.
@@ -129,6 +149,10 @@ def build(
     order = {s.name: i for i, s in enumerate(scenarios)}
     good.sort(key=lambda m: (order[m.scenario], m.cc, m.seed))
     board = _only_best_window(cells(good))
+    own = {cell.cc for cell in board}
+    board += [c for c in earlier if c.cc not in own and c.scenario in order]
+    board.sort(key=lambda c: (order[c.scenario], -c.mean["goodput_mbps"], c.cc))
+    ccs = sorted({*ccs, *(cell.cc for cell in board)})
     rates = {}
     for title, prefix in SETS.items():
         chosen = [cell for cell in board if re.match(prefix, cell.scenario)]
@@ -147,9 +171,12 @@ def build(
 
 def main(args: argparse.Namespace) -> int:
     """Run `ndm lab board`; exit code 1 if a run failed."""
+    earlier = tables.read(args.beside) if args.beside else []
     scenarios, ccs, outcomes = suite.run_all(args, args.out / "runs", not args.full)
     command = f"ndm lab board {args.suite} --cc {args.cc} --seeds {args.seeds} -o DIR"
-    board = build(outcomes, scenarios, ccs, command)
+    if args.beside:
+        command += f" --beside {args.beside}"
+    board = build(outcomes, scenarios, ccs, command, earlier)
     print(tables.terminal(board))
     files.write_text(args.out / "board.md", tables.markdown(board))
     files.write_text(args.out / "board.csv", tables.comma_separated(board))

@@ -7,7 +7,9 @@ import csv
 import io
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 
+from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.score import MEASURES, Cell, plus_minus
 
 
@@ -102,13 +104,38 @@ def markdown(board: Board) -> str:
     return "\n".join(lines) + "\n"
 
 
+COLUMNS = ("scenario", "cc", "runs", *(f"{m}_{kind}" for m in MEASURES for kind in ("mean", "sd")))
+
+
 def comma_separated(board: Board) -> str:
     """One line per scenario and algorithm; mean and spread of every measure."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    names = [f"{m}_{kind}" for m in MEASURES for kind in ("mean", "sd")]
-    writer.writerow(["scenario", "cc", "runs", *names])
+    writer.writerow(COLUMNS)
     for cell in board.cells:
         values = [f"{part[m]:.6g}" for m in MEASURES for part in (cell.mean, cell.spread)]
         writer.writerow([cell.scenario, cell.cc, cell.runs, *values])
     return stream.getvalue()
+
+
+def read(path: Path) -> list[Cell]:
+    """The cells of a board, in its order, from what `comma_separated` wrote.
+
+    Raises:
+        NdmError: no such file, or no board.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as stream:
+            reader = csv.DictReader(stream)
+            if tuple(reader.fieldnames or ()) != COLUMNS:
+                raise NdmError(f"{path}: not a board; expected the board.csv of `ndm lab board`")
+            return [_cell(row) for row in reader]
+    except OSError as error:
+        raise NdmError(f"{path}: {error.strerror}; expected a board.csv") from None
+    except (TypeError, ValueError) as error:
+        raise NdmError(f"{path}: damaged: {error}") from None
+
+
+def _cell(row: dict[str, str]) -> Cell:
+    mean, spread = ({m: float(row[f"{m}_{kind}"]) for m in MEASURES} for kind in ("mean", "sd"))
+    return Cell(row["scenario"], row["cc"], int(row["runs"]), mean, spread)

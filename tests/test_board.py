@@ -142,6 +142,34 @@ def test_every_form_of_the_board_names_everything(
     assert float(rows[1]["goodput_mbps_mean"]) == pytest.approx(9.2)
 
 
+def test_an_earlier_board_lends_the_algorithms_that_did_not_run_again(
+    made: tuple[tables.Board, list[suite.Outcome]], tmp_path: Path
+) -> None:
+    before, _ = made
+    path = tmp_path / "board.csv"
+    path.write_text(tables.comma_separated(before))
+    again = outcome("ndm_tcp", 1, 9.1, 40, tmp_path)
+    elsewhere = cell("cubic", "another scenario", goodput_mbps=1)
+    earlier = [*tables.read(path), elsewhere]
+    shown = board.build([again], [again.job.scenario], ["ndm_tcp"], "x", earlier)
+    got = [(c.cc, c.runs, c.mean["goodput_mbps"]) for c in shown.cells]
+    assert got == [("cubic", 2, pytest.approx(9.2)), ("ndm_tcp", 1, 9.1)]
+    assert "12.0 retr." in tables.markdown(shown), "cubic's published figure"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [("a,b\n1,2\n", "not a board"), (",".join(tables.COLUMNS) + "\nx,reno,1,y\n", "damaged")],
+)
+def test_what_is_no_board_is_refused(text: str, problem: str, tmp_path: Path) -> None:
+    path = tmp_path / "board.csv"
+    path.write_text(text)
+    with pytest.raises(NdmError, match=problem):
+        tables.read(path)
+    with pytest.raises(NdmError, match="No such file"):
+        tables.read(tmp_path / "missing.csv")
+
+
 def test_the_page_is_self_contained(made: tuple[tables.Board, list[suite.Outcome]]) -> None:
     text = html.page(*made)
     assert "data:image/png;base64," in text
