@@ -19,6 +19,7 @@ from ndm_tcp import files
 FOLDER = Path(__file__).resolve().parent / "scenarios"
 RATE_MBPS = (3.0, 60.0)
 FAST_MBPS = (120.0, 300.0)
+SLOW_MBPS = (3.0, 20.0)
 RTT_MS = (8, 180)
 BDP_PACKETS = (8, 800)
 QUEUE_BDP = (0.4, 10.0)
@@ -27,6 +28,7 @@ LOSS = (0.002, 0.06)
 HEAVY_LOSS = (0.03, 0.12)
 FAR_LOSS = (0.003, 0.02)
 FAR_RTT_MS = (100, 180)
+SLOW_RTT_MS = (50, 180)
 FAR_BUFFER_BYTES = 67_108_864
 LO_DELAY_MS = (10, 160)
 LO_JITTER = (0.2, 2.5)
@@ -58,6 +60,8 @@ KINDS = {
     "heavy-jitter-loss": 5,
     "far-loss": 5,
     "lo-scatter": 4,
+    "slow-jitter-loss": 12,
+    "late-cubic": 10,
 }
 """how many of each to train on"""
 VALIDATION_KINDS = {
@@ -75,10 +79,13 @@ VALIDATION_KINDS = {
     "reno": 1,
     "bbr": 1,
     "equals": 5,
+    "heavy-jitter-loss": 3,
+    "slow-jitter-loss": 4,
+    "late-cubic": 4,
 }
 SUITES = {"training": (20261121, KINDS), "validation": (20261122, VALIDATION_KINDS)}
 """folder to seed and paths"""
-RIVALS = ("cubic", "reno", "bbr")
+RIVALS = ("cubic", "reno", "bbr", "late-cubic")
 PACKET_BITS = 1500 * 8
 HEAD = "# SPDX-License-Identifier: CC0-1.0\n# Written by: python -m ndm_tcp.lab.training_paths\n"
 Range = tuple[float, float]
@@ -119,11 +126,13 @@ class _Link:
 
 def _link(rng: random.Random, kind: str) -> _Link:
     fast, far = kind == "fast", kind == "far-loss"
+    mbps = FAST_MBPS if fast or far else SLOW_MBPS if kind.startswith("slow") else RATE_MBPS
+    rtt_ms = FAR_RTT_MS if far else SLOW_RTT_MS if kind.startswith("slow") else RTT_MS
     bdp = (1500, 5000) if far else (300, 2500) if fast else BDP_PACKETS
     while True:
         link = _Link(
-            _away(rng, *(FAST_MBPS if fast or far else RATE_MBPS), EVALUATION_MBPS),
-            _away(rng, *(FAR_RTT_MS if far else RTT_MS), EVALUATION_RTT_MS),
+            _away(rng, *mbps, EVALUATION_MBPS),
+            _away(rng, *rtt_ms, EVALUATION_RTT_MS),
             _log_uniform(rng, *(RIVAL_QUEUE_BDP if kind in RIVALS else QUEUE_BDP)),
         )
         if bdp[0] <= link.bdp <= bdp[1]:
@@ -170,8 +179,10 @@ def _impairment(rng: random.Random, kind: str, link: _Link) -> str:
 def _flows(rng: random.Random, kind: str) -> tuple[int, str]:
     """How long it runs, s; and its flows, if it is not one of the tested algorithm alone."""
     if kind in RIVALS:
-        join_s = rng.uniform(1, 4)
-        first, second = (kind, "$cc") if rng.random() < 0.7 else ("$cc", kind)
+        late = kind.startswith("late")
+        join_s = rng.uniform(4, 8) if late else rng.uniform(1, 4)
+        rival = kind.removeprefix("late-")
+        first, second = (rival, "$cc") if late or rng.random() < 0.7 else ("$cc", rival)
         return RIVAL_SECONDS, (
             f'\n[[flows]]\ncc = "{first}"\n\n[[flows]]\ncc = "{second}"\nsender = 1\n'
             f"start_s = {join_s:.1f}\nseconds = {RIVAL_SECONDS - math.ceil(join_s)}\n"
