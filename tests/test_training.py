@@ -16,7 +16,7 @@ from ndm_tcp.datasets import store
 from ndm_tcp.datasets.build import build
 from ndm_tcp.errors import NdmError
 from ndm_tcp.training import checkpoint as ckpt
-from ndm_tcp.training import objective
+from ndm_tcp.training import loop, objective
 from ndm_tcp.training.advantage import Value, weights
 from ndm_tcp.training.config import TrainConfig
 from ndm_tcp.training.evaluate import auc
@@ -161,6 +161,18 @@ def test_the_right_window_is_taught_in_recoveries_too(taught: Path) -> None:
     assert data.weight[flow] == pytest.approx(0.1 / np.sqrt(flow.sum()))  # not ndm_tcp's own
 
 
+def test_the_least_loss_is_at_the_expectile_of_the_steps() -> None:
+    asked = torch.tensor([-0.4] * 3 + [0.6])  # one state, in which a quarter asks for more
+    for expectile, least in ((0.5, -0.15), (0.75, 0.1)):
+        config = TrainConfig(expectile=expectile)
+        guesses = torch.linspace(-0.5, 0.7, 241)
+        losses = [float(loop.gain_loss(g.expand(4), asked, config).mean()) for g in guesses]
+        assert float(guesses[int(np.argmin(losses))]) == pytest.approx(least, abs=0.006)
+        cloning = TrainConfig(objective="bc", expectile=expectile)
+        far = loop.gain_loss(torch.tensor([1.0, -1.0]), torch.zeros(2), cloning)
+        assert far[0] == far[1]  # an action of a controller is not bold or timid
+
+
 def test_captures_without_truth_say_what_to_do(dataset: Path, tmp_path: Path) -> None:
     with pytest.raises(NdmError, match="no truth.*--objective awbc"):
         Trainer([dataset], tmp_path, TrainConfig())
@@ -218,7 +230,13 @@ def _hash() -> str:
 
 
 def test_bad_settings_are_refused() -> None:
-    for bad in ({"hidden": (65,)}, {"mask": (11,)}, {"objective": "magic"}, {"epochs": 0}):
+    for bad in (
+        {"hidden": (65,)},
+        {"mask": (11,)},
+        {"objective": "magic"},
+        {"epochs": 0},
+        {"expectile": 1.0},
+    ):
         with pytest.raises(NdmError):
             TrainConfig(**bad)  # type: ignore[arg-type]
     with pytest.raises(NdmError, match="unknown keys"):

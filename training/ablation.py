@@ -35,7 +35,7 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.training import checkpoint as ckpt
 from ndm_tcp.training.config import TrainConfig
 from ndm_tcp.training.evaluate import calibration
-from ndm_tcp.training.loop import HUBER_DELTA, MIN_LR_SHARE
+from ndm_tcp.training.loop import MIN_LR_SHARE, gain_loss
 from ndm_tcp.training.model import Policy
 from ndm_tcp.training.objective import Examples, examples
 
@@ -182,9 +182,7 @@ def _losses(
     out: Tensor, action: Tensor, weight: Tensor, cause: Tensor, balance: Tensor, config: TrainConfig
 ) -> Tensor:
     """[M] what `loop` calls the loss, of outputs [M, n, 2]."""
-    delta = HUBER_DELTA[config.objective]
-    action = action.expand_as(weight)
-    gain = functional.huber_loss(out[..., 0], action, reduction="none", delta=delta)
+    gain = gain_loss(out[..., 0], action.expand_as(weight), config)
     gain = (gain * weight).sum(1) / weight.count_nonzero(dim=1).clamp(min=1)
     known = (cause >= 0).float()
     label = cause.clamp(min=0)

@@ -33,6 +33,10 @@ class TrainConfig:
     pool_weight: float = 0.1
     """weight of other algorithms' flows beside ndm_tcp's own, if the objective is ideal: they
     dwell in states, such as a full queue without rivals, that it must know but does not stay in"""
+    expectile: float = 0.5
+    """of the steps that one state can ask for, if the objective is ideal: 0.5 is their mean; above,
+    the network is bold where it cannot know. A window too large shows in the next round, in its
+    queue; one too small on a jittery path or beside others never shows"""
     congestion_weight: float = 0.1
     """weight of the congestion logit's cross-entropy beside the gain's Huber loss"""
     mask: tuple[int, ...] = ()
@@ -53,6 +57,8 @@ class TrainConfig:
             raise NdmError(f"hidden {self.hidden}: widths must be 1 to {contract.MAX_WIDTH}")
         if not all(1 <= index <= contract.N_INPUTS for index in self.mask):
             raise NdmError(f"mask {self.mask}: inputs are numbered 1 to {contract.N_INPUTS}")
+        if not 0 < self.expectile < 1:
+            raise NdmError(f"expectile {self.expectile}: expected a number between 0 and 1")
         if self.epochs < 1 or self.batch < 1 or self.beta <= 0 or not 0 <= self.gamma < 1:
             raise NdmError("epochs and batch must be >= 1, beta > 0, gamma in [0, 1)")
 

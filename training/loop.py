@@ -76,10 +76,24 @@ def _batch(data: Examples, split: str, value: Value, config: TrainConfig) -> Bat
     )
 
 
-def _losses(policy: Policy, batch: Batch, balance: Tensor, delta: float) -> tuple[Tensor, Tensor]:
-    """Weighted Huber loss of the gain, balanced cross-entropy of the congestion logit."""
+def gain_loss(gain: Tensor, action: Tensor, config: TrainConfig) -> Tensor:
+    """Huber loss of every gain, log2 units; asymmetric if the objective is ideal.
+
+    Asymmetric least squares: Newey and Powell, Econometrica 1987.
+    """
+    delta = HUBER_DELTA[config.objective]
+    loss = functional.huber_loss(gain, action, reduction="none", delta=delta)
+    if config.objective != "ideal":
+        return loss
+    return loss * 2 * torch.where(action > gain, config.expectile, 1 - config.expectile)
+
+
+def _losses(
+    policy: Policy, batch: Batch, balance: Tensor, config: TrainConfig
+) -> tuple[Tensor, Tensor]:
+    """Weighted loss of the gain, balanced cross-entropy of the congestion logit."""
     out = policy.raw(batch.x)
-    gain = functional.huber_loss(out[:, 0], batch.action, reduction="none", delta=delta)
+    gain = gain_loss(out[:, 0], batch.action, config)
     gain = (gain * batch.weight).sum() / batch.weight.count_nonzero().clamp(min=1)
     known = batch.cause >= 0
     if not known.any():
@@ -106,7 +120,6 @@ class Trainer:
         dataset = store.load_all(data)
         self.folder, self.config, self.dataset_sha256 = run, config, dataset.sha256
         self.examples = examples(dataset.rounds, config)
-        self.delta = HUBER_DELTA[config.objective]
         train = (self.examples.split == "train") & self.examples.policy
         if not train.any():
             hint = "add longer captures"
@@ -195,9 +208,7 @@ class Trainer:
         sums = torch.zeros(2, dtype=torch.float64)
         batches = torch.split(order, config.batch)
         for index in batches:
-            gain, congestion = _losses(
-                self.policy, self.train.rows(index), self.balance, self.delta
-            )
+            gain, congestion = _losses(self.policy, self.train.rows(index), self.balance, config)
             loss = gain + config.congestion_weight * congestion
             if not torch.isfinite(loss):
                 raise NdmError(f"epoch {self.epoch + 1}: loss is not finite; lower --lr")
@@ -218,7 +229,7 @@ class Trainer:
     def _validate(self) -> tuple[float, float]:
         held_out = self.val if len(self.val.x) else self.train
         with torch.no_grad():
-            gain, congestion = _losses(self.policy, held_out, self.balance, self.delta)
+            gain, congestion = _losses(self.policy, held_out, self.balance, self.config)
             error = (self.policy(held_out.x)[:, 0] - held_out.action).abs()
             decided = held_out.weight > 0
             mae = float(error[decided].mean()) if decided.any() else 0.0

@@ -48,6 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=default.pool_weight,
         help="of other algorithms' flows, for the objective ideal",
     )
+    parser.add_argument(
+        "--expectile",
+        type=float,
+        default=default.expectile,
+        help="0.5: the mean step; above: bold where a state does not tell; for the objective ideal",
+    )
     parser.add_argument("--beta", type=float, default=default.beta, help="advantage temperature")
     parser.add_argument("--gamma", type=float, default=default.gamma, help="discount per round")
     parser.add_argument("--seed", type=int, default=default.seed)
@@ -91,6 +97,7 @@ def main(args: argparse.Namespace) -> int:
         lr=args.lr,
         weight_decay=args.weight_decay,
         pool_weight=args.pool_weight,
+        expectile=args.expectile,
         mask=args.mask,
         sampling=args.sampling,
         seed=args.seed,
