@@ -214,20 +214,28 @@ class Bounder:
         self.linear = self._fits()
 
     def _fits(self) -> bool:
-        """Do all products fit 64 bits, whichever layer they start from? If not, intervals do."""
+        """Do all sums of `_upper` fit 64 bits, whichever layer they start from?
+
+        If not, intervals have to do. Followed in Python's integers, coefficient by coefficient.
+        """
         for start in range(len(self.layers)):
-            largest, rows, total = 1 << COEFFICIENT_BITS, 1, 0
+            d, total, worst = np.array([], dtype=object), 0, 0
             for number in range(start, -1, -1):
-                weight = np.abs(self.weights[number])
-                sums = weight.max() if number == start else weight.sum(axis=0).max()
-                grown = (largest << SLOPE_BITS) * int(sums)
-                bias = int(np.abs(self.bias_high[number]).max()) + 1
-                constant = (largest << SLOPE_BITS) * bias * rows
-                largest = (grown >> (SLOPE_BITS + c.WEIGHT_SHIFT_MAX)) + 1
-                rows = self.layers[number].n_in
-                total += constant + (largest << LINE_BITS) * 32 * rows
-                if max(grown, total).bit_length() > SPARE:
-                    return False
+                weight = np.abs(self.weights[number]).astype(object)
+                bias = np.maximum(np.abs(self.bias_low[number]), np.abs(self.bias_high[number]))
+                if number == start:  # one row at a time: the largest of each column
+                    one = 1 << (SLOPE_BITS + COEFFICIENT_BITS)
+                    grown, constant = weight.max(axis=0) * one, int(bias.max()) * one
+                else:
+                    grown, constant = d @ weight, int(d @ bias.astype(object))
+                coefficient = (grown >> (SLOPE_BITS + c.WEIGHT_SHIFT_MAX)) + 1
+                span = (18 if number else 3) << LINE_BITS  # of a line's offset, of an input
+                total += (constant >> (SLOPE_BITS + BIAS_BITS - LINE_BITS)) + 1
+                total += int(coefficient.sum()) * span
+                worst = max(worst, int(grown.max()), constant, total)
+                d = coefficient << SLOPE_BITS
+            if worst.bit_length() > SPARE:
+                return False
         return True
 
     def _upper(
