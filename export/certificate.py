@@ -164,6 +164,18 @@ def gain_range(proof: Proof) -> Interval:
     return max(gain.lo_q, low), min(gain.hi_q, high)
 
 
+def cut_share(logit: int) -> int:
+    """[Q17] share of the window that a loss takes at a congestion in Q16 (`ndm_cut`)."""
+    half = (abs(logit) >> 1) * (1 if logit > 0 else -1)  # as C divides
+    return (1 << c.Q_ACT) + enclosure.tanh_integer(half)
+
+
+def loss_cut(proof: Proof) -> Interval:
+    """[Q17] least and largest share of the window that a loss takes."""
+    (low, high), o = ranges(proof)[1], c.OUTPUTS[1]
+    return cut_share(max(o.lo_q, low)), cut_share(min(o.hi_q, high))
+
+
 def to_json(proof: Proof, model: str, headers: dict[str, str]) -> str:
     """The certificate as text; the same proof and headers give the same bytes.
 
@@ -210,6 +222,7 @@ def to_json(proof: Proof, model: str, headers: dict[str, str]) -> str:
             for p, v in zip(properties.PROPERTIES, proof.verdicts, strict=True)
         ],
         "window_factor": fixedpoint.exp2(gain).tolist(),
+        "loss_cut": list(loss_cut(proof)),
     }
     return _dump(data) + "\n"
 

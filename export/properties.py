@@ -20,7 +20,7 @@ from ndm_tcp.export import enclosure
 from ndm_tcp.export.relaxation import Bounder
 from ndm_tcp.fixedpoint import IntArray, Layer
 
-BOXES = 512
+BOXES = 1024
 """Sub-boxes per property, at most."""
 BATCH = 16
 """Sub-boxes halved at a time."""
@@ -28,9 +28,13 @@ MARGIN = 64
 """Q16 units added to every bound, so that a checker that rounds elsewhere arrives below it."""
 
 
+Ranges = dict[str, tuple[float, float]]
+"""Inputs held, by name: lowest and highest value, both multiples of 1/4096."""
+
+
 @dataclass(frozen=True)
 class Property:
-    """sign * output <= sign * limit wherever the fixed inputs have these values."""
+    """sign * output <= sign * limit wherever the inputs lie in these ranges."""
 
     name: str
     claim: str
@@ -39,60 +43,122 @@ class Property:
     """1: the output is at most the limit; -1: at least"""
     limit: int | None
     """Q16; None: no claim, only the tightest bound found"""
-    fixed: dict[str, float] = field(default_factory=dict)
+    held: Ranges = field(default_factory=dict)
 
     def box(self) -> list[enclosure.Interval]:
         """The inputs it speaks of, Q12."""
-        ranges = []
-        for i in c.INPUTS:
-            value = round(self.fixed[i.name] * (1 << c.Q_INPUT)) if i.name in self.fixed else None
-            ranges.append((i.lo_q, i.hi_q) if value is None else (value, value))
-        return ranges
+        one = 1 << c.Q_INPUT
+        ranges = [self.held.get(i.name, (i.lo, i.hi)) for i in c.INPUTS]
+        return [(round(low * one), round(high * one)) for low, high in ranges]
 
 
-FULL_QUEUE = {"rtt_ratio": 0.0, "loss_rate": 1.0}
+COLLAPSE: Ranges = {"rtt_ratio": (0, 0), "loss_rate": (1, 1)}
+# What the definitions imply: a round with a loss has plasticity 1. Not in slow start, as after any
+# loss but a timeout, when the window is one packet and has to grow.
+LOSSY: Ranges = {"plasticity": (1, 1), "slow_start": (0, 0)}
+STEADY: Ranges = {"rtt_variation": (0, 1 / 8), "rtt_gradient": (-1 / 16, 1 / 16)}
+# The RTT is twice the lowest, the window two BDPs, the path delivers what it ever did.
+OWN_QUEUE: Ranges = {
+    "rtt_ratio": (7 / 16, 9 / 16), "bdp_ratio": (7 / 16, 9 / 16), "delivery_ratio": (7 / 8, 1),
+    "queue_floor": (3 / 4, 1), "loss_rate": (0, 1 / 16), **LOSSY, **STEADY,
+}  # fmt: skip
+# The RTT is about the lowest, the window at most 4/5 of the BDP.
+IDLE: Ranges = {
+    "rtt_ratio": (7 / 8, 1), "bdp_ratio": (5 / 4, 2), "delivery_ratio": (1 / 2, 1),
+    "queue_floor": (0, 1 / 8), "slow_start": (0, 0), **STEADY,
+}  # fmt: skip
+
+GAIN, CONGESTION = range(c.N_OUTPUTS)
 PROPERTIES = (
-    Property("gain_at_most", "the largest cwnd_gain", 0, 1, None),
-    Property("gain_at_least", "the smallest cwnd_gain", 0, -1, None),
+    Property("gain_at_most", "the largest cwnd_gain", GAIN, 1, None),
+    Property("gain_at_least", "the smallest cwnd_gain", GAIN, -1, None),
     Property(
         "no_growth_in_collapse",
         "the window does not grow when everything is lost and the RTT is at its maximum",
-        0,
+        GAIN,
         1,
         0,
-        FULL_QUEUE,
+        COLLAPSE,
     ),
     Property(
         "no_growth_in_collapse_while_rtt_doubles",
         "nor when the RTT has also at least doubled within the round",
-        0,
+        GAIN,
         1,
         0,
-        {**FULL_QUEUE, "rtt_gradient": 1.0},
+        {**COLLAPSE, "rtt_gradient": (1, 1)},
+    ),
+    Property(
+        "no_growth_in_a_collapse_that_can_be",
+        "nor where plasticity is 1, as in every round with a loss, outside slow start",
+        GAIN,
+        1,
+        0,
+        {**COLLAPSE, **LOSSY},
+    ),
+    Property(
+        "no_growth_behind_its_own_queue",
+        "the window does not grow behind its own steady queue of one BDP, with losses up to 1/16",
+        GAIN,
+        1,
+        0,
+        OWN_QUEUE,
     ),
     Property(
         "no_shrinking_on_an_idle_path",
         "the window does not shrink without loss at the lowest RTT and with no standing queue",
-        0,
+        GAIN,
         -1,
         0,
-        {"rtt_ratio": 1.0, "loss_rate": 0.0, "queue_floor": 0.0},
+        {"rtt_ratio": (1, 1), "loss_rate": (0, 0), "queue_floor": (0, 0)},
+    ),
+    Property(
+        "no_shrinking_below_the_bdp",
+        "nor does it on a steady path without queue or loss while it is at most 4/5 of the BDP",
+        GAIN,
+        -1,
+        0,
+        {**IDLE, "loss_rate": (0, 0), "plasticity": (0, 0)},
     ),
     Property(
         "collapse_is_congestion",
         "loss of everything at the largest RTT counts as congestion rather than noise",
-        1,
+        CONGESTION,
         -1,
         0,
-        FULL_QUEUE,
+        COLLAPSE,
     ),
     Property(
         "collapse_with_full_pipe_is_congestion",
         "the same when the path carries next to nothing of the window (bdp_ratio 0)",
-        1,
+        CONGESTION,
         -1,
         0,
-        {**FULL_QUEUE, "bdp_ratio": 0.0},
+        {**COLLAPSE, "bdp_ratio": (0, 0)},
+    ),
+    Property(
+        "a_collapse_that_can_be_is_congestion",
+        "the same where plasticity is 1, as in every round with a loss, outside slow start",
+        CONGESTION,
+        -1,
+        0,
+        {**COLLAPSE, **LOSSY},
+    ),
+    Property(
+        "bursts_behind_its_own_queue_are_congestion",
+        "bursts of loss (entropy up to 1/4) behind a steady queue of its own count as congestion",
+        CONGESTION,
+        -1,
+        0,
+        {**OWN_QUEUE, "entropy": (0, 1 / 4)},
+    ),
+    Property(
+        "scattered_loss_on_an_idle_path_is_noise",
+        "scattered loss (entropy from 1/2) up to 1/16 on a steady path without queue is noise",
+        CONGESTION,
+        1,
+        0,
+        {**IDLE, **LOSSY, "loss_rate": (0, 1 / 16), "entropy": (1 / 2, 1)},
     ),
 )
 
@@ -130,6 +196,8 @@ def decide(
     bounder = Bounder(layers, prop.output, prop.sign)
     best, witness = prop.sign * seen[0], seen[1]
     limit = None if prop.limit is None else prop.sign * prop.limit
+    o = c.OUTPUTS[prop.output]
+    end = o.hi_q if prop.sign > 0 else -o.lo_q
     ranges = np.array(prop.box(), dtype=np.int64)
     los, his = ranges[None, :, 0], ranges[None, :, 1]
     nodes: list[tuple[int, IntArray, IntArray]] = []  # split, lo, hi
@@ -146,7 +214,8 @@ def decide(
             heapq.heappush(leaves, (-int(bound[i]), len(nodes)))
             nodes.append((int(split[i]), los[i], his[i]))
         worst = max(-value for value, _ in leaves + whole) + MARGIN
-        if limit is not None and (best > limit or worst <= limit):
+        # Without a limit, an output seen beyond its clamp leaves nothing to find out.
+        if best >= end if limit is None else (best > limit or worst <= limit):
             break
         new_los: list[IntArray] = []
         new_his: list[IntArray] = []

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ndm_tcp import contract as c
+from ndm_tcp import fixedpoint
 from ndm_tcp.export import certificate, properties
 from ndm_tcp.export.model_c import Model, upward
 from ndm_tcp.export.quantize import Floats
@@ -75,21 +76,49 @@ def histograms(error: Floats, bounds: Sequence[float]) -> str:
 
 
 def property_rows(proof: certificate.Proof) -> list[tuple[object, ...]]:
-    """Name, claim, verdict, proved bound, worst seen, example of every property."""
-    rows: list[tuple[object, ...]] = []
+    """Name, claim, verdict, proved bound, worst seen, example of every property.
+
+    First what the arithmetic by itself sees to, then what branch and bound found of the network.
+    """
+    one = 1 << c.Q_PRE
+    clamped = [
+        [max(o.lo_q, min(o.hi_q, found.value)) for found in pair]
+        for o, pair in zip(c.OUTPUTS, proof.attained[-1], strict=True)
+    ]
+    low, high = fixedpoint.exp2(np.array(certificate.gain_range(proof))) / one
+    slow, fast = fixedpoint.exp2(np.array(clamped[0])) / one
+    least, most = (share / (2 * one) for share in certificate.loss_cut(proof))
+    rows: list[tuple[object, ...]] = [
+        (
+            "output_in_range",
+            "both outputs stay within the contract's ranges",
+            "proved",
+            ", ".join(f"{o.name} in [{o.lo:g}, {o.hi:g}]" for o in c.OUTPUTS),
+            max(abs(value) / one for value in clamped[0]),
+            "",
+        ),
+        (
+            "bounded_step",
+            "a round at most doubles or halves the window (and adds a packet)",
+            "proved" if low >= 0.5 and high <= 2 else "refuted",
+            f"times {low:.4f} to {high:.4f}",
+            float(max(fast, 1 / slow)),
+            "",
+        ),
+        (
+            "bounded_cut",
+            "a loss takes at most half of the window and adds nothing",
+            "proved" if least >= 0 and most <= 0.5 else "refuted",
+            f"{least:.4f} to {most:.4f} of it",
+            certificate.cut_share(clamped[1][1]) / (2 * one),
+            "",
+        ),
+    ]
     for p, v in zip(properties.PROPERTIES, proof.verdicts, strict=True):
-        one = float(1 << c.Q_PRE)
-        sign = "<=" if p.sign > 0 else ">="
-        rows.append(
-            (
-                p.name,
-                p.claim,
-                v.verdict,
-                f"{c.OUTPUTS[p.output].name} {sign} {v.bound / one:.4f}",
-                v.attained / one,
-                ", ".join(f"{x / (1 << c.Q_INPUT):g}" for x in v.witness),
-            )
-        )
+        o, sign = c.OUTPUTS[p.output], "<=" if p.sign > 0 else ">="
+        bound, seen = (max(o.lo_q, min(o.hi_q, q)) / one for q in (v.bound, v.attained))
+        example = ", ".join(f"{x / (1 << c.Q_INPUT):g}" for x in v.witness)
+        rows.append((p.name, p.claim, v.verdict, f"{o.name} {sign} {bound:.4f}", seen, example))
     return rows
 
 
@@ -170,8 +199,10 @@ last layer). All fit s32; the first layer's ends are attained exactly. cwnd_gain
 {2**low:.3f} to {2**high:.3f}.</p>
 {table(("layer", "lowest", "highest", "bits", "lowest found", "highest found"), ranges)}
 <h2>Properties</h2>
-<p>Over the inputs {inputs}; examples in that order. Refuted means that the example breaks the
-claim; the network is still what was trained, and the module's own rules apply on top of it.</p>
+<p>For every input that a claim speaks of; outputs are clamped ones. Over the inputs {inputs};
+examples in that order. Refuted means that the example, computed by the integer core, breaks the
+claim; the network is still what was trained, and the module's own rules apply on top of it.
+Unknown: neither proved nor refuted with {properties.BOXES} sub-boxes.</p>
 {table(("property", "claim", "verdict", "proved", "worst seen", "example"), property_rows(proof))}
 <h2>Quantisation, layer by layer</h2>
 <p>Only this layer quantised, the others real: largest and RMS difference of each output.</p>

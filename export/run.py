@@ -317,8 +317,9 @@ for every input (`ndm_certificate.json`); the last column adds what quantising t
 |---|---|---|---|---|
 {claims}
 
-Inputs in the order of the contract. Refuted: the example breaks the claim. Unknown: neither proved
-nor refuted with {properties.BOXES} sub-boxes.
+Inputs in the order of the contract, outputs clamped; `docs/export.md` has the boxes. Refuted: the
+example, computed by the integer core, breaks the claim. Unknown: neither proved nor refuted with
+{properties.BOXES} sub-boxes.
 
 | only this layer quantised | fractional bits | {names} |
 |---|---|---|---|

@@ -21,7 +21,8 @@ import pytest
 import torch
 
 from ndm_tcp import contract as c
-from ndm_tcp import fixedpoint
+from ndm_tcp import core, fixedpoint
+from ndm_tcp.datasets import sources
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export import certificate, enclosure, generated, golden, model_c, properties, quantize
 from ndm_tcp.export.check import CHECKER, run_checker
@@ -153,6 +154,53 @@ def test_sub_boxes_are_bounded_soundly(scale: float, hidden: tuple[int, ...]) ->
             assert seen <= upper[i]
 
 
+def test_sub_boxes_of_the_shipped_network_are_bounded_tightly(layers: list[Layer]) -> None:
+    """Intervals alone are seven times as wide as what is sampled."""
+    rng, box = np.random.default_rng(0), np.array(enclosure.box())
+    width = (box[:, 1] - box[:, 0]) // 64
+    lo = rng.integers(box[:, 0], box[:, 1] - width + 1, size=(40, 10))
+    hi = lo + width
+    for output in range(c.N_OUTPUTS):
+        above, below = (Bounder(layers, output, sign) for sign in (1, -1))
+        assert above.linear and below.linear
+        found = above(lo, hi)[0] + below(lo, hi)[0]
+        corners = np.where(rng.random((2000, 40, 10)) < 0.5, lo, hi).reshape(-1, 10)
+        seen = fixedpoint.forward(layers, corners).pre[-1][:, output].reshape(2000, 40)
+        assert np.median(found / np.ptp(seen, axis=0)) < 2
+
+
+@pytest.mark.parametrize("hidden", [(16, 16), (8, 8, 8), (64,), (40, 2)])
+def test_nothing_overflows_where_the_linear_bound_is_used(
+    hidden: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same in Python's integers, for the largest weights that pass as safe."""
+    made = (network(1, float(scale), hidden) for scale in np.geomspace(1, 200, 12))
+    bounders = [b for b in (Bounder(layers, 0, 1) for layers in made) if b.linear]
+    assert len(bounders) > 3
+    rng, box = np.random.default_rng(3), np.array(enclosure.box())
+    lo = rng.integers(box[:, 0], box[:, 1], size=(4, 10))
+    lo[0], hi = box[:, 0], np.minimum(lo + 500, box[:, 1])
+    hi[0] = box[:, 1]
+    for bounder in bounders:
+        once, _, _ = bounder(lo, hi)
+        plain = bounder._upper
+
+        def exact(
+            layer: int, rows: Any, relaxed: Any, ends: Any, plain: Callable[..., Any] = plain
+        ) -> Any:
+            big = [[[part.astype(object) for part in line] for line in pair] for pair in relaxed]
+            wide = tuple(end.astype(object) for end in ends)
+            return tuple(a.astype(np.int64) for a in plain(layer, rows.astype(object), big, wide))
+
+        monkeypatch.setattr(bounder, "interval", Bounder(bounder.layers, 0, 1).interval)
+        for name in ("weights", "bias_low", "bias_high"):
+            wide = [array.astype(object) for array in getattr(bounder, name)]
+            monkeypatch.setattr(bounder, name, wide)
+        monkeypatch.setattr(bounder, "_upper", exact)
+        again, _, _ = bounder(lo, hi)
+        assert once.tolist() == again.tolist()
+
+
 def test_networks_too_large_for_the_linear_bound_fall_back_to_intervals() -> None:
     layers = network(1, 60.0, (64, 64))
     bounder = Bounder(layers, 0, 1)
@@ -188,11 +236,38 @@ def test_verdicts(gain: int, wanted: str) -> None:
     assert found == verdict.attained <= verdict.bound
 
 
-def test_branch_and_bound_closes_in(layers: list[Layer]) -> None:
-    prop = properties.PROPERTIES[0]
+def test_branch_and_bound_closes_in() -> None:
+    prop, layers = properties.PROPERTIES[0], network(2, 1.0, (16, 16))
     seen = (-(2**31), [low for low, _ in prop.box()])
     bounds = [properties.decide(layers, prop, seen, boxes).bound for boxes in (1, 64, 512)]
     assert bounds[0] > bounds[1] > bounds[2]
+
+
+def test_an_output_seen_beyond_its_clamp_needs_no_tighter_bound() -> None:
+    prop, layers = properties.PROPERTIES[0], constant(70_000)
+    verdict = properties.decide(layers, prop, (-(2**31), [low for low, _ in prop.box()]))
+    assert verdict.verdict == "bounded" and verdict.tree == [-1] and verdict.attained > 65536
+
+
+def test_every_round_with_a_loss_has_the_plasticity_that_properties_hold() -> None:
+    """What `LOSSY` and the docs say of rounds, on recorded ones."""
+    names, rounds = [i.name for i in c.INPUTS], []
+    for folder in ("reno-03-lossy", "cubic-03-lossy", "bbr-03-lossy"):
+        for flow in sources.read(generated.ROOT / "datasets" / "traces" / folder).flows:
+            replayed = core.replay(flow.acks)
+            rounds.append(replayed.x[replayed.valid])
+    x = np.concatenate(rounds)
+    column = {name: x[:, number] for number, name in enumerate(names)}
+    lossy = column["loss_rate"] > 0
+    assert lossy.sum() > 100 and (column["plasticity"][lossy] == 4096).all()
+    assert (column["plasticity"][~lossy] < 4096).any()
+    assert set(np.unique(column["slow_start"])) == {0, 4096} and column["loss_rate"].max() < 4096
+
+
+def test_the_share_that_a_loss_takes_is_the_cs() -> None:
+    logits = np.array([-524288, -65537, -1, 0, 1, 2, 65535, 524288], dtype=np.int32)
+    left = core.cut(np.full(len(logits), 1 << 17, dtype=np.uint32), logits)
+    assert [certificate.cut_share(int(v)) for v in logits] == ((1 << 17) - left).tolist()
 
 
 # --- the file --------------------------------------------------------------------------------
@@ -327,6 +402,7 @@ TAMPERING: list[tuple[str, Callable[[Data], object], str]] = [
     ("bound", lambda d: d["outputs"][1].update(bound=1), "bound of an error"),
     ("clamps", lambda d: d["outputs"][1].update(clamps="other"), "clamp"),
     ("factor", lambda d: d.update(window_factor=[65536, 65536]), "window_factor"),
+    ("cut", lambda d: d.update(loss_cut=[0, 1]), "loss_cut"),
     ("verdict", lambda d: d["properties"][2].update(verdict="other"), "other, found"),
     ("limit", lambda d: d["properties"][2].update(limit=9999), "another statement"),
     ("part", lambda d: d["properties"][2]["box"].__setitem__(2, [0, 0]), "another statement"),

@@ -24,16 +24,30 @@ from typing import Any
 from bounds import Box, Clamp, Layers, Relaxation, Tanh, dot, require  # type: ignore
 
 HEADERS = ("ndm_contract.h", "ndm_tables.h", "ndm_model.h")
-# name: output, sign (1 at most, -1 at least), limit in Q16, inputs held (1-based: Q12)
-PROPERTIES = {
+# name: output, sign (1 at most, -1 at least), limit in Q16, inputs held (1-based: Q12 from, to)
+COLLAPSE = {1: (0, 0), 2: (4096, 4096)}
+LOSSY = {5: (0, 0), 6: (4096, 4096)}
+STEADY = {7: (0, 512), 8: (-256, 256)}
+QUEUE = {1: (1792, 2304), 2: (0, 256), 3: (1792, 2304), 9: (3584, 4096), 10: (3072, 4096)}
+QUEUE = {**QUEUE, **LOSSY, **STEADY}
+IDLE = {1: (3584, 4096), 3: (5120, 8192), 5: (0, 0), 9: (2048, 4096), 10: (0, 512), **STEADY}
+PROPERTIES: dict[str, tuple[int, int, int | None, dict[int, tuple[int, int]]]] = {
     "gain_at_most": (0, 1, None, {}),
     "gain_at_least": (0, -1, None, {}),
-    "no_growth_in_collapse": (0, 1, 0, {1: 0, 2: 4096}),
-    "no_growth_in_collapse_while_rtt_doubles": (0, 1, 0, {1: 0, 2: 4096, 8: 4096}),
-    "no_shrinking_on_an_idle_path": (0, -1, 0, {1: 4096, 2: 0, 10: 0}),
-    "collapse_is_congestion": (1, -1, 0, {1: 0, 2: 4096}),
-    "collapse_with_full_pipe_is_congestion": (1, -1, 0, {1: 0, 2: 4096, 3: 0}),
-}
+    "no_growth_in_collapse": (0, 1, 0, COLLAPSE),
+    "no_growth_in_collapse_while_rtt_doubles": (0, 1, 0, {**COLLAPSE, 8: (4096, 4096)}),
+    "no_growth_in_a_collapse_that_can_be": (0, 1, 0, {**COLLAPSE, **LOSSY}),
+    "no_growth_behind_its_own_queue": (0, 1, 0, QUEUE),
+    "no_shrinking_on_an_idle_path": (0, -1, 0, {1: (4096, 4096), 2: (0, 0), 10: (0, 0)}),
+    "no_shrinking_below_the_bdp": (0, -1, 0, {**IDLE, 2: (0, 0), 6: (0, 0)}),
+    "collapse_is_congestion": (1, -1, 0, COLLAPSE),
+    "collapse_with_full_pipe_is_congestion": (1, -1, 0, {**COLLAPSE, 3: (0, 0)}),
+    "a_collapse_that_can_be_is_congestion": (1, -1, 0, {**COLLAPSE, **LOSSY}),
+    "bursts_behind_its_own_queue_are_congestion": (1, -1, 0, {**QUEUE, 4: (0, 1024)}),
+    "scattered_loss_on_an_idle_path_is_noise": (
+        1, 1, 0, {**IDLE, **LOSSY, 2: (0, 256), 4: (2048, 4096)},
+    ),
+}  # fmt: skip
 ITEM = re.compile(
     r"\s+|#ifndef \w+|#define \w+[ \t]*\n|#endif|#include \"[\w./]+\""
     r"|#define (?P<name>NDM_\w+)[ \t]+(?P<value>\(-?\d+\)|-?\d+|0x[0-9a-f]+ULL|\"[0-9a-f]+\""
@@ -204,7 +218,7 @@ def check_properties(
     require([p["name"] for p in cert["properties"]] == list(PROPERTIES), "properties: the list")
     for p in cert["properties"]:
         output, sign, limit, held = PROPERTIES[p["name"]]
-        part = [(held.get(i + 1, a), held.get(i + 1, b)) for i, (a, b) in enumerate(box)]
+        part = [held.get(i + 1, side) for i, side in enumerate(box)]
         same = (p["output"], p["sign"], p["limit"]) == (output, sign, limit)
         require(same and p["box"] == [list(v) for v in part], f"{p['name']}: another statement")
         epsilon = -(-max(-errors[output][0], errors[output][1]) * 2**16 // 1)
@@ -278,6 +292,8 @@ def check(folder: Path) -> str:
         value = table[i] + (((table[min(i + 1, 32)] - table[i]) * rest + 1024) >> 11)
         factors.append((value + 1) >> 1 if gain < 0 else value << (gain >> 16))
     require(factors == cert["window_factor"], "window_factor")
+    cuts = [2**15 + tanh(abs(v) // 2 * (1 if v > 0 else -1)) for v in whole[1]]
+    require(cuts == cert["loss_cut"], "loss_cut")
     verdicts = [p["verdict"] for p in cert["properties"]]
     tally = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))
     rows = sum(len(layer) for layer in layers)

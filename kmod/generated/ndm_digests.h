@@ -13,7 +13,7 @@
 
 #define NDM_ALL_SEED	20260101
 #define NDM_ALL_RANDOM	10000
-#define NDM_ALL_EDGES	629
+#define NDM_ALL_EDGES	635
 #define NDM_ALL_BLOCK	1024	/* vectors in a digest */
 #define NDM_ALL_DIGESTS	12
 
@@ -1939,10 +1939,28 @@ static const s16 ndm_all_edge[NDM_ALL_EDGES][NDM_N_INPUTS] NDM_INITCONST = {
 		0, 4096, 4592, 4096, 4096, 0, 8192, 4096, 0, 2951,
 	},
 	{
+		0, 4096, 7517, 4096, 0, 4096, 8192, -61, 4096, 2095,
+	},
+	{
+		1792, 256, 2304, 0, 0, 4096, 512, -256, 3584, 4096,
+	},
+	{
 		4096, 0, 0, 3009, 4096, 832, 1, 4095, 4096, 0,
 	},
 	{
+		3584, 0, 5120, 4095, 0, 0, 0, 256, 2048, 512,
+	},
+	{
 		0, 4096, 0, 4096, 4096, 4096, 7167, -4096, 4096, 1,
+	},
+	{
+		0, 4096, 2710, 4096, 0, 4096, 5045, -4096, 4096, 830,
+	},
+	{
+		1792, 0, 1792, 1024, 0, 4096, 512, -256, 3584, 3072,
+	},
+	{
+		3584, 256, 8177, 4096, 0, 4096, 512, 104, 2049, 512,
 	},
 };
 
@@ -1959,7 +1977,7 @@ static const u64 ndm_all_digest[NDM_ALL_DIGESTS] NDM_INITCONST = {
 	0x6127e5b889189a28ULL,
 	0x87483ffc0e26e366ULL,
 	0xdb9c8af3f3b6ad17ULL,
-	0xfb56db54a9fc9627ULL,
+	0x744559f06895fd63ULL,
 };
 
 #endif /* _NDM_DIGESTS_H */
