@@ -33,7 +33,7 @@ class TrainConfig:
     pool_weight: float = 0.1
     """weight of other algorithms' flows beside ndm_tcp's own, if the objective is ideal: they
     dwell in states, such as a full queue without rivals, that it must know but does not stay in"""
-    expectile: float = 0.5
+    expectile: float = 0.7
     """of the steps that one state can ask for, if the objective is ideal: 0.5 is their mean; above,
     the network is bold where it cannot know. A window too large shows in the next round, in its
     queue; one too small on a jittery path or beside others never shows"""
