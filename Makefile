@@ -190,9 +190,9 @@ notebooks: setup ## run the notebooks on the shipped network (make shipped leave
 # Of each: inputs masked. The full network is the shipped one.
 ABLATED = no-delay:7,8 no-floor:10
 
-ablation: setup test-packages ## what inputs, size and training are worth: docs/ablation.md, half an hour
+ablation: setup test-packages ## what inputs, size and training are worth: docs/ablation.md, an hour
 	@test -f $(OUT)/shipped/run/export.json || $(MAKE) --no-print-directory shipped
-	$(BIN)/python -m ndm_tcp.training.ablation --data $(ROUNDS) -o $(ABLATION) --epochs 60
+	$(BIN)/python -m ndm_tcp.training.ablation --data $(ROUNDS) -o $(ABLATION) --epochs 40
 	for pair in $(ABLATED); do $(BIN)/ndm train --data $(OUT)/shipped/data $(ROUNDS) \
 		--mask $${pair#*:} -o $(ABLATION)/run/$${pair%%:*}; done
 	$(BIN)/python -m ndm_tcp.training.ablation --untrained $(ABLATION)/run/untrained

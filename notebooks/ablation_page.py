@@ -28,6 +28,7 @@ BOARDS = {
 }
 """folder of a board to the variant"""
 ALONE = ("jitter, reordering", "random loss", "clean, steps")
+BESIDE_CUBIC = ("cubic", "late-cubic")
 KIND = re.compile(r"^valid-\d+-(?P<kind>.+)$")
 
 
@@ -139,7 +140,7 @@ def closed(out):
         measures["RTT"] = [
             own[n]["rtt_mean_ms"] / rivals[n]["bbr"].mean["rtt_mean_ms"] for n in alone
         ]
-        cubic = [own[n]["share"] for n in own if kinds[n] == "cubic"]
+        cubic = [own[n]["share"] for n in own if kinds[n] in BESIDE_CUBIC]
         measures["share beside CUBIC"] = cubic
         measures["distance from half"] = [abs(s - 0.5) for s in cubic]
         measures["Jain"] = [own[n]["jain"] for n in own if kinds[n] == "equals"]
@@ -224,9 +225,10 @@ def page(out):
         f"`lab/scenarios/training` (best of {counts['val']} more), measured on {counts['test']} "
         f"others; {found['rounds']} rounds in all, of `datasets/lab-rounds` "
         f"({', '.join(found['data'])}); "
-        f"weight decay {found['weight_decay']}. R² is of the step towards the right window, "
-        "weighted as in training; AUC and Brier score are of the congestion output, over losses "
-        "whose cause is known. This says how well a network knows the right window, nothing about "
+        f"weight decay {found['weight_decay']}, expectile {found['expectile']}: the mean. R² is "
+        "of the step towards the right window, weighted as in training; AUC and Brier score are "
+        "of the congestion output, over losses whose cause is known. This says how well a network "
+        "knows the right window, nothing about "
         "throughput.",
         "",
     ]

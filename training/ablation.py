@@ -49,12 +49,12 @@ DRAWS = 400
 """resamples of paths and seeds behind a confidence interval"""
 GROUPS = {
     "jitter, reordering": (
-        *("jitter", "jitter-loss", "heavy-jitter-loss", "reorder"),
+        *("jitter", "jitter-loss", "heavy-jitter-loss", "slow-jitter-loss", "reorder"),
         *("lo-jitter", "lo-rate", "lo-scatter"),
     ),
     "random loss": ("loss", "heavy-loss", "far-loss", "burst"),
     "clean, steps": ("clean", "step", "fast"),
-    "rivals": ("cubic", "reno", "bbr"),
+    "rivals": ("cubic", "late-cubic", "reno", "bbr"),
     "equals": ("equals",),
 }
 """kinds of training paths that ask for the same"""
@@ -442,7 +442,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if not args.data or not args.out:
         parser.error("--data and -o are required")
-    config = TrainConfig(epochs=args.epochs)
+    # R² says what the inputs know; its best guess is the mean, not a bold one.
+    config = TrainConfig(epochs=args.epochs, expectile=0.5)
     rounds = load(args.data, config)
     networks = train_variants(rounds, config, args.seeds)
     split = rounds.data.split
@@ -450,6 +451,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "seeds": args.seeds,
         "epochs": args.epochs,
         "weight_decay": config.weight_decay,
+        "expectile": config.expectile,
         "data": [folder.name for folder in args.data],
         "rounds": len(split),
         "paths": {s: len(np.unique(rounds.path[split == s])) for s in ("train", "val", "test")},
