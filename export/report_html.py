@@ -173,7 +173,7 @@ def page(
     layer_rows = [(x.layer, f"{x.bits[0]} to {x.bits[1]}", *x.largest, *x.rms) for x in costs]
     products = sum(layer.weight.size for layer in model.layers)
     lookups = sum(layer.n_out - layer.clamped for layer in model.layers[:-1])
-    cost = "It was not timed: <code>ndm export --measure</code> does."
+    cost = f"What that costs is {html.escape(report.no_cost)}."
     if report.cost is not None:
         head = ("", "ns", "ratio", "instructions")
         cost = "On the machine of this export, all in the same run, with warm caches:</p>\n"

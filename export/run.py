@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +32,7 @@ from ndm_tcp.export import (
     qat,
     quantize,
     report_html,
+    report_text,
     speed,
 )
 from ndm_tcp.export.sensitivity import LayerCost, require_alive, sensitivity
@@ -46,6 +47,7 @@ EXAMPLE = """example:
 
 QAT_ROUNDS = 20_000
 """Rounds of a dataset that fine-tuning looks at, at most."""
+NOT_MEASURED = "not measured: ndm export --measure does"
 MEASURED_ROUNDS, MEASURED = 5, 100_000
 """Turns, and inferences in a turn, of a measurement that takes a few seconds."""
 
@@ -55,6 +57,7 @@ class Report:
     """What an export measured; all errors in units of the output."""
 
     model: str
+    network: str
     onnx_sha256: str
     parameters: int
     weight_bytes: int
@@ -73,8 +76,13 @@ class Report:
     vectors_sha256: str
     fine_tuning: str | None = None
     """what it did to |fixed - float| on inputs that it did not learn from"""
+    layers: tuple[LayerCost, ...] = ()
+    claims: dict[str, str] = field(default_factory=dict)
+    """name and verdict of every property"""
     cost: speed.Speed | None = None
     """of an inference, if it was measured"""
+    no_cost: str = ""
+    """why it was not"""
 
 
 @dataclass(frozen=True)
@@ -165,7 +173,10 @@ def export(what: Path, out: Path, qat_data: Path | None = None, measure: bool = 
     """
     source = from_file(what) if what.suffix == ".onnx" or what.is_file() else from_run(what)
     graph, folder = source.graph, source.folder
-    layers = quantize.quantize(graph.layers)
+    try:
+        layers = quantize.quantize(graph.layers)
+    except NdmError as reason:
+        raise NdmError(f"{what}: {reason}") from None
     notes = dict(source.notes)
     choice = None
     if qat_data is not None:
@@ -174,8 +185,11 @@ def export(what: Path, out: Path, qat_data: Path | None = None, measure: bool = 
         layers = choice.layers
         if choice.tuned:
             notes["quantisation"] = "fine-tuned in integers"
-    proof = certificate.prove(layers)
-    certificate.require_open(proof, graph.open)
+    try:
+        proof = certificate.prove(layers)
+        certificate.require_open(proof, graph.open)
+    except NdmError as reason:
+        raise NdmError(f"{what}: {reason}") from None
     x = golden.for_model(layers, proof.inputs())
     real = x.astype(np.float64) / (1 << c.Q_INPUT)
     onnx_error = source.compare(real.astype(np.float32))
@@ -196,8 +210,11 @@ def export(what: Path, out: Path, qat_data: Path | None = None, measure: bool = 
     model = model_c.Model(layers, {"network": network, **notes})
     write_model(model, vectors, out, proof)
     files.write_text(folder / "vectors.json", _vectors_json(model, vectors))
+    costs = sensitivity(graph.layers, layers, real)
+    cost, no_cost = _cost(layers, out) if measure else (None, NOT_MEASURED)
     report = Report(
         model=model.hash(),
+        network=network,
         onnx_sha256=graph.sha256,
         parameters=sum(layer.weight.size + layer.bias.size for layer in layers),
         weight_bytes=sum(
@@ -212,16 +229,26 @@ def export(what: Path, out: Path, qat_data: Path | None = None, measure: bool = 
         drift=tuple(drift.tolist()),
         vectors_sha256=vectors.digest(),
         fine_tuning=choice.text() if choice else None,
-        cost=speed.measure(layers, out, MEASURED_ROUNDS, MEASURED) if measure else None,
+        layers=tuple(costs),
+        claims={str(row[0]): str(row[2]) for row in report_html.property_rows(proof)},
+        cost=cost,
+        no_cost=no_cost,
     )
     files.write_text(
         folder / "export.json",
         orjson.dumps(asdict(report), option=orjson.OPT_INDENT_2).decode() + "\n",
     )
-    costs = sensitivity(graph.layers, layers, real)
     files.write_text(folder / "MODEL_CARD.md", model_card(report, model, proof, costs))
     files.write_text(folder / "report.html", report_html.page(report, model, proof, costs, signed))
     return report
+
+
+def _cost(layers: list[Layer], headers: Path) -> tuple[speed.Speed | None, str]:
+    """What an inference costs, or why nobody knows."""
+    try:
+        return speed.measure(layers, headers, MEASURED_ROUNDS, MEASURED), ""
+    except NdmError as error:
+        return None, f"not measured: {error}"
 
 
 def _units(layers: list[Layer]) -> str:
@@ -289,7 +316,7 @@ def model_card(
     )
     names = " | ".join(o.name for o in c.OUTPUTS)
     tuning = f"- fine-tuning in integers: {report.fine_tuning}\n" if report.fine_tuning else ""
-    cost = "An inference was not timed: `ndm export --measure` does."
+    cost = f"The cost of an inference is {report.no_cost}."
     if report.cost is not None:
         cost = "\n".join(
             [
@@ -360,19 +387,7 @@ def main(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(asdict(report), indent=2))
         return 0
-    print(f"model {report.model}: {report.parameters} parameters, {report.weight_bytes} bytes")
-    print(f"onnxruntime against {report.compared}: at most {report.onnx_vs_torch:.2g}")
-    if report.fine_tuning:
-        print(f"fine-tuning in integers: {report.fine_tuning}")
-    print(f"C against specification: {report.vectors} vectors, every layer, bit for bit")
-    for o, bound, seen, drift in zip(
-        c.OUTPUTS, report.bound, report.observed, report.drift, strict=True
-    ):
-        share = 100 * bound / (o.hi - o.lo)
-        print(
-            f"{o.name}: |fixed - real| <= {model_c.upward(bound)} ({share:.3f} % of range), "
-            f"seen {seen:.2g}; with quantised weights against float {drift:.2g}"
-        )
+    print(report_text.screen(report))
     folder = args.what.with_suffix(".export") if args.what.is_file() else args.what
     print(f"wrote {args.out / 'ndm_model.h'} and {folder / 'report.html'}", file=sys.stderr)
     return 0

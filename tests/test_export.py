@@ -29,6 +29,7 @@ from ndm_tcp.export import (
     onnx_limits,
     properties,
     quantize,
+    report_text,
 )
 from ndm_tcp.export.run import export, write_model
 from ndm_tcp.export.sensitivity import sensitivity
@@ -439,6 +440,41 @@ def test_the_report_stands_alone(run: Path, tmp_path: Path) -> None:
     card = (run / "MODEL_CARD.md").read_text()
     for p in properties.PROPERTIES:
         assert p.claim in card and p.name in text
+
+
+def test_an_inference_is_timed_beside_others_and_the_report_says_so(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    report = export(tmp_path / "run", tmp_path / "out", measure=True)
+    assert report.cost is not None and 0 < report.cost.integer_ns < report.cost.onnxruntime_ns
+    if shutil.which("valgrind"):
+        assert report.cost.integer_instructions is not None
+        products = sum(
+            layer.weight.size
+            for layer in model_c.from_json(tmp_path / "out" / "ndm_model.json").layers
+        )
+        assert products < report.cost.integer_instructions < 20 * products
+    card, page = ((tmp_path / "run" / n).read_text() for n in ("MODEL_CARD.md", "report.html"))
+    for text in (card, page, report_text.screen(report)):
+        assert all(row[1] in text and row[0] in text for row in report.cost.rows())
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    blind = export(tmp_path / "run", tmp_path / "out", measure=True)
+    assert blind.cost is None
+    assert "not measured: gcc: not found; run: apt-get install gcc" in report_text.screen(blind)
+    assert "not measured: gcc" in (tmp_path / "run" / "report.html").read_text()
+    partly = replace(report.cost, integer_instructions=None)
+    assert "install valgrind" in report_text.screen(replace(report, cost=partly))
+
+
+def test_the_printed_report_fits_a_screen_and_names_every_claim(run: Path, tmp_path: Path) -> None:
+    report = export(run, tmp_path / "out")
+    text = report_text.screen(report)
+    assert max(map(len, text.splitlines())) <= 100
+    assert all(p.name in text for p in properties.PROPERTIES)
+    assert set(report.claims.values()) <= {"proved", "refuted", "bounded", "unknown"}
+    for layer in report.layers:
+        assert f"layer {layer.layer}" in text and f"{layer.largest[0]:.2g}" in text
 
 
 def test_bounds_are_never_rounded_down() -> None:
