@@ -24,7 +24,16 @@ from ndm_tcp import contract as c
 from ndm_tcp import core, fixedpoint
 from ndm_tcp.datasets import sources
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import certificate, enclosure, generated, golden, model_c, properties, quantize
+from ndm_tcp.export import (
+    certificate,
+    claims,
+    enclosure,
+    generated,
+    golden,
+    model_c,
+    properties,
+    quantize,
+)
 from ndm_tcp.export.check import CHECKER, run_checker
 from ndm_tcp.export.relaxation import Bounder
 from ndm_tcp.export.run import write_model
@@ -262,6 +271,24 @@ def test_every_round_with_a_loss_has_the_plasticity_that_properties_hold() -> No
     assert lossy.sum() > 100 and (column["plasticity"][lossy] == 4096).all()
     assert (column["plasticity"][~lossy] < 4096).any()
     assert set(np.unique(column["slow_start"])) == {0, 4096} and column["loss_rate"].max() < 4096
+
+
+def test_claims_are_counted_on_recorded_rounds(
+    dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prop = next(p for p in properties.PROPERTIES if p.name == "no_growth_behind_its_own_queue")
+    low, high = np.array(prop.box(), dtype=np.int64).T
+    inside = np.stack([low, high, (low + high) // 2])
+    x = np.concatenate([inside, inside + np.eye(1, 10, 1, dtype=np.int64) * 4000])
+    lines = list(claims.table(constant(5000), x))
+    row = next(line for line in lines if line.startswith(prop.name)).split()
+    assert lines[0] == "6 rounds" and row[1:3] == ["3", "3"]
+    row = next(ln for ln in claims.table(constant(-5000), x) if ln.startswith(prop.name)).split()
+    assert row[1:3] == ["3", "0"] and float(row[4]) == -0.076
+    assert claims.main([str(dataset)]) == 0
+    assert capsys.readouterr().out.count("\n") == len(properties.PROPERTIES)
+    assert claims.main([str(tmp_path / "none")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_the_share_that_a_loss_takes_is_the_cs() -> None:

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The claims of a certificate beside recorded rounds: does anything recorded lie where they speak?
+
+    python -m ndm_tcp.export.claims DATASET...
+
+For every claim: rounds inside its box, those of them in which the committed network breaks it, and
+lowest, median and highest output there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ndm_tcp import contract as c
+from ndm_tcp import fixedpoint
+from ndm_tcp.datasets import store
+from ndm_tcp.errors import NdmError
+from ndm_tcp.export import generated, model_c, properties
+from ndm_tcp.fixedpoint import IntArray, Layer
+
+
+def table(layers: list[Layer], x: IntArray) -> Iterator[str]:
+    """Lines of the table.
+
+    Args:
+        layers: the network.
+        x: [n, 10] inputs of rounds, Q12.
+    """
+    out = fixedpoint.forward(layers, x).outputs
+    yield f"{len(x)} rounds"
+    yield f"{'claim':44}{'inside':>8}{'broken':>8}{'lowest':>9}{'median':>9}{'highest':>9}"
+    for prop in properties.PROPERTIES:
+        if prop.limit is None:
+            continue
+        low, high = np.array(prop.box()).T
+        found = out[((low <= x) & (x <= high)).all(axis=1), prop.output]
+        broken = int((prop.sign * found > prop.sign * prop.limit).sum())
+        line = f"{prop.name:44}{len(found):8}{broken:8}"
+        if len(found):
+            ends = np.array([found.min(), np.median(found), found.max()]) / (1 << c.Q_PRE)
+            line += "".join(f"{value:9.3f}" for value in ends)
+        yield line
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the table of the committed network."""
+    parser = argparse.ArgumentParser(description="Claims of the certificate on recorded rounds.")
+    parser.add_argument("data", metavar="DATASET", type=Path, nargs="+")
+    args = parser.parse_args(arguments)
+    try:
+        layers = model_c.from_json(generated.GENERATED / "ndm_model.json").layers
+        rounds = store.load_all(args.data).rounds
+    except NdmError as error:
+        print(f"claims: {error}", file=sys.stderr)
+        return 2
+    x = np.stack([rounds.column(i.name).to_numpy() for i in c.INPUTS], axis=1).astype(np.int64)
+    valid = rounds.column("valid").to_numpy(zero_copy_only=False).astype(bool)
+    print("\n".join(table(layers, x[valid])))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
