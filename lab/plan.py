@@ -20,6 +20,8 @@ MARK = "NDM-LAB"
 MAC = "02:00:00:00:00:01"  # of both ends of every wire: without ARP they must be the same
 COALESCE_US = 3000
 """how long the receiving program lets data gather before it reads; see lab/uml/patience.c"""
+TCP_MEM_PAGES = "262144 327680 393216"
+"""tcp_mem of tcp(7), of 4 KiB; the guest has 2 GiB"""
 PATIENCE = "LD_PRELOAD=/run/host/patience"
 
 
@@ -147,14 +149,19 @@ def _network_lines(scenario: Scenario) -> list[str]:
 
 def _buffer_lines(scenario: Scenario) -> list[str]:
     send, receive = 4_194_304, 6_291_456
+    lines = []
     if scenario.host.buffer_bytes:
         send = receive = scenario.host.buffer_bytes
+        # Both ends are one small machine, which by default would spend an eighth of its memory on
+        # TCP and, beyond a sixteenth, close windows and drop what has arrived.
+        lines = [f"echo {TCP_MEM_PAGES} >/proc/sys/net/ipv4/tcp_mem"]
     words = f"echo 4096 16384 {send} >/proc/sys/net/ipv4/tcp_wmem; "
     words += f"echo 4096 131072 {receive} >/proc/sys/net/ipv4/tcp_rmem; "
     words += "echo 1 >/proc/sys/net/ipv4/tcp_no_metrics_save"
     senders, receiver, _ = _places(scenario)
     spaces = dict.fromkeys([*senders, receiver])
-    return [f"guest in {space} sh -c {shlex.quote(words)}" for space in spaces]
+    lines += [f"guest in {space} sh -c {shlex.quote(words)}" for space in spaces]
+    return lines
 
 
 def _trace_kb(scenario: Scenario) -> int:

@@ -265,6 +265,19 @@ def test_a_constant_window(tmp_path: Path) -> None:
         assert flow["goodput_mbps"] == pytest.approx(cwnd * 1448 * 8e-6 / 0.031, rel=0.15)
 
 
+def test_large_buffers_do_not_exhaust_the_guests_memory(tmp_path: Path) -> None:
+    text = (
+        'title = "far"\nseconds = 3\ntopology = "path"\n[link]\nrate_bps = 2_000_000_000\n'
+        "rtt_us = 120_000\nqueue_packets = 30_000\nloss = 0.001\n"
+        "[host]\nbuffer_bytes = 268_435_456\n"
+    )
+    params = {"cwnd": 20_000}
+    result = lab_run.run(scenario(text), "fixed_cwnd", 1, tmp_path, params=params, light=True)
+    # Short of memory, the receiver drops what has arrived: far more is sent again than was lost.
+    resent, lost = result["flows"][0]["retransmissions"], result["drops"]["random"]
+    assert lost > 20 and resent <= 1.2 * lost
+
+
 def test_an_unknown_algorithm_is_one_line_with_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(NdmError, match=r"no algorithm nosuch, there are: reno .*bbr") as error:
         lab_run.run(scenario(LOOPBACK), "nosuch", 1, tmp_path / "run")
