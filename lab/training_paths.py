@@ -62,6 +62,7 @@ KINDS = {
     "lo-scatter": 4,
     "slow-jitter-loss": 12,
     "late-cubic": 10,
+    "lo-shaped": 12,
 }
 """how many of each to train on"""
 VALIDATION_KINDS = {
@@ -82,6 +83,8 @@ VALIDATION_KINDS = {
     "heavy-jitter-loss": 3,
     "slow-jitter-loss": 4,
     "late-cubic": 4,
+    "lo-shaped": 5,
+    "far-loss": 3,
 }
 SUITES = {"training": (20261121, KINDS), "validation": (20261122, VALIDATION_KINDS)}
 """folder to seed and paths"""
@@ -142,14 +145,15 @@ def _link(rng: random.Random, kind: str) -> _Link:
 def _loopback(rng: random.Random, kind: str) -> tuple[str, str]:
     delay_ms = _away(rng, *LO_DELAY_MS, EVALUATION_LO_DELAY_MS)
     share = _log_uniform(rng, *(LO_SCATTER if kind == "lo-scatter" else LO_JITTER))
-    if kind == "lo-rate":
+    shaped = kind in ("lo-rate", "lo-shaped")
+    if shaped:
         delay_ms, share = delay_ms / 3, share / 4
     netem = f"delay {delay_ms:.1f}ms {delay_ms * share:.1f}ms distribution normal"
     if rng.random() < 0.5:
         netem += f" loss {100 * _log_uniform(rng, 0.001, 0.01):.2f}%"
     lines = f'[lo]\nnetem = "{netem}"\n'
     title = f"on the loopback device, {netem}"
-    if kind == "lo-rate":
+    if shaped:
         mbps = _away(rng, *LO_MBPS, EVALUATION_MBPS)
         latency_ms = _log_uniform(rng, 20, 200)
         lines += (

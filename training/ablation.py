@@ -50,7 +50,7 @@ DRAWS = 400
 GROUPS = {
     "jitter, reordering": (
         *("jitter", "jitter-loss", "heavy-jitter-loss", "slow-jitter-loss", "reorder"),
-        *("lo-jitter", "lo-rate", "lo-scatter"),
+        *("lo-jitter", "lo-rate", "lo-shaped", "lo-scatter"),
     ),
     "random loss": ("loss", "heavy-loss", "far-loss", "burst"),
     "clean, steps": ("clean", "step", "fast"),
