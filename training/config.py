@@ -29,7 +29,7 @@ class TrainConfig:
     batch: int = 1024
     """rounds per step"""
     lr: float = 5e-3
-    weight_decay: float = 0.05
+    weight_decay: float = 0.07
     pool_weight: float = 0.1
     """weight of other algorithms' flows beside ndm_tcp's own, if the objective is ideal: they
     dwell in states, such as a full queue without rivals, that it must know but does not stay in"""
