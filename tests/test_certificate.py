@@ -71,6 +71,36 @@ def box_points(count: int, seed: int) -> fixedpoint.IntArray:
     return np.concatenate([points, np.where(rng.random(points.shape) < 0.5, lo, hi)])
 
 
+def errors_are_within(layers: list[Layer]) -> None:
+    """Holds the certified error of each output against points of the box."""
+    x = box_points(20_000, 5)
+    pre = fixedpoint.forward(layers, x).pre[-1] / 2.0**c.Q_PRE
+    h = x / 2.0**c.Q_INPUT
+    for number, real in enumerate(quantize.dequantize(layers)):
+        h = h @ real.weight.T + real.bias
+        h = real.activate(h) if number + 1 < len(layers) else h
+    for output, (low, high) in enumerate(enclosure.output_errors(layers, enclosure.rows(layers))):
+        error = (pre - h)[:, output]
+        assert low / enclosure.UNIT <= error.min() and error.max() <= high / enclosure.UNIT
+        assert max(-error.min(), error.max()) > max(-low, high) / enclosure.UNIT / 60
+
+
+def bounds_sub_boxes(
+    bounder: Bounder, layers: list[Layer], output: int, sign: int, rng: np.random.Generator
+) -> None:
+    """Holds its upper bounds of sign * output against points of 48 sub-boxes, corners too."""
+    box = np.array(enclosure.box())
+    lo = rng.integers(box[:, 0], box[:, 1], endpoint=True, size=(48, 10))
+    width = (box[:, 1] - box[:, 0]) >> rng.integers(0, 12, size=(48, 1))
+    hi = np.minimum(lo + rng.integers(0, width + 1), box[:, 1])
+    upper, _, _ = bounder(lo, hi)
+    for i in range(len(lo)):
+        x = rng.integers(lo[i], hi[i], endpoint=True, size=(200, 10))
+        x[:100] = np.where(rng.random((100, 10)) < 0.5, lo[i], hi[i])
+        seen = (fixedpoint.forward(layers, x).pre[-1][:, output] * sign).max()
+        assert seen <= upper[i]
+
+
 # --- the pieces ------------------------------------------------------------------------------
 
 
@@ -109,17 +139,7 @@ def test_slopes_are_enclosed(low: float, high: float) -> None:
 @pytest.mark.parametrize("scale", [0.3, 1.0, 5.0])
 @pytest.mark.parametrize("hidden", [(16, 16), (5, 64, 3), (1,)])
 def test_the_error_bound_holds_and_is_not_loose(scale: float, hidden: tuple[int, ...]) -> None:
-    layers = network(3, scale, hidden)
-    x = box_points(20_000, 5)
-    pre = fixedpoint.forward(layers, x).pre[-1] / 2.0**c.Q_PRE
-    h = x / 2.0**c.Q_INPUT
-    for number, real in enumerate(quantize.dequantize(layers)):
-        h = h @ real.weight.T + real.bias
-        h = real.activate(h) if number + 1 < len(layers) else h
-    for output, (low, high) in enumerate(enclosure.output_errors(layers, enclosure.rows(layers))):
-        error = (pre - h)[:, output]
-        assert low / enclosure.UNIT <= error.min() and error.max() <= high / enclosure.UNIT
-        assert max(-error.min(), error.max()) > max(-low, high) / enclosure.UNIT / 60
+    errors_are_within(network(3, scale, hidden))
 
 
 def test_ranges_hold_for_every_row(layers: list[Layer]) -> None:
@@ -148,19 +168,10 @@ def test_an_accumulator_outside_s32_is_refused(layers: list[Layer]) -> None:
 def test_sub_boxes_are_bounded_soundly(scale: float, hidden: tuple[int, ...]) -> None:
     layers = network(11, scale, hidden)
     rng = np.random.default_rng(2)
-    box = np.array(enclosure.box())
     for output, sign in ((0, 1), (0, -1), (1, 1)):
         bounder = Bounder(layers, output, sign)
         assert bounder.linear or scale > 10
-        lo = rng.integers(box[:, 0], box[:, 1], endpoint=True, size=(48, 10))
-        width = (box[:, 1] - box[:, 0]) >> rng.integers(0, 12, size=(48, 1))
-        hi = np.minimum(lo + rng.integers(0, width + 1), box[:, 1])
-        upper, _, _ = bounder(lo, hi)
-        for i in range(len(lo)):
-            x = rng.integers(lo[i], hi[i], endpoint=True, size=(200, 10))
-            x[:100] = np.where(rng.random((100, 10)) < 0.5, lo[i], hi[i])
-            seen = (fixedpoint.forward(layers, x).pre[-1][:, output] * sign).max()
-            assert seen <= upper[i]
+        bounds_sub_boxes(bounder, layers, output, sign, rng)
 
 
 def test_sub_boxes_of_the_shipped_network_are_bounded_tightly(layers: list[Layer]) -> None:

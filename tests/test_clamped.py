@@ -37,7 +37,7 @@ from ndm_tcp.export.run import export, write_model
 from ndm_tcp.fixedpoint import Layer
 from ndm_tcp.training.model import Policy
 
-from .test_certificate import box_points, forge, refused
+from .test_certificate import bounds_sub_boxes, errors_are_within, forge, refused
 from .test_mutants import FLAGS, report
 from .test_portability import TARGETS, Target, compile_and_run
 
@@ -201,17 +201,7 @@ def test_lines_lie_above_the_clamp() -> None:
 def test_the_error_bound_holds_and_is_not_loose(
     scale: float, hidden: tuple[int, ...], share: float
 ) -> None:
-    layers = network(3, scale, hidden, share)
-    x = box_points(20_000, 5)
-    pre = fixedpoint.forward(layers, x).pre[-1] / 2.0**c.Q_PRE
-    h = x / 2.0**c.Q_INPUT
-    for number, real in enumerate(quantize.dequantize(layers)):
-        h = h @ real.weight.T + real.bias
-        h = real.activate(h) if number + 1 < len(layers) else h
-    for output, (low, high) in enumerate(enclosure.output_errors(layers, enclosure.rows(layers))):
-        error = (pre - h)[:, output]
-        assert low / enclosure.UNIT <= error.min() and error.max() <= high / enclosure.UNIT
-        assert max(-error.min(), error.max()) > max(-low, high) / enclosure.UNIT / 60
+    errors_are_within(network(3, scale, hidden, share))
 
 
 @pytest.mark.parametrize("share", SHARES)
@@ -219,18 +209,9 @@ def test_the_error_bound_holds_and_is_not_loose(
 def test_sub_boxes_are_bounded_soundly(scale: float, hidden: tuple[int, ...], share: float) -> None:
     layers = network(11, scale, hidden, share)
     rng = np.random.default_rng(2)
-    box = np.array(enclosure.box())
     for output, sign in ((0, 1), (1, -1)):
         bounder = relaxation.Bounder(layers, output, sign)
-        lo = rng.integers(box[:, 0], box[:, 1], endpoint=True, size=(48, 10))
-        width = (box[:, 1] - box[:, 0]) >> rng.integers(0, 12, size=(48, 1))
-        hi = np.minimum(lo + rng.integers(0, width + 1), box[:, 1])
-        upper, _, _ = bounder(lo, hi)
-        for i in range(len(lo)):
-            x = rng.integers(lo[i], hi[i], endpoint=True, size=(200, 10))
-            x[:100] = np.where(rng.random((100, 10)) < 0.5, lo[i], hi[i])
-            seen = (fixedpoint.forward(layers, x).pre[-1][:, output] * sign).max()
-            assert seen <= upper[i]
+        bounds_sub_boxes(bounder, layers, output, sign, rng)
 
 
 @pytest.mark.parametrize("share", SHARES)
