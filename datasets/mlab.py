@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -69,7 +70,9 @@ def sniff(head: bytes) -> bool:
 
 
 @dataclass
-class _Connection:
+class Connection:
+    """The snapshots of one connection."""
+
     rows: list[npt.NDArray[Any]] = field(default_factory=list)
     """`TCP_INFO_DTYPE`"""
     cc_name: str | None = None
@@ -83,8 +86,8 @@ def _time_us(text: str) -> int:
     return seconds * 1_000_000 + int((match[2] or "0").ljust(9, "0")) // 1000
 
 
-def _snapshot(connection: _Connection, record: dict[str, Any]) -> None:
-    """Add one record of unusual form; raises ValueError if it is malformed."""
+def _snapshot(connection: Connection, record: dict[str, Any]) -> None:
+    """Add one record; raises ValueError if it is malformed."""
     attributes = record.get("Attributes") or []
     if len(attributes) <= TCP_INFO or not attributes[TCP_INFO]:
         return
@@ -132,7 +135,7 @@ def _polls(rows: npt.NDArray[Any]) -> tuple[PollColumns, int | None]:
     return polls, int(values["mss"].max()) or None
 
 
-def _take(connection: _Connection, rows: npt.NDArray[Any], names: list[str]) -> None:
+def _take(connection: Connection, rows: npt.NDArray[Any], names: list[str]) -> None:
     """Add records that C has read."""
     connection.rows.append(rows)
     told = rows["cc"][rows["cc"] >= 0]
@@ -140,36 +143,56 @@ def _take(connection: _Connection, rows: npt.NDArray[Any], names: list[str]) -> 
         connection.cc_name = names[told[0]]
 
 
-def _read_tcp_info(path: Path) -> list[FlowRecords]:
-    connections: dict[str, _Connection] = {}
-    connection = _Connection()
+@dataclass
+class Archive:
+    """The connections of a file, in order."""
+
+    connections: dict[str, Connection] = field(default_factory=dict)
+    current: Connection = field(default_factory=Connection)
+
+    def begun(self) -> Connection:
+        """The connection that a snapshot belongs to; a file may begin within one."""
+        if not self.connections:
+            self.connections[""] = self.current
+        return self.current
+
+    def take_line(self, where: str, line: str | bytes) -> None:
+        """Add any line; C leaves those to it that are no snapshot of usual form.
+
+        Raises:
+            NdmError: no tcp-info record.
+        """
+        if not line.strip():
+            return
+        try:
+            record = orjson.loads(line)
+            if record.get("Metadata"):
+                uuid = str(record["Metadata"]["UUID"])
+                self.current = self.connections.setdefault(uuid, Connection())
+            _snapshot(self.begun(), record)
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+            raise NdmError(
+                f"{where}: not a tcp-info record ({error}); fetch the file again"
+            ) from None
+
+
+def _parse(path: Path) -> Archive:
+    archive = Archive()
     with text_chunks.names() as ccs:
         for piece in text_chunks.chunks(path):
             rows, others = text_chunks.tcp_info_lines(piece, ccs)
             names, taken = ccs.all(), 0
             for number, before, line in [*others, (-1, len(rows), "")]:
                 if before > taken:
-                    if not connections:
-                        connection = connections.setdefault("", connection)
-                    _take(connection, rows[taken:before], names)
+                    _take(archive.begun(), rows[taken:before], names)
                     taken = before
-                if not line.strip():
-                    continue
-                try:
-                    record = orjson.loads(line)
-                    if record.get("Metadata"):
-                        uuid = str(record["Metadata"]["UUID"])
-                        connection = connections.setdefault(uuid, _Connection())
-                    elif not connections:
-                        connection = connections.setdefault("", connection)
-                    _snapshot(connection, record)
-                except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-                    where = f"{path}:{piece.first + number}"
-                    raise NdmError(
-                        f"{where}: not a tcp-info record ({error}); fetch the file again"
-                    ) from None
+                archive.take_line(f"{path}:{piece.first + number}", line)
+    return archive
+
+
+def _flows(path: Path, archive: Archive) -> list[FlowRecords]:
     digest, flows = files.sha256(path), []
-    for number, item in enumerate(connections.values()):
+    for number, item in enumerate(archive.connections.values()):
         rows = np.concatenate([np.zeros(0, TCP_INFO_DTYPE), *item.rows])
         is_open = np.isin(rows["info"][:, 0], ESTABLISHED_OR_CLOSING)
         if not is_open.any():
@@ -250,8 +273,12 @@ def _read_ndt7(path: Path, data: bytes) -> list[FlowRecords]:
     return flows
 
 
-def read(path: Path) -> list[FlowRecords]:
+def read(path: Path, parse: Callable[[Path], Archive] = _parse) -> list[FlowRecords]:
     """The connections of an archived file.
+
+    Args:
+        path: plain, gzip or zstd.
+        parse: reads the lines of tcp-info.
 
     Raises:
         NdmError: a malformed line or object, or no snapshot of an open connection.
@@ -261,5 +288,5 @@ def read(path: Path) -> list[FlowRecords]:
         if not head.strip():
             raise NdmError(f"{path}: empty, expected tcp-info JSONL or an ndt7 result")
         if b'"RawIDM"' in head or b'"Metadata":{"UUID"' in head:
-            return _read_tcp_info(path)
+            return _flows(path, parse(path))
         return _read_ndt7(path, head + streams.read_whole(path, stream))

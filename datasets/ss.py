@@ -12,6 +12,7 @@ Disorder if some are SACKed, else Open.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ KEYS = {
 
 
 @dataclass
-class _Log:
+class Log:
     """All records of a log in order: columns, and the names behind their numbers."""
 
     rows: npt.NDArray[Any]
@@ -141,8 +142,8 @@ def _poll(fields: dict[str, str], app_limited: bool, time_us: int) -> Poll:
     )
 
 
-class _Odd:
-    """Reads the records that C leaves to Python, and gives their names numbers of its own."""
+class SocketReader:
+    """Reads any record; C leaves those of unusual form to it. Numbers names by itself."""
 
     def __init__(self) -> None:
         self.ends: dict[str, int] = {}
@@ -179,8 +180,8 @@ class _Odd:
         return unknown + sum(word != bare[0] for word in bare)
 
 
-def _parse(path: Path) -> _Log:
-    odd, pieces, unknown_pieces = _Odd(), [np.zeros(0, SS_DTYPE)], [np.zeros(0, np.int64)]
+def _parse(path: Path) -> Log:
+    odd, pieces, unknown_pieces = SocketReader(), [np.zeros(0, SS_DTYPE)], [np.zeros(0, np.int64)]
     with text_chunks.names() as ends, text_chunks.names() as ccs:
         text = text_chunks.SsText(ends, ccs)
         of_odd = []
@@ -212,10 +213,10 @@ def _parse(path: Path) -> _Log:
             mapped = np.array([*(numbers[name] for name in own), -1], dtype=np.int32)
             rows[column][from_odd] = mapped[rows[column][from_odd]]
             all_names = list(numbers)
-    return _Log(rows, np.concatenate(unknown_pieces), all_names, text.not_open + odd.not_open)
+    return Log(rows, np.concatenate(unknown_pieces), all_names, text.not_open + odd.not_open)
 
 
-def _flows(path: Path, log: _Log) -> list[npt.NDArray[np.intp]]:
+def _flows(path: Path, log: Log) -> list[npt.NDArray[np.intp]]:
     """Record numbers of each flow, flows in order of their first record.
 
     A counter of acknowledged bytes that goes back says that the ports were used again.
@@ -247,16 +248,20 @@ def _columns(rows: npt.NDArray[Any]) -> PollColumns:
     return PollColumns(**values)
 
 
-def read(path: Path) -> list[FlowRecords]:
+def read(path: Path, parse: Callable[[Path], Log] = _parse) -> list[FlowRecords]:
     """The open connections of a log, one flow each.
 
     Facts: unknown_tokens (fields this reader does not know), not_open (rows of connections
     not yet or no longer open, in the whole file).
 
+    Args:
+        path: plain, gzip or zstd.
+        parse: reads the lines.
+
     Raises:
         NdmError: a malformed line, samples without time stamps, or no open connection.
     """
-    log, digest = _parse(path), files.sha256(path)
+    log, digest = parse(path), files.sha256(path)
     flows = []
     for number, item in enumerate(_flows(path, log)):
         rows = log.rows[item]

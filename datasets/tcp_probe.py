@@ -10,6 +10,7 @@ tcp_cong_state_set and tcp_retransmit_skb events in the same text are used too.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,9 @@ class _Socket:
 
 
 @dataclass
-class _Trace:
+class Trace:
+    """What the lines of a trace say, by socket."""
+
     sockets: dict[tuple[Endpoints, str], _Socket] = field(default_factory=dict)
     early: dict[Endpoints, _Socket] = field(default_factory=dict)
     """events of connections whose first tcp_probe line is still to come"""
@@ -137,8 +140,8 @@ def _named(text: str) -> tuple[Endpoints, str]:
     return (*_endpoint(src), *_endpoint(dest)), cookie
 
 
-def _parse(path: Path) -> _Trace:
-    trace = _Trace()
+def _parse(path: Path) -> Trace:
+    trace = Trace()
     with text_chunks.names() as names:
         for piece in text_chunks.chunks(path):
             rows, others = text_chunks.probe_lines(piece, names)
@@ -149,20 +152,20 @@ def _parse(path: Path) -> _Trace:
             for number, before, line in others:
                 while starts and starts[-1][0] < before:
                     trace.socket(*order[starts.pop()[1]])
-                _other_line(trace, f"{path}:{piece.first + number}", line)
+                take_line(trace, f"{path}:{piece.first + number}", line)
             while starts:
                 trace.socket(*order[starts.pop()[1]])
             for number in numbers.tolist():
                 trace.socket(*order[number]).rows.append(rows[rows["socket"] == number])
-    if not trace.sockets:
-        raise NdmError(
-            f"{path}: no tcp_probe event; enable events/tcp/tcp_probe before the transfer"
-        )
     return trace
 
 
-def _other_line(trace: _Trace, where: str, line: str) -> None:
-    """A line that is no tcp_probe event of usual form."""
+def take_line(trace: Trace, where: str, line: str) -> None:
+    """Add any line; C leaves those to it that are no tcp_probe event of usual form.
+
+    Raises:
+        NdmError: an event that is not whole.
+    """
     event = EVENT.search(line)
     if event is None:
         lost = LOST.search(line)
@@ -185,7 +188,7 @@ def _other_line(trace: _Trace, where: str, line: str) -> None:
         ) from None
 
 
-def _probe(trace: _Trace, t_s: float, body: str) -> None:
+def _probe(trace: Trace, t_s: float, body: str) -> None:
     match = PROBE.search(body)
     if match is None:
         raise ValueError(body)
@@ -193,6 +196,13 @@ def _probe(trace: _Trace, t_s: float, body: str) -> None:
     ends = (*_endpoint(src), *_endpoint(dest))
     row = (t_s, int(nxt, 16), int(una, 16), int(cwnd), int(ssthresh), int(srtt_us), 0)
     trace.socket(ends, cookie or "").rows.append(np.array([row], dtype=PROBE_DTYPE))
+
+
+def _require_event(path: Path, trace: Trace) -> None:
+    if not trace.sockets:
+        raise NdmError(
+            f"{path}: no tcp_probe event; enable events/tcp/tcp_probe before the transfer"
+        )
 
 
 def read_columns(path: Path) -> dict[tuple[int, int], ProbeColumns]:
@@ -203,8 +213,10 @@ def read_columns(path: Path) -> dict[tuple[int, int], ProbeColumns]:
     Raises:
         NdmError: no tcp_probe event, or one that is not whole.
     """
+    trace = _parse(path)
+    _require_event(path, trace)
     longest: dict[tuple[int, int], _Socket] = {}
-    for (ends, _), socket in _parse(path).sockets.items():
+    for (ends, _), socket in trace.sockets.items():
         ports = (ends[1], ends[3])
         if ports not in longest or longest[ports].lines() < socket.lines():
             longest[ports] = socket
@@ -279,16 +291,21 @@ def _flow(columns: ProbeColumns, name: str, lost_events: int) -> FlowRecords | N
     return flow(polls, flow_id=name, format="tcp_probe", mss=mss, facts=facts)
 
 
-def read(path: Path) -> list[FlowRecords]:
+def read(path: Path, parse: Callable[[Path], Trace] = _parse) -> list[FlowRecords]:
     """The sending sockets of a trace, one flow per socket.
 
     Delivered packets are snd_una in segments, so what is only SACKed counts later; losses are
     retransmitted socket buffers, if the trace has those events; min_rtt is the lowest srtt.
 
+    Args:
+        path: plain, gzip or zstd.
+        parse: reads the lines.
+
     Raises:
         NdmError: no event, one that is not whole, or no socket that sends.
     """
-    trace, digest = _parse(path), files.sha256(path)
+    trace, digest = parse(path), files.sha256(path)
+    _require_event(path, trace)
     found = [
         _flow(socket.columns(), flow_id(digest, str(number)), trace.lost_events)
         for number, socket in enumerate(trace.sockets.values())

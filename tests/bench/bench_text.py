@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Lines per CPU second from text logs, beside the regular expressions of tests/reference.
+"""Lines per CPU second from text logs, beside Python reading every line.
 
 python -m tests.bench.bench_text
 """
