@@ -165,11 +165,11 @@ def _buffer_lines(scenario: Scenario) -> list[str]:
 
 
 def _trace_kb(scenario: Scenario) -> int:
-    """Room for an event per data packet and some more, KiB."""
+    """Room for an event per data packet, and for the many that a flood sends again, KiB."""
     rate_bps = scenario.link.rate_bps if scenario.link else 200_000_000
     packet_bytes = 1500 if scenario.link else 20_000
     events = rate_bps / 8 / packet_bytes * scenario.end_s()
-    return int(min(max(8_192, events * 250 / 1024), 524_288))
+    return int(min(max(65_536, events * 250 / 1024), 524_288))
 
 
 def _trace_lines(scenario: Scenario, light: bool, events: tuple[str, ...] = ()) -> list[str]:
