@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from ndm_tcp.datasets import round_trace
 from ndm_tcp.lab import uml_build
 
 from ..kernel.kbuild import KMOD, copy_kmod
-from .lab import boot, need_kernel
+from .lab import boot
 
 TRACING = "/sys/kernel/tracing"
 PATH = f"""
@@ -73,20 +72,9 @@ class Seen:
         return int(match[1])
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """flow.c, compiled."""
-    need_kernel()
-    out = tmp_path_factory.mktemp("flow") / "flow"
-    source = Path(__file__).with_name("flow.c")
-    words = ["gcc", "-static", "-O2", "-Wall", "-Wextra", "-Werror", "-o", str(out), str(source)]
-    subprocess.run(words, check=True)
-    return out
-
-
 def play(
     script: str,
-    program: Path,
+    flow: Path,
     tmp_path: Path,
     changes: tuple[tuple[str, str], ...] = (),
     rcvbuf: str = "",
@@ -104,7 +92,7 @@ def play(
     work = tmp_path / "work"
     plan = f"RCVBUF={rcvbuf}\n{PATH}\n{script}\nkill $server\n"
     plan += f"cat {TRACING}/trace >/run/host/out/trace\n"
-    log = boot(work, plan, [uml_build.build_module(sources), program], limit_s)
+    log = boot(work, plan, [uml_build.build_module(sources), flow], limit_s)
     lines = re.findall(r"^INFO (.*)$", log, re.MULTILINE)
     info = [dict(word.split("=") for word in line.split()) for line in lines]
     trace = work / "out" / "trace"
@@ -114,10 +102,10 @@ def play(
 
 
 @pytest.mark.parametrize("restart", [True, False])
-def test_after_a_silence_it_slow_starts(restart: bool, program: Path, tmp_path: Path) -> None:
+def test_after_a_silence_it_slow_starts(restart: bool, flow: Path, tmp_path: Path) -> None:
     steps = "send:3000000 info sleep:6000 put:1000 info send:300000 info"
     script = f"state tcp_slow_start_after_idle {int(restart)}\n"
-    seen = play(f"{script}flow send 10.2.0.2 5000 ndm_tcp {steps}", program, tmp_path)
+    seen = play(f"{script}flow send 10.2.0.2 5000 ndm_tcp {steps}", flow, tmp_path)
     assert seen.cwnd(0) > 20
     if restart:
         assert seen.cwnd(1) == 10 and seen.cwnd(2) > 12
@@ -126,15 +114,15 @@ def test_after_a_silence_it_slow_starts(restart: bool, program: Path, tmp_path: 
         assert seen.cwnd(1) > 0.8 * seen.cwnd(0)  # a probe may be under way
 
 
-def test_a_window_that_is_not_used_does_not_grow(program: Path, tmp_path: Path) -> None:
+def test_a_window_that_is_not_used_does_not_grow(flow: Path, tmp_path: Path) -> None:
     # Two packets every 20 ms: about six in flight.
     steps = "drip:300:2896:20 info"
-    seen = play(f"flow send 10.2.0.2 5000 ndm_tcp {steps}", program, tmp_path)
+    seen = play(f"flow send 10.2.0.2 5000 ndm_tcp {steps}", flow, tmp_path)
     assert 10 <= seen.cwnd(0) <= 14
     assert seen.rounds is not None and seen.rounds.num_rows > 60
 
 
-def test_a_timeout_halves_and_recovers(program: Path, tmp_path: Path) -> None:
+def test_a_timeout_halves_and_recovers(flow: Path, tmp_path: Path) -> None:
     script = """
 flow send 10.2.0.2 5000 ndm_tcp send:9000000 info & client=$!
 sleep 3
@@ -144,7 +132,7 @@ forth 60 delay 20ms rate 8mbit
 wait $client
 counter TCPTimeouts
 """
-    seen = play(script, program, tmp_path)
+    seen = play(script, flow, tmp_path)
     assert seen.value("TCPTimeouts") > 0 and seen.rounds is not None
     rows = seen.rounds.to_pylist()
     first = next(n for n, row in enumerate(rows) if row["ca_state"] == 4)
@@ -155,7 +143,7 @@ counter TCPTimeouts
     assert after and max(row["cwnd"] for row in after) > 20
 
 
-def test_a_reduction_for_nothing_is_undone(program: Path, tmp_path: Path) -> None:
+def test_a_reduction_for_nothing_is_undone(flow: Path, tmp_path: Path) -> None:
     """Packets overtake one another and none is lost; every loss is certain congestion."""
     script = """
 state tcp_slow_start_after_idle 0
@@ -171,20 +159,20 @@ for name in TCPFullUndo TCPPartialUndo TCPDSACKUndo TCPTimeouts; do counter $nam
     for undo, changes in ((True, ()), (False, (keeps_cut,))):
         folder = tmp_path / str(undo)
         folder.mkdir()
-        seen = play(script, program, folder, ((INFERENCE, steady), *changes))
+        seen = play(script, flow, folder, ((INFERENCE, steady), *changes))
         assert seen.value("TCPPartialUndo") + seen.value("TCPFullUndo") > 2
         assert seen.value("TCPTimeouts") == 0 and seen.rounds is not None
         lowest[undo] = seen.rounds["cwnd"].to_numpy()[40:].min()
     assert lowest[True] > 1.5 * lowest[False]
 
 
-def test_a_mark_cuts_and_nothing_is_retransmitted(program: Path, tmp_path: Path) -> None:
+def test_a_mark_cuts_and_nothing_is_retransmitted(flow: Path, tmp_path: Path) -> None:
     script = """
 for n in s d; do guest in $n sh -c 'echo 1 >/proc/sys/net/ipv4/tcp_ecn'; done
 forth 1000 delay 20ms rate 8mbit loss 1% ecn
 flow send 10.2.0.2 5000 ndm_tcp send:4000000 info
 """
-    seen = play(script, program, tmp_path)
+    seen = play(script, flow, tmp_path)
     assert int(seen.info[0]["ce"]) > 10 and int(seen.info[0]["retransmitted"]) == 0
     assert seen.rounds is not None
     rows = seen.rounds.to_pylist()
@@ -197,13 +185,13 @@ flow send 10.2.0.2 5000 ndm_tcp send:4000000 info
     assert all(2 <= ssthresh <= cwnd * 0.75 for cwnd, ssthresh in cuts), cuts
 
 
-def test_a_tiny_receive_window(program: Path, tmp_path: Path) -> None:
+def test_a_tiny_receive_window(flow: Path, tmp_path: Path) -> None:
     script = "flow send 10.2.0.2 5000 ndm_tcp send:200000 info"
-    seen = play(script, program, tmp_path, rcvbuf="2000")
+    seen = play(script, flow, tmp_path, rcvbuf="2000")
     assert seen.cwnd(0) <= 12
 
 
-def test_a_thousand_flows(program: Path, tmp_path: Path) -> None:
+def test_a_thousand_flows(flow: Path, tmp_path: Path) -> None:
     script = """
 echo 65536 >/proc/sys/net/ipv4/tcp_max_orphans
 guest in d sh -c 'echo 4096 >/proc/sys/net/ipv4/tcp_max_syn_backlog'
@@ -217,14 +205,14 @@ parameter flows
 parameter rounds
 parameter fallbacks
 """
-    seen = play(script, program, tmp_path)
+    seen = play(script, flow, tmp_path)
     assert "DONE 1000, 0 switches left" in seen.log
     assert re.findall(r"^flows=(\d+)$", seen.log, re.MULTILINE)[1] == "0"
     assert 100 < int(re.findall(r"^flows=(\d+)$", seen.log, re.MULTILINE)[0]) <= 1000
     assert seen.value("rounds") > 500
 
 
-def test_loading_and_switching_under_traffic(program: Path, tmp_path: Path) -> None:
+def test_loading_and_switching_under_traffic(flow: Path, tmp_path: Path) -> None:
     script = """
 rmmod ndm_tcp
 ip link set lo up
@@ -246,5 +234,5 @@ kill $second
 insmod /run/host/ndm_tcp.ko
 """
     times = int(os.environ.get("NDM_LOADS", "100"))
-    seen = play(script.replace("TIMES", str(times)), program, tmp_path)
+    seen = play(script.replace("TIMES", str(times)), flow, tmp_path)
     assert seen.value("loaded") == seen.value("default") == times
