@@ -38,6 +38,7 @@ from typing import Any
 
 import orjson
 
+from ndm_tcp.datasets.record import clocks_ns
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.hostpath import (
     RECEIVER_ADDRESS,
@@ -318,20 +319,9 @@ def _wait_capturing(capture: subprocess.Popen[bytes]) -> None:
         raise NdmError(f"tcpdump: {line.decode(errors='replace').strip() or 'did not start'}")
 
 
-def _clocks_ns() -> tuple[int, int]:
-    """(CLOCK_REALTIME, CLOCK_MONOTONIC) at one moment: the closest of some pairs."""
-    pairs = []
-    for _ in range(20):
-        before = time.monotonic_ns()
-        real = time.time_ns()
-        after = time.monotonic_ns()
-        pairs.append((after - before, real, (before + after) // 2))
-    return min(pairs)[1:]
-
-
 def _run_toml(
     transfer: Transfer,
-    clocks_ns: tuple[int, int],
+    begin_ns: tuple[int, int],
     report: dict[str, Any],
     path: HostPath,
     drops: Path,
@@ -359,7 +349,7 @@ def _run_toml(
         "retransmitted_segments": int(sent["retransmits"]),
         "mean_mbps": round(float(received["bits_per_second"]) / 1e6, 3),
     }
-    clock = {"realtime_ns": clocks_ns[0], "monotonic_ns": clocks_ns[1]}
+    clock = {"realtime_ns": begin_ns[0], "monotonic_ns": begin_ns[1]}
     parts: list[tuple[str, dict[str, Any]]] = [("", run), ("truth", truth), ("clock", clock)]
     parts.append(("emulator", path.counts))
     text = "# SPDX-License-Identifier: CC0-1.0\n"
@@ -398,7 +388,7 @@ def record(transfer: Transfer, folder: Path) -> dict[str, Any]:
     ):
         _wait_capturing(capture)
         _wait_listening(path.receiver, server)
-        clocks_ns = _clocks_ns()
+        begin_ns = clocks_ns()
         poller = SocketPoller(path.sender, port)
         poller.start()
         try:
@@ -429,7 +419,7 @@ def record(transfer: Transfer, folder: Path) -> dict[str, Any]:
     compress(folder / "tcp_probe.txt.zst", event_text.encode(), ZSTD_LEVEL)
     compress(folder / "ss.txt.zst", ss_text.encode(), ZSTD_LEVEL)
     compress(folder / "iperf3.json.zst", orjson.dumps(report), ZSTD_LEVEL)
-    text = _run_toml(transfer, clocks_ns, report, path, drops)
+    text = _run_toml(transfer, begin_ns, report, path, drops)
     (folder / "run.toml").write_text(text, encoding="utf-8")
     return tomllib.loads(text)
 
