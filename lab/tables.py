@@ -90,7 +90,10 @@ def terminal(board: Board) -> str:
 def markdown(board: Board) -> str:
     """A page for docs/."""
     lines = [f"# {board.title}", "", f"Made by `{board.command}`. Mean ± standard deviation over "]
-    lines[-1] += "seeds; one number means one seed. Flows are as the scenario files say."
+    lines[-1] += "seeds; one number means one seed. Where nothing is drawn at random, two seeds "
+    lines[-1] += (
+        "end alike (± 0 throughout) and no more were run. Flows are as the scenario files say."
+    )
     for scenario, rows in sections(board):
         lines += ["", f"## {scenario}", "", board.notes.get(scenario, ""), ""]
         lines.append("| " + " | ".join(HEAD) + " |")

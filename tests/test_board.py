@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import io
 import re
@@ -217,6 +218,28 @@ def test_a_failed_run_is_tried_twice_and_reported(
     again = list(suite.execute(jobs, 1, light=True, quiet=True))
     assert calls == ["reno1", "reno1"], "finished runs are not repeated"
     assert sum(o.result is not None for o in again) == 2
+
+
+@pytest.mark.parametrize(
+    ("loss", "cc", "seeds"),
+    [("", "reno", [1, 2]), ("", "bbr", [1, 2, 3, 4]), ("loss = 0.01", "reno", [1, 2, 3, 4])],
+)
+def test_more_seeds_run_only_where_something_is_drawn(
+    loss: str, cc: str, seeds: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[int] = []
+
+    def fake(made: scenario.Scenario, cc: str, seed: int, out: Path, *_: Any) -> dict[str, Any]:
+        ran.append(seed)
+        return {**result(5 + (cc == "bbr") * seed, 50), "seed": seed, "wall_s": seed / 3}
+
+    monkeypatch.setattr(lab_run, "run", fake)
+    file = tmp_path / "made-up.toml"
+    file.write_text(SCENARIO.replace("queue_packets = 60", f"queue_packets = 60\n{loss}"))
+    options = argparse.Namespace(suite=file, cc=cc, seeds=4, jobs=1, kmod=None)
+    _, _, outcomes = suite.run_all(options, tmp_path / "runs", light=True)
+    assert sorted(ran) == seeds
+    assert len(outcomes) == len(seeds)
 
 
 def test_fixed_windows_are_parameters() -> None:
