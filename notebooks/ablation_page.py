@@ -215,7 +215,8 @@ def page(out):
         "twenty such intervals one does so by chance, and there are more than twenty here.",
         "",
     ]
-    for name in ("without 7, 8", "without 4", "without 10", "8-8", "32-32", "untrained"):
+    inputs = ("without 7, 8", "without 4", "without 10")
+    for name in (*inputs, "8-8", "32-32", "eight rounds at once", "untrained"):
         lines += finding(found, loops, name)
     lines += [
         "",

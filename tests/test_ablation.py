@@ -61,6 +61,37 @@ def test_a_network_does_not_learn_from_what_it_must_not_see(taught: Path) -> Non
         assert torch.equal(a, b)
 
 
+def test_more_rounds_at_once_are_those_before_in_the_same_flow(taught: Path) -> None:
+    rounds = ablation.load([taught], CONFIG)
+    x, flow = rounds.data.x, rounds.data.flow
+    seen = ablation.with_rounds(rounds, 3).data.x
+    assert seen.shape == (len(x), 30)
+    assert (seen[:, :10] == x).all()
+    starts = np.flatnonzero(np.append(True, flow[1:] != flow[:-1]))
+    assert len(starts) > 3
+    for row in starts:
+        assert (seen[row] == np.tile(x[row], 3)).all(), "nothing of the flow before"
+        assert (seen[row + 1] == np.concatenate([x[row + 1], x[row], x[row]])).all()
+        assert (seen[row + 9] == np.concatenate([x[row + 9], x[row + 8], x[row + 7]])).all()
+
+
+def test_a_network_of_two_rounds_learns_from_the_round_before(taught: Path) -> None:
+    """Where the action is an input of the round before, only it can know."""
+    rounds = ablation.load([taught], replace(CONFIG, expectile=0.5))
+    two = ablation.with_rounds(rounds, 2)
+    action = 2 * two.data.x[:, 10 + 7]  # the gradient: hardly like the round before
+    split = np.where(np.arange(len(action)) % 4, "train", "val")
+    errors = []
+    for shown in (rounds, two):
+        data = replace(shown.data, action=action, split=split)
+        config = replace(CONFIG, epochs=60, expectile=0.5, weight_decay=0.0)
+        (policy,) = ablation.train_many(data, [config], [np.ones(len(action), bool)], quiet=True)
+        with torch.no_grad():
+            gain = policy(torch.from_numpy(data.x))[:, 0].numpy()
+        errors.append(float(np.abs(gain - action)[data.policy].mean()))
+    assert errors[1] < errors[0] / 2
+
+
 def test_paths_are_held_out_as_wholes(taught: Path) -> None:
     rounds = ablation.load([taught], CONFIG)
     for path in np.unique(rounds.path):

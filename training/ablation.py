@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.nn import functional
 from tqdm import tqdm
 
-from ndm_tcp import files
+from ndm_tcp import contract, files
 from ndm_tcp.datasets import store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.training import checkpoint as ckpt
@@ -73,6 +73,8 @@ class Variant:
     """of paths that training does not see"""
     cc: str = ""
     """the algorithm whose flows training does not see"""
+    rounds: int = 1
+    """whose inputs it sees at once: what a memory could be worth"""
 
 
 VARIANTS = (
@@ -83,6 +85,7 @@ VARIANTS = (
     Variant("without 4, 7, 8, 10", mask=(4, 7, 8, 10)),
     Variant("8-8", hidden=(8, 8)),
     Variant("32-32", hidden=(32, 32)),
+    Variant("eight rounds at once", rounds=8),
     Variant("untrained", trained=False),
     *(Variant(f"never saw {group}", group=group) for group in GROUPS),
     *(Variant(f"never saw {cc}'s flows", cc=cc) for cc in ("reno", "cubic", "bbr")),
@@ -140,6 +143,19 @@ def load(folders: Sequence[Path], config: TrainConfig) -> Rounds:
     return Rounds(replace(data, split=split), np.array(paths)[inverse], np.array(groups)[inverse])
 
 
+def with_rounds(rounds: Rounds, count: int) -> Rounds:
+    """Of every row the inputs of its round and of those before, [n, 10 x count], newest first.
+
+    Before a flow's first round that one is repeated.
+    """
+    data = rounds.data
+    row = np.arange(len(data.x))
+    begins = np.append(True, data.flow[1:] != data.flow[:-1])
+    first = np.maximum.accumulate(np.where(begins, row, 0))
+    x = np.concatenate([data.x[np.maximum(row - k, first)] for k in range(count)], axis=1)
+    return replace(rounds, data=replace(data, x=x))
+
+
 # --- many networks of one shape at once ----------------------------------------------------
 
 
@@ -147,7 +163,7 @@ def load(folders: Sequence[Path], config: TrainConfig) -> Rounds:
 class _Rows:
     """Rows of one split for M networks; which of them a network may see differs."""
 
-    x: Tensor  # [n, 10]
+    x: Tensor  # [n, 10 x rounds]
     action: Tensor  # [n]
     weight: Tensor  # [M, n], 0: no decision, or not to be seen
     cause: Tensor  # [M, n], 1, 0 or -1
@@ -169,7 +185,7 @@ def _rows(data: Examples, split: str, visible: Sequence[Bools]) -> _Rows:
 
 
 def _forward(parameters: Sequence[Tensor], keep: Tensor, x: Tensor) -> Tensor:
-    """[M, n, 10] or [n, 10] inputs to [M, n, 2] outputs before the clamp."""
+    """[M, n, inputs] or [n, inputs] to [M, n, 2] outputs before the clamp."""
     h = x * keep[:, None, :]
     for i in range(0, len(parameters), 2):
         h = torch.baddbmm(parameters[i + 1][:, None, :], h, parameters[i].transpose(1, 2))
@@ -214,7 +230,7 @@ def train_many(
     policies = []
     for one in configs:
         torch.manual_seed(one.seed)
-        policies.append(Policy(one.hidden, one.mask))
+        policies.append(Policy(one.hidden, one.mask, data.x.shape[1] // contract.N_INPUTS))
     lists = [list(policy.parameters()) for policy in policies]
     parameters = [
         torch.stack([p.detach() for p in same]).requires_grad_()
@@ -353,19 +369,21 @@ def train_variants(
 ) -> dict[str, list[Policy]]:
     """Name of a variant to its networks, one per seed."""
     found: dict[str, list[Policy]] = {}
-    for shape in dict.fromkeys(v.hidden for v in VARIANTS):
+    for shape, count in dict.fromkeys((v.hidden, v.rounds) for v in VARIANTS):
+        data = with_rounds(rounds, count).data
         jobs = [
             (v, replace(config, mask=v.mask, hidden=v.hidden, seed=seed))
             for v in VARIANTS
-            if v.hidden == shape and v.trained
+            if (v.hidden, v.rounds) == (shape, count) and v.trained
             for seed in range(1, seeds + 1)
         ]
         if not quiet:
-            print(f"{len(jobs)} networks {'-'.join(map(str, shape))}", file=sys.stderr)
+            what = f"{len(jobs)} networks {'-'.join(map(str, shape))}, {count} rounds at once"
+            print(what, file=sys.stderr)
         for first in range(0, len(jobs), AT_ONCE):
             part = jobs[first : first + AT_ONCE]
             seen = [visible_rows(rounds, v) for v, _ in part]
-            policies = train_many(rounds.data, [c for _, c in part], seen, quiet)
+            policies = train_many(data, [c for _, c in part], seen, quiet)
             for (variant, _), policy in zip(part, policies, strict=True):
                 found.setdefault(variant.name, []).append(policy)
     for variant in VARIANTS:
@@ -391,6 +409,7 @@ def compare(rounds: Rounds, networks: dict[str, list[Policy]]) -> dict[str, Any]
     everything = {"all": test} | {group: test & (rounds.group == group) for group in GROUPS}
     full_on: dict[str, dict[str, Floats]] = {}
     for variant in VARIANTS:
+        shown = with_rounds(rounds, variant.rounds)
         sets = everything
         if variant.group:
             sets = {variant.group: everything[variant.group]}
@@ -401,7 +420,7 @@ def compare(rounds: Rounds, networks: dict[str, list[Policy]]) -> dict[str, Any]
             if name not in full_on:
                 full_on[name] = measure(rounds, networks[FULL], rows)
             full = full_on[name]
-            own = full if variant.name == FULL else measure(rounds, networks[variant.name], rows)
+            own = full if variant.name == FULL else measure(shown, networks[variant.name], rows)
             parts[name] = {m: _interval(v) for m, v in own.items()} | {
                 f"{m}_difference": _interval(v - full[m]) for m, v in own.items()
             }

@@ -15,18 +15,19 @@ from ndm_tcp import contract
 class Policy(nn.Module):
     """10 - hidden - 2 perceptron on the contract's inputs in real numbers."""
 
-    def __init__(self, hidden: Sequence[int], mask: Sequence[int] = ()) -> None:
+    def __init__(self, hidden: Sequence[int], mask: Sequence[int] = (), rounds: int = 1) -> None:
         """
         Args:
             hidden: widths of the tanh layers.
             mask: 1-based inputs held at zero.
+            rounds: whose inputs it sees at once, for ablations; the kernel's sees one.
         """
         super().__init__()
-        widths = [contract.N_INPUTS, *hidden, contract.N_OUTPUTS]
+        widths = [contract.N_INPUTS * rounds, *hidden, contract.N_OUTPUTS]
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(widths))
         keep = torch.ones(contract.N_INPUTS)
         keep[[index - 1 for index in mask]] = 0.0
-        self.register_buffer("keep", keep)
+        self.register_buffer("keep", keep.repeat(rounds))
         self.register_buffer("lo", torch.tensor([float(o.lo) for o in contract.OUTPUTS]))
         self.register_buffer("hi", torch.tensor([float(o.hi) for o in contract.OUTPUTS]))
         self.keep: Tensor
