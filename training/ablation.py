@@ -37,7 +37,7 @@ from ndm_tcp.training.config import TrainConfig
 from ndm_tcp.training.evaluate import calibration
 from ndm_tcp.training.loop import MIN_LR_SHARE, gain_loss
 from ndm_tcp.training.model import Policy
-from ndm_tcp.training.objective import Examples, examples
+from ndm_tcp.training.objective import Examples, begins, examples
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -150,8 +150,7 @@ def with_rounds(rounds: Rounds, count: int) -> Rounds:
     """
     data = rounds.data
     row = np.arange(len(data.x))
-    begins = np.append(True, data.flow[1:] != data.flow[:-1])
-    first = np.maximum.accumulate(np.where(begins, row, 0))
+    first = np.maximum.accumulate(np.where(begins(data.flow), row, 0))
     x = np.concatenate([data.x[np.maximum(row - k, first)] for k in range(count)], axis=1)
     return replace(rounds, data=replace(data, x=x))
 
@@ -408,8 +407,8 @@ def compare(rounds: Rounds, networks: dict[str, list[Policy]]) -> dict[str, Any]
     test = data.split == "test"
     everything = {"all": test} | {group: test & (rounds.group == group) for group in GROUPS}
     full_on: dict[str, dict[str, Floats]] = {}
+    shown = {count: with_rounds(rounds, count) for count in {v.rounds for v in VARIANTS}}
     for variant in VARIANTS:
-        shown = with_rounds(rounds, variant.rounds)
         sets = everything
         if variant.group:
             sets = {variant.group: everything[variant.group]}
@@ -420,7 +419,9 @@ def compare(rounds: Rounds, networks: dict[str, list[Policy]]) -> dict[str, Any]
             if name not in full_on:
                 full_on[name] = measure(rounds, networks[FULL], rows)
             full = full_on[name]
-            own = full if variant.name == FULL else measure(shown, networks[variant.name], rows)
+            own = full
+            if variant.name != FULL:
+                own = measure(shown[variant.rounds], networks[variant.name], rows)
             parts[name] = {m: _interval(v) for m, v in own.items()} | {
                 f"{m}_difference": _interval(v - full[m]) for m, v in own.items()
             }

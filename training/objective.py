@@ -60,6 +60,11 @@ class Examples:
     """rounds left out of the policy, by the first reason that applies"""
 
 
+def begins(flow: npt.NDArray[np.str_]) -> npt.NDArray[np.bool_]:
+    """[n] the first row of every flow, whose rows lie together."""
+    return np.append(True, flow[1:] != flow[:-1])
+
+
 def rewards(columns: dict[str, Any]) -> Floats:
     """[n] rewards of one flow's rounds; 0 where a round took no time."""
     duration = np.maximum(columns["duration_us"].astype(np.float64), 1.0)
@@ -150,7 +155,7 @@ def examples(table: pa.Table, config: TrainConfig) -> Examples:
         raise NdmError(f"dataset: no {config.sampling} rounds in it; build it from other sources")
     data = {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
     flow = data["flow_id"].astype(str)
-    edges = np.flatnonzero(np.append(True, flow[1:] != flow[:-1]))
+    edges = np.flatnonzero(begins(flow))
     groups = np.split(np.arange(len(flow)), edges[1:])
     n = len(flow)
     taught = config.objective == "ideal"
