@@ -116,21 +116,18 @@ def _ccbench(board: Board) -> Iterator[str]:
         yield f"| {title} | {_verdict(own >= bar, f'{100 * own:.1f} %')} | {best} |"
 
 
-def _settled(cell: Cell) -> bool:
-    """Two seeds that ended alike: `suite.settled`."""
-    return cell.runs == 2 and not any(cell.spread.values())
-
-
 def text(folder: Path) -> str:
     """The page of a folder of boards."""
     boards = {name: load(folder / f"{name}.csv") for name in ("published", "ccbench", "fairness")}
-    seeds = {
-        name: min(c.runs for group in board.values() for c in group.values() if not _settled(c))
+    runs = {
+        name: sorted({c.runs for group in board.values() for c in group.values()})
         for name, board in boards.items()
     }
     lines = ["# Bars\n", "Made by `python -m ndm_tcp.lab.bars docs/board`. Bold: missed. "]
-    lines[-1] += "Seeds: " + ", ".join(f"{name} {count}" for name, count in seeds.items())
-    lines[-1] += "; two where they end alike, since nothing is drawn at random.\n"
+    seeds = [f"{name} {' or '.join(map(str, counts))}" for name, counts in runs.items()]
+    lines[-1] += (
+        f"Seeds: {', '.join(seeds)} (two where the path draws nothing and they end alike).\n"
+    )
     lines += _published(boards["published"])
     lines += _fairness(boards["fairness"])
     lines += _ccbench(boards["ccbench"])

@@ -183,6 +183,13 @@ class Scenario:
     text: str = dataclasses.field(default="", repr=False, compare=False)
     """the file"""
 
+    def draws(self) -> bool:
+        """May the path or the traffic draw at random? netem on loopback and web pages count."""
+        link = self.link
+        if link is None or self.web:
+            return True
+        return bool(link.loss or link.ack_loss or link.burst or link.jitter_us)
+
     def algorithms(self, cc: str) -> list[str]:
         """The algorithms of a run that tests `cc`, each once."""
         names = [flow.cc for flow in self.flows] + ([self.web.cc] if self.web else [])

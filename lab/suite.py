@@ -115,10 +115,7 @@ def add_arguments(parser: argparse.ArgumentParser, cc: str | None, seeds: int) -
         help="algorithms, comma separated; all: the kernel's",
     )
     parser.add_argument(
-        "--seeds",
-        type=int,
-        default=seeds,
-        help="runs of each; two, if those end alike",
+        "--seeds", type=int, default=seeds, help="runs of each; two, if those end alike"
     )
     parser.add_argument("-o", "--out", type=Path, required=True, help="folder; resumes")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="guests at a time")
@@ -142,25 +139,21 @@ def run_all(
     jobs = jobs_of(scenarios, ccs, args.seeds, out)
     first = [job for job in jobs if job.seed <= 2]
     outcomes = list(execute(first, args.jobs, light, quiet=False, kmod=args.kmod))
-    others = [job for job in jobs if job.seed > 2 and not settled(job, outcomes)]
+    known = settled(outcomes)
+    others = [j for j in jobs if j.seed > 2 and (j.scenario.name, j.cc) not in known]
     outcomes += execute(others, args.jobs, light, quiet=False, kmod=args.kmod)
     return scenarios, ccs, outcomes
 
 
-def settled(job: Job, outcomes: list[Outcome]) -> bool:
-    """Is nothing drawn at random in this scenario with this algorithm?
-
-    The path draws nothing, and two seeds ended alike to the last digit; a third would, too.
-    """
-    link = job.scenario.link
-    if link is None or job.scenario.web or link.loss or link.ack_loss or link.burst:
-        return False
-    results = [
-        {key: value for key, value in o.result.items() if key not in ("seed", "wall_s")}
-        for o in outcomes
-        if o.result and (o.job.scenario.name, o.job.cc) == (job.scenario.name, job.cc)
-    ]
-    return not link.jitter_us and len(results) > 1 and results[0] == results[1]
+def settled(outcomes: list[Outcome]) -> set[tuple[str, str]]:
+    """(scenario, algorithm) where another seed is not run: the path draws nothing at random, and
+    the seeds so far ended alike to the last digit."""
+    results: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for o in outcomes:
+        if o.result and not o.job.scenario.draws():
+            same = {k: v for k, v in o.result.items() if k not in ("seed", "wall_s")}
+            results.setdefault((o.job.scenario.name, o.job.cc), []).append(same)
+    return {pair for pair, found in results.items() if len(found) > 1 and found[0] == found[1]}
 
 
 def jobs_of(scenarios: list[Scenario], ccs: list[str], seeds: int, out: Path) -> list[Job]:

@@ -90,10 +90,9 @@ def terminal(board: Board) -> str:
 def markdown(board: Board) -> str:
     """A page for docs/."""
     lines = [f"# {board.title}", "", f"Made by `{board.command}`. Mean ± standard deviation over "]
-    lines[-1] += "seeds; one number means one seed. Where nothing is drawn at random, two seeds "
-    lines[-1] += (
-        "end alike (± 0 throughout) and no more were run. Flows are as the scenario files say."
-    )
+    lines[-1] += "seeds; one number means one seed. Where the path draws nothing at random and two "
+    lines[-1] += "seeds end alike (± 0 throughout), no more were run. "
+    lines[-1] += "Flows are as the scenario files say."
     for scenario, rows in sections(board):
         lines += ["", f"## {scenario}", "", board.notes.get(scenario, ""), ""]
         lines.append("| " + " | ".join(HEAD) + " |")
