@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Paths to train on, drawn from ranges: writes lab/scenarios/training and validation.
 
-What is tried out between two trainings is judged on the validation paths, drawn the same way.
+What is tried out between two trainings is judged on the validation paths, drawn the same way;
+`validation-wide` has more of the two states that are hardest to tell apart, alone and beside CUBIC.
 The published experiments and ccBench are for evaluation, so no path may resemble theirs: rates
 and delays within ten percent of an evaluation point are drawn again, on routed paths and on the
 loopback device alike; but delays of shaped loopback paths are divided by three afterwards, and four
@@ -39,6 +40,7 @@ LO_MBPS = (10, 100)
 SECONDS = 10
 RIVAL_SECONDS = 20
 FAST_SECONDS = 5
+LONE_SECONDS = 30
 EVALUATION_MBPS = (10, 12, 24, 48, 50, 1000, 2350)
 EVALUATION_RTT_MS = (20, 40, 70, 80, 104, 120, 140, 220)
 EVALUATION_LO_DELAY_MS = (20, 50, 100)
@@ -87,7 +89,12 @@ VALIDATION_KINDS = {
     "lo-shaped": 5,
     "far-loss": 3,
 }
-SUITES = {"training": (20261121, KINDS), "validation": (20261122, VALIDATION_KINDS)}
+WIDE_KINDS = {"lone": 16, "cubic": 12, "late-cubic": 4}
+SUITES = {
+    "training": (20261121, KINDS),
+    "validation": (20261122, VALIDATION_KINDS),
+    "validation-wide": (20261123, WIDE_KINDS),
+}
 """folder to seed and paths"""
 RIVALS = ("cubic", "reno", "bbr", "late-cubic")
 PACKET_BITS = 1500 * 8
@@ -199,11 +206,13 @@ def _flows(rng: random.Random, kind: str) -> tuple[int, str]:
             flows += f"\n[[flows]]\nsender = {number}\nstart_s = {start_s:.1f}\n"
             flows += f"seconds = {RIVAL_SECONDS - math.ceil(start_s)}\n"
         return RIVAL_SECONDS, flows
+    if kind == "lone":
+        return LONE_SECONDS, ""
     return FAST_SECONDS if kind in ("fast", "far-loss") else SECONDS, ""
 
 
 def scenarios(suite: str) -> dict[str, str]:
-    """File name to TOML; of `training` or `validation`."""
+    """File name to TOML; of one of `SUITES`."""
     seed, counts = SUITES[suite]
     rng = random.Random(seed)
     made = {}
