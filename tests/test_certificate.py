@@ -90,13 +90,13 @@ def bounds_sub_boxes(
 ) -> None:
     """Holds its upper bounds of sign * output against points of 48 sub-boxes, corners too."""
     box = np.array(enclosure.box())
-    lo = rng.integers(box[:, 0], box[:, 1], endpoint=True, size=(48, 10))
+    lo = rng.integers(box[:, 0], box[:, 1], endpoint=True, size=(48, c.N_INPUTS))
     width = (box[:, 1] - box[:, 0]) >> rng.integers(0, 12, size=(48, 1))
     hi = np.minimum(lo + rng.integers(0, width + 1), box[:, 1])
     upper, _, _ = bounder(lo, hi)
     for i in range(len(lo)):
-        x = rng.integers(lo[i], hi[i], endpoint=True, size=(200, 10))
-        x[:100] = np.where(rng.random((100, 10)) < 0.5, lo[i], hi[i])
+        x = rng.integers(lo[i], hi[i], endpoint=True, size=(200, c.N_INPUTS))
+        x[:100] = np.where(rng.random((100, c.N_INPUTS)) < 0.5, lo[i], hi[i])
         seen = (fixedpoint.forward(layers, x).pre[-1][:, output] * sign).max()
         assert seen <= upper[i]
 
@@ -178,13 +178,13 @@ def test_sub_boxes_of_the_shipped_network_are_bounded_tightly(layers: list[Layer
     """Intervals alone are seven times as wide as what is sampled."""
     rng, box = np.random.default_rng(0), np.array(enclosure.box())
     width = (box[:, 1] - box[:, 0]) // 64
-    lo = rng.integers(box[:, 0], box[:, 1] - width + 1, size=(40, 10))
+    lo = rng.integers(box[:, 0], box[:, 1] - width + 1, size=(40, c.N_INPUTS))
     hi = lo + width
     for output in range(c.N_OUTPUTS):
         above, below = (Bounder(layers, output, sign) for sign in (1, -1))
         assert above.linear and below.linear
         found = above(lo, hi)[0] + below(lo, hi)[0]
-        corners = np.where(rng.random((2000, 40, 10)) < 0.5, lo, hi).reshape(-1, 10)
+        corners = np.where(rng.random((2000, 40, c.N_INPUTS)) < 0.5, lo, hi).reshape(-1, c.N_INPUTS)
         seen = fixedpoint.forward(layers, corners).pre[-1][:, output].reshape(2000, 40)
         assert np.median(found / np.ptp(seen, axis=0)) < 2
 
@@ -198,7 +198,7 @@ def test_nothing_overflows_where_the_linear_bound_is_used(
     bounders = [b for b in (Bounder(layers, 0, 1) for layers in made) if b.linear]
     assert len(bounders) > 3
     rng, box = np.random.default_rng(3), np.array(enclosure.box())
-    lo = rng.integers(box[:, 0], box[:, 1], size=(4, 10))
+    lo = rng.integers(box[:, 0], box[:, 1], size=(4, c.N_INPUTS))
     lo[0], hi = box[:, 0], np.minimum(lo + 500, box[:, 1])
     hi[0] = box[:, 1]
     for bounder in bounders:
@@ -235,7 +235,7 @@ def test_networks_too_large_for_the_linear_bound_fall_back_to_intervals() -> Non
 
 def constant(value: int) -> list[Layer]:
     """A network whose cwnd_gain is nearly `value` in Q16 wherever it looks."""
-    weight = np.zeros((2, 10), dtype=np.int16)
+    weight = np.zeros((2, c.N_INPUTS), dtype=np.int16)
     weight[0, 2] = 1
     bias = np.array([value << 11, 0], dtype=np.int32)
     return [Layer(weight, bias, np.array([11, 11], dtype=np.uint8))]
@@ -290,7 +290,7 @@ def test_claims_are_counted_on_recorded_rounds(
     prop = next(p for p in properties.PROPERTIES if p.name == "no_growth_behind_its_own_queue")
     low, high = np.array(prop.box(), dtype=np.int64).T
     inside = np.stack([low, high, (low + high) // 2])
-    x = np.concatenate([inside, inside + np.eye(1, 10, 1, dtype=np.int64) * 4000])
+    x = np.concatenate([inside, inside + np.eye(1, c.N_INPUTS, 1, dtype=np.int64) * 4000])
     lines = list(claims.table(constant(5000), x))
     row = next(line for line in lines if line.startswith(prop.name)).split()
     assert lines[0] == "6 rounds" and row[1:3] == ["3", "3"]

@@ -148,7 +148,8 @@ class Relaxation:
         self.weights: list[list[list[int]]] = []
         self.biases: list[list[int]] = []
         self.slack: list[int] = []
-        table, errors = max(Q(1, 2**15), *(max(-a, b) for a, b in tanh.error)), [Q(0)] * 10
+        table = max(Q(1, 2**15), *(max(-a, b) for a, b in tanh.error))
+        errors = [Q(0)] * len(layers[0][0][0])
         for n, layer in enumerate(layers):
             q_in = 15 if n else 12
             bits = [s + 16 - q_in for _, _, s, _ in layer]

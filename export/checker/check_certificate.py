@@ -24,6 +24,7 @@ from typing import Any
 from bounds import Box, Clamp, Layers, Relaxation, Tanh, dot, require  # type: ignore
 
 HEADERS = ("ndm_contract.h", "ndm_tables.h", "ndm_model.h")
+N = 10  # inputs
 # name: output, sign (1 at most, -1 at least), limit in Q16, inputs held (1-based: Q12 from, to)
 COLLAPSE = {1: (0, 0), 2: (4096, 4096)}
 LOSSY = {5: (0, 0), 6: (4096, 4096)}
@@ -97,7 +98,7 @@ def network(h: dict[str, Any]) -> Layers:
     rows = LAYER.findall(h["layers"])
     require(not LAYER.sub("", h["layers"]).strip(), "ndm_model.h: a layer of another form")
     require(len(rows) == int(h["count"]) and rows, "ndm_model.h: number of layers")
-    layers, width = [], 10
+    layers, width = [], N
     for n, (w, b, s, n_in, n_out, n_clamped) in enumerate(rows):
         names = [f"ndm_weight{n}", f"ndm_bias{n}", f"ndm_shift{n}"]
         require([w, b, s] == names and int(n_in) == width, f"ndm_model.h: layer {n} out of order")
@@ -133,7 +134,7 @@ def infer(layers: Layers, tanh: Tanh, x: list[Any]) -> list[Any]:
 def check_rows(cert: dict[str, Any], layers: Layers, tanh: Tanh, box: Box) -> list[Any]:
     """Ranges, witnesses and error terms of every row; returns |fixed - real| per output."""
     unit, slack, half = Q(1, 2 ** cert["unit_bits"]), Q(1, 2**20), Q(1, 2**17)
-    inputs, errors, bits_in = box, [(Q(0), Q(0))] * 10, 12
+    inputs, errors, bits_in = box, [(Q(0), Q(0))] * N, 12
     require(len(cert["layers"]) == len(layers), "layers: another number of them")
     for n, (layer, claims) in enumerate(zip(layers, cert["layers"], strict=True)):
         last, nexts, next_errors = n + 1 == len(layers), [], []
@@ -155,7 +156,7 @@ def check_rows(cert: dict[str, Any], layers: Layers, tanh: Tanh, box: Box) -> li
                 s == claim["shift"] and pre == claim["pre"], f"{where}: shift or pre-activation"
             )
             for end, x in enumerate(claim["witness"]):
-                inside = len(x) == 10 and all(a <= v <= b for v, (a, b) in zip(x, box, strict=True))
+                inside = len(x) == N and all(a <= v <= b for v, (a, b) in zip(x, box, strict=True))
                 require(inside, f"{where}: witness outside the box")
                 value = infer(layers, tanh, x)[n + last][r]
                 require(value == claim["attained"][end], f"{where}: witness does not attain")
@@ -226,7 +227,7 @@ def check_properties(
         require(own <= sign * p["bound"], f"{p['name']}: bound {p['bound']} is not proved")
         inside = (
             all(a <= v <= b for v, (a, b) in zip(p["witness"], part, strict=True))
-            and len(p["witness"]) == 10
+            and len(p["witness"]) == N
         )
         value = infer(layers, tanh, p["witness"])[-1][output]
         require(inside and value == p["attained"], f"{p['name']}: witness does not attain")
@@ -256,7 +257,7 @@ def check(folder: Path) -> str:
     require(h["NDM_CONTRACT_HASH"] == cert["contract"], "another contract")
     ranges = re.findall(r"/\* \d+: .*; \[(-?\d+), (-?\d+)\] \*/\s+NDM_IN_", texts[HEADERS[0]])
     box = [(int(a) << 12, int(b) << 12) for a, b in ranges]
-    require(len(box) == 10 and cert["box"] == [list(v) for v in box], "the box of the inputs")
+    require(len(box) == N and cert["box"] == [list(v) for v in box], "the box of the inputs")
     layers = network(h)
     digest = hashlib.sha256(cert["contract"].encode())
     for layer in layers:
