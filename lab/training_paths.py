@@ -41,6 +41,8 @@ SECONDS = 10
 RIVAL_SECONDS = 20
 FAST_SECONDS = 5
 LONE_SECONDS = 30
+LONG_SECONDS = 45
+"""until the share of the link is what the algorithms make of it, not the first seconds"""
 EVALUATION_MBPS = (10, 12, 24, 48, 50, 1000, 2350)
 EVALUATION_RTT_MS = (20, 40, 70, 80, 104, 120, 140, 220)
 EVALUATION_LO_DELAY_MS = (20, 50, 100)
@@ -66,6 +68,13 @@ KINDS = {
     "slow-jitter-loss": 12,
     "late-cubic": 10,
     "lo-shaped": 12,
+    "more-heavy-jitter-loss": 10,
+    "more-heavy-loss": 4,
+    "long-cubic": 28,
+    "long-reno": 4,
+    "long-bbr": 4,
+    "long-equals": 6,
+    "lone": 8,
 }
 """how many of each to train on"""
 VALIDATION_KINDS = {
@@ -89,14 +98,14 @@ VALIDATION_KINDS = {
     "lo-shaped": 5,
     "far-loss": 3,
 }
-WIDE_KINDS = {"lone": 16, "cubic": 12, "late-cubic": 4}
+WIDE_KINDS = {"lone": 16, "long-cubic": 12, "late-cubic": 4}
 SUITES = {
     "training": (20261121, KINDS),
     "validation": (20261122, VALIDATION_KINDS),
     "validation-wide": (20261123, WIDE_KINDS),
 }
 """folder to seed and paths"""
-RIVALS = ("cubic", "reno", "bbr", "late-cubic")
+RIVALS = ("cubic", "reno", "bbr", "late-cubic", "long-cubic", "long-reno", "long-bbr")
 PACKET_BITS = 1500 * 8
 HEAD = "# SPDX-License-Identifier: CC0-1.0\n# Written by: python -m ndm_tcp.lab.training_paths\n"
 Range = tuple[float, float]
@@ -190,22 +199,26 @@ def _impairment(rng: random.Random, kind: str, link: _Link) -> str:
 
 def _flows(rng: random.Random, kind: str) -> tuple[int, str]:
     """How long it runs, s; and its flows, if it is not one of the tested algorithm alone."""
+    seconds = LONG_SECONDS if kind.startswith("long") else RIVAL_SECONDS
     if kind in RIVALS:
         late = kind.startswith("late")
         join_s = rng.uniform(4, 8) if late else rng.uniform(1, 4)
-        rival = kind.removeprefix("late-")
+        rival = kind.split("-")[-1]
         first, second = (rival, "$cc") if late or rng.random() < 0.7 else ("$cc", rival)
-        return RIVAL_SECONDS, (
+        return seconds, (
             f'\n[[flows]]\ncc = "{first}"\n\n[[flows]]\ncc = "{second}"\nsender = 1\n'
-            f"start_s = {join_s:.1f}\nseconds = {RIVAL_SECONDS - math.ceil(join_s)}\n"
+            f"start_s = {join_s:.1f}\nseconds = {seconds - math.ceil(join_s)}\n"
         )
-    if kind == "equals":
-        flows, count = "\n[[flows]]\n", rng.choice([2, 2, 3, 4])
+    if kind.endswith("equals"):
+        flows, count = (
+            "\n[[flows]]\n",
+            rng.choice([2, 2, 3, 4] if kind == "equals" else [2, 4, 6, 8]),
+        )
         for number in range(1, count):
             start_s = number * rng.uniform(0.5, 2.5)
             flows += f"\n[[flows]]\nsender = {number}\nstart_s = {start_s:.1f}\n"
-            flows += f"seconds = {RIVAL_SECONDS - math.ceil(start_s)}\n"
-        return RIVAL_SECONDS, flows
+            flows += f"seconds = {seconds - math.ceil(start_s)}\n"
+        return seconds, flows
     if kind == "lone":
         return LONE_SECONDS, ""
     return FAST_SECONDS if kind in ("fast", "far-loss") else SECONDS, ""
