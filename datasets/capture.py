@@ -45,6 +45,8 @@ REASONS = {
     6: "too many segments in flight",
 }
 """enum ndm_flow_status in words"""
+PROBE_EARLY_S = 1.5e-6
+"""by how much tcp_probe may seem to fire before the ACK was captured"""
 
 
 @dataclass(frozen=True)
@@ -76,10 +78,13 @@ def _true_windows(
 ) -> None:
     """Overwrite the estimated windows by the kernel's, by time.
 
-    tcp_probe fires when the ACK is received, just after the capture point saw it.
+    tcp_probe fires when the ACK is received, just after the capture point saw it, and before the
+    ACK changes the window; but its text cuts the time down to a microsecond.
     """
     at_s = (records.acks["now_us"].astype(np.float64) + start_us) / 1e6 - offset_s
-    index = np.searchsorted(probe.t_s, at_s, side="left").clip(0, len(probe.t_s) - 1)
+    index = np.searchsorted(probe.t_s, at_s - PROBE_EARLY_S, side="left").clip(
+        0, len(probe.t_s) - 1
+    )
     records.acks["cwnd"] = probe.cwnd[index]
     records.acks["ssthresh"] = probe.ssthresh[index]
 
