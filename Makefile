@@ -188,7 +188,7 @@ notebooks: setup ## run the notebooks on the shipped network (make shipped leave
 	@$(call run-notebooks,$(OUT)/shipped,notebooks,$(NOTEBOOKS))
 
 # Of each: inputs masked. The full network is the shipped one.
-ABLATED = no-delay:7,8 no-floor:10
+ABLATED = no-delay:7,8 no-floor:10 no-memory:11,12,13,14,15
 
 ablation: setup test-packages ## what inputs, size and training are worth: docs/ablation.md, an hour
 	@test -f $(OUT)/shipped/run/export.json || $(MAKE) --no-print-directory shipped

@@ -143,7 +143,7 @@ def _plot_inputs(dataset: store.Dataset, path: Path) -> None:
     from matplotlib.figure import Figure
 
     masks = _samplings(dataset.rounds)
-    figure = Figure(figsize=(12, 5.2), layout="constrained")
+    figure = Figure(figsize=(12, 7.8), layout="constrained")
     panels = figure.subplots(-(-contract.N_INPUTS // 5), 5)
     for i, panel in zip(contract.INPUTS, panels.flat, strict=True):
         values = dataset.rounds[i.name].to_numpy() / (1 << contract.Q_INPUT)

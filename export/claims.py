@@ -29,7 +29,7 @@ def table(layers: list[Layer], x: IntArray) -> Iterator[str]:
 
     Args:
         layers: the network.
-        x: [n, 10] inputs of rounds, Q12.
+        x: [n, 15] inputs of rounds, Q12.
     """
     out = fixedpoint.forward(layers, x).outputs
     yield f"{len(x)} rounds"

@@ -38,7 +38,7 @@ def contract_header() -> str:
     )
     lines = [f"#define NDM_{name}\t{value}" for name, value in c.constants().items()]
     parts.append("\n".join([*lines, "#define NDM_ONE\t(1 << NDM_Q_INPUT)"]) + "\n")
-    lines = ["/* The ten inputs, Q12; numbered from 1 everywhere but here. */", "enum ndm_input {"]
+    lines = ["/* The inputs, Q12; numbered from 1 everywhere but here. */", "enum ndm_input {"]
     for i in c.INPUTS:
         lines.append(f"\t/* {i.index}: {i.meaning}; [{i.lo:g}, {i.hi:g}] */")
         lines.append(f"\tNDM_IN_{i.name.upper()},")

@@ -33,7 +33,7 @@ class Vectors:
     """A set of golden vectors."""
 
     x: npt.NDArray[np.int16]
-    """[n, 10], Q12"""
+    """[n, 15], Q12"""
     pre: npt.NDArray[np.int64]
     """[n, sum of widths], Q16: every layer's pre-activations"""
     out: npt.NDArray[np.int64]
@@ -48,7 +48,7 @@ class Vectors:
 
 
 def _random(lo: npt.NDArray[np.int64], hi: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """[RANDOM_VECTORS, 10] points of the box, from a counter (SplitMix64, Steele et al. 2014).
+    """[RANDOM_VECTORS, 15] points of the box, from a counter (SplitMix64, Steele et al. 2014).
 
     A kernel computes the same in a few lines, so it need not carry these vectors.
     """
@@ -77,7 +77,7 @@ def digests(vectors: Vectors) -> list[int]:
 
 
 def inputs() -> npt.NDArray[np.int16]:
-    """[n, 10]: seeded random points of the box, its 1,024 corners, and one step inside each face.
+    """[n, 15]: seeded random points of the box, its 32,768 corners, and one step inside each face.
 
     The same for every model.
     """
@@ -94,13 +94,13 @@ def inputs() -> npt.NDArray[np.int16]:
 
 
 def compute(layers: list[Layer], x: npt.NDArray[np.int16]) -> Vectors:
-    """Run the specification on inputs [n, 10]."""
+    """Run the specification on inputs [n, 15]."""
     trace = fixedpoint.forward(layers, x.astype(np.int64))
     return Vectors(x, np.concatenate(trace.pre, axis=1), trace.outputs)
 
 
 def edges(layers: list[Layer], witnesses: list[list[int]]) -> npt.NDArray[np.int16]:
-    """[n, 10]: inputs at which this network's arithmetic is most delicate.
+    """[n, 15]: inputs at which this network's arithmetic is most delicate.
 
     For every row one rounding tie (the accumulator lies half way between two results) and one
     accumulator a unit below it, so that no bias is off by one unnoticed; in hidden layers,
@@ -175,7 +175,7 @@ def _table_entries(
 
 
 def for_model(layers: list[Layer], witnesses: list[list[int]]) -> npt.NDArray[np.int16]:
-    """[n, 10]: `inputs()`, then `edges()`."""
+    """[n, 15]: `inputs()`, then `edges()`."""
     return np.concatenate([inputs(), edges(layers, witnesses)])
 
 

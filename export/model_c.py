@@ -216,7 +216,7 @@ def digests_header(model: Model, edges: npt.NDArray[np.int16], digests: Sequence
 
     Args:
         model: the network.
-        edges: [n, 10] those inputs that depend on the network.
+        edges: [n, 15] those inputs that depend on the network.
         digests: `golden.digests` of all vectors.
     """
     box = np.array([[i.lo_q, i.hi_q] for i in c.INPUTS])

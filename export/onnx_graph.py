@@ -114,7 +114,7 @@ def read(path: Path) -> Graph:
 
 
 def check_against(policy: Policy, path: Path, x: Floats) -> float:
-    """Largest difference between onnxruntime and PyTorch on x [n, 10].
+    """Largest difference between onnxruntime and PyTorch on x [n, 15].
 
     Raises:
         NdmError: if it exceeds `TOLERANCE`.
@@ -130,7 +130,7 @@ def check_against(policy: Policy, path: Path, x: Floats) -> float:
 
 
 def compare(graph: Graph, path: Path, x: Floats) -> float:
-    """Largest difference on x [n, 10] between a file and the layers read from it, both clamped.
+    """Largest difference on x [n, 15] between a file and the layers read from it, both clamped.
 
     Raises:
         NdmError: if it exceeds `FOREIGN_TOLERANCE`, or onnxruntime cannot run the file.

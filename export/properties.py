@@ -56,16 +56,22 @@ COLLAPSE: Ranges = {"rtt_ratio": (0, 0), "loss_rate": (1, 1)}
 # What the definitions imply: a round with a loss has plasticity 1. Not in slow start, as after any
 # loss but a timeout, when the window is one packet and has to grow.
 LOSSY: Ranges = {"plasticity": (1, 1), "slow_start": (0, 0)}
-STEADY: Ranges = {"rtt_variation": (0, 1 / 8), "rtt_gradient": (-1 / 16, 1 / 16)}
+# Now, and for many rounds.
+STEADY: Ranges = {
+    "rtt_variation": (0, 1 / 8), "rtt_gradient": (-1 / 16, 1 / 16),
+    "rtt_variation_mean": (0, 1 / 8), "rtt_gradient_mean": (-1 / 16, 1 / 16),
+    "loss_rate_mean": (0, 1 / 16),
+}  # fmt: skip
 # The RTT is twice the lowest, the window two BDPs, the path delivers what it ever did.
 OWN_QUEUE: Ranges = {
     "rtt_ratio": (7 / 16, 9 / 16), "bdp_ratio": (7 / 16, 9 / 16), "delivery_ratio": (7 / 8, 1),
-    "queue_floor": (3 / 4, 1), "loss_rate": (0, 1 / 16), **LOSSY, **STEADY,
+    "delivery_ratio_mean": (7 / 8, 1), "queue_floor": (3 / 4, 1), "loss_rate": (0, 1 / 16),
+    **LOSSY, **STEADY,
 }  # fmt: skip
 # The RTT is about the lowest, the window at most 4/5 of the BDP.
 IDLE: Ranges = {
     "rtt_ratio": (7 / 8, 1), "bdp_ratio": (5 / 4, 2), "delivery_ratio": (1 / 2, 1),
-    "queue_floor": (0, 1 / 8), "slow_start": (0, 0), **STEADY,
+    "delivery_ratio_mean": (1 / 2, 1), "queue_floor": (0, 1 / 8), "slow_start": (0, 0), **STEADY,
 }  # fmt: skip
 
 GAIN, CONGESTION = range(c.N_OUTPUTS)
@@ -118,7 +124,7 @@ PROPERTIES = (
         GAIN,
         -1,
         0,
-        {**IDLE, "loss_rate": (0, 0), "plasticity": (0, 0)},
+        {**IDLE, "loss_rate": (0, 0), "plasticity": (0, 0), "plasticity_mean": (0, 0)},
     ),
     Property(
         "collapse_is_congestion",
@@ -174,7 +180,7 @@ class Verdict:
     attained: int
     """Q16: the worst output seen"""
     witness: list[int]
-    """[10], Q12: an input that attains it; the counter-example of a refuted property"""
+    """[15], Q12: an input that attains it; the counter-example of a refuted property"""
     tree: list[int]
     """splits in depth-first order: the number (from 0) of the input halved, -1 at a leaf"""
 
@@ -190,7 +196,7 @@ def decide(
     Args:
         layers: the network.
         prop: what to decide.
-        seen: the worst output found by search [Q16] and the input [10] that gives it.
+        seen: the worst output found by search [Q16] and the input [15] that gives it.
         boxes: sub-boxes to bound, at most.
     """
     bounder = Bounder(layers, prop.output, prop.sign)

@@ -93,7 +93,7 @@ class Source:
     graph: onnx_read.Graph
     notes: dict[str, str]
     compare: Callable[[npt.NDArray[np.float32]], float]
-    """onnxruntime on the ONNX file against ... on inputs [n, 10]"""
+    """onnxruntime on the ONNX file against ... on inputs [n, 15]"""
     compared: str
     """... in words"""
     folder: Path
@@ -148,7 +148,7 @@ def from_file(path: Path) -> Source:
 
 
 def dataset_inputs(folder: Path) -> npt.NDArray[np.int16]:
-    """[n, 10]: at most `QAT_ROUNDS` inputs of a dataset, evenly spread.
+    """[n, 15]: at most `QAT_ROUNDS` inputs of a dataset, evenly spread.
 
     Raises:
         NdmError: not a dataset of this contract.
@@ -181,6 +181,8 @@ def export(what: Path, out: Path, qat_data: Path | None = None, measure: bool = 
     choice = None
     if qat_data is not None:
         inputs = np.concatenate([golden.inputs(), dataset_inputs(qat_data)])
+        # Corners lie in order: of every second one the last input would be at one end.
+        inputs = np.random.default_rng(qat.SEED).permutation(inputs)
         choice = qat.fine_tune(layers, graph.layers, inputs[::2], inputs[1::2])
         layers = choice.layers
         if choice.tuned:

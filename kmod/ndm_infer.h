@@ -109,7 +109,7 @@ static inline void ndm_activate(const struct ndm_layer *layer, const s32 *pre, s
 }
 
 /*
- * x: the ten inputs, Q12, inside the contract's box. out: the two outputs, Q16.
+ * x: the inputs, Q12, inside the contract's box. out: the two outputs, Q16.
  * trace: NULL, or room for every layer's pre-activations one after the other.
  */
 static inline void ndm_infer(const struct ndm_model *model, const s16 x[NDM_N_INPUTS],

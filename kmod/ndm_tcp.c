@@ -2,11 +2,11 @@
 /*
  * NDM-TCP: congestion control by a small integer neural network.
  *
- * Once per packet-timed round trip the network sees ten dimensionless numbers
- * (ndm_features.h) and says two: by what factor the window should change in the
- * next round, and how likely a loss now is congestion rather than noise. The
- * first sets a target that the window approaches as ACKs arrive, the second the
- * depth of the cut when a packet is lost.
+ * Once per packet-timed round trip the network sees ten dimensionless numbers and
+ * the means of five of them (ndm_features.h), and says two: by what factor the
+ * window should change in the next round, and how likely a loss now is congestion
+ * rather than noise. The first sets a target that the window approaches as ACKs
+ * arrive, the second the depth of the cut when a packet is lost.
  *
  * The network proposes, classic rules dispose. Slow start, retransmission
  * timeouts, ECN, idle restart and the rule that an unused window does not grow
@@ -68,14 +68,13 @@ static const u32 ndm_pacing_percent = 120;
 struct ndm {
 	struct ndm_features f;
 	u32 target;		/* window to approach as ACKs arrive, packets */
-	s32 congestion;		/* the network's newest logit, Q16 */
-	u32 start_rate;		/* highest rate when slow start last grew it, Q24 */
 	struct ndm_watchdog watchdog;
+	s32 congestion:21;	/* the network's newest logit, Q16 */
 	u32 has_output:1,	/* congestion is set */
 	    reducing:1,		/* ssthresh() began a reduction that still runs */
 	    counted:1,		/* among the flows in use */
 	    phase:3,		/* of the probe */
-	    unused:26;
+	    unused:5;
 };
 
 /* What has happened since the module was loaded; each CPU counts for itself. */
@@ -192,8 +191,8 @@ static bool ndm_pipe_is_full(struct ndm *ca, s16 bdp_ratio)
 {
 	u32 rate = max(ca->f.max_rate[0], ca->f.max_rate[1]);
 
-	if (rate >= ((u64)ca->start_rate * 5) >> 2) {
-		ca->start_rate = rate;
+	if (rate >= ((u64)ca->watchdog.best_rate * 5) >> 2) {
+		ca->watchdog.best_rate = rate;
 		return false;
 	}
 	return bdp_ratio < ndm_full_pipe_ratio;
@@ -484,7 +483,6 @@ static void ndm_enter_loss(struct sock *sk)
 	struct tcp_sock *tp = tcp_sk(sk);
 
 	ca->reducing = 0;
-	ca->start_rate = 0;
 	ndm_watchdog_forget(&ca->watchdog);
 	/* Without undo_marker it is a smaller MTU, after which nothing was lost. */
 	if (tp->undo_marker)
@@ -539,7 +537,6 @@ static void ndm_leave_idle(struct sock *sk)
 	    tp->packets_out || idle <= rto)
 		return;
 	tp->snd_ssthresh = tcp_current_ssthresh(sk);
-	ca->start_rate = 0;
 	ndm_watchdog_forget(&ca->watchdog);
 	for (; idle > rto && cwnd > floor; idle -= rto)
 		cwnd >>= 1;

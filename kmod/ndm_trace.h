@@ -57,13 +57,17 @@ TRACE_EVENT(ndm_tcp_round,
 			   __entry->phase = report->phase;
 			   __entry->why = report->why;),
 
-	    TP_printk("sport=%u dport=%u valid=%u x=%d,%d,%d,%d,%d,%d,%d,%d,%d,%d gain=%d congestion=%d phase=%u state=%u cwnd=%u target=%u ssthresh=%u why=%s",
+	    TP_printk("sport=%u dport=%u valid=%u x=%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d gain=%d congestion=%d phase=%u state=%u cwnd=%u target=%u ssthresh=%u why=%s",
 		      __entry->sport, __entry->dport, __entry->valid,
 		      __entry->x[NDM_IN_RTT_RATIO], __entry->x[NDM_IN_LOSS_RATE],
 		      __entry->x[NDM_IN_BDP_RATIO], __entry->x[NDM_IN_ENTROPY],
 		      __entry->x[NDM_IN_SLOW_START], __entry->x[NDM_IN_PLASTICITY],
 		      __entry->x[NDM_IN_RTT_VARIATION], __entry->x[NDM_IN_RTT_GRADIENT],
 		      __entry->x[NDM_IN_DELIVERY_RATIO], __entry->x[NDM_IN_QUEUE_FLOOR],
+		      __entry->x[NDM_IN_LOSS_RATE_MEAN], __entry->x[NDM_IN_PLASTICITY_MEAN],
+		      __entry->x[NDM_IN_RTT_VARIATION_MEAN],
+		      __entry->x[NDM_IN_RTT_GRADIENT_MEAN],
+		      __entry->x[NDM_IN_DELIVERY_RATIO_MEAN],
 		      __entry->out[NDM_OUT_CWND_GAIN], __entry->out[NDM_OUT_CONGESTION],
 		      __entry->phase, __entry->state, __entry->cwnd, __entry->target,
 		      __entry->ssthresh, ndm_show_why(__entry->why))

@@ -29,7 +29,8 @@
 #define NDM_WATCHDOG_FORGET	7	/* the best rate fades by 1/128 in a round */
 
 struct ndm_watchdog {
-	u32 best_rate;		/* the highest there was, fading; Q24 packets/us */
+	u32 best_rate;		/* the highest there was, fading; Q24 packets/us. In */
+				/* slow start: when that last grew it, not fading */
 	u16 loss;		/* share of lost packets, smoothed, Q12 */
 	u8 starved;		/* rounds in a row in which it starved */
 	u8 left;		/* rounds for which the network is not listened to */

@@ -24,6 +24,7 @@ BOARDS = {
     "full": "full",
     "no-delay": "without 7, 8",
     "no-floor": "without 10",
+    "no-memory": "without 11 to 15",
     "untrained": "untrained",
 }
 """folder of a board to the variant"""
@@ -215,7 +216,7 @@ def page(out):
         "twenty such intervals one does so by chance, and there are more than twenty here.",
         "",
     ]
-    inputs = ("without 7, 8", "without 4", "without 10")
+    inputs = ("without 7, 8", "without 4", "without 10", "without 11 to 15")
     for name in (*inputs, "8-8", "32-32", "eight rounds at once", "untrained"):
         lines += finding(found, loops, name)
     lines += [

@@ -35,6 +35,7 @@ CC = {"ndm_tcp": BLUE, "bbr": RED, "cubic": GREEN, "reno": ORANGE, "vegas": PINK
 DIVERGING, SEQUENTIAL = "PuOr_r", "cividis"
 NAMES = [i.name for i in contract.INPUTS]
 LABELS = [f"{i.index} {i.name}" for i in contract.INPUTS]
+DELAY = [i.name for i in contract.INPUTS if {i.name, i.of} & {"rtt_variation", "rtt_gradient"}]
 MODEL_NAME = re.compile(r"^(?:train|valid|reno|cubic|bbr)-\d+-(?P<kind>[a-z-]+?)(?:--.*)?$")
 
 torch.set_num_threads(1)

@@ -85,6 +85,19 @@ print(
 
 # %%
 figure, panels = plt.subplots(1, 2, figsize=(9, 3.6))
+image, memory = surface(panels[0], 0, 15, 13, ((0.3, 1), (0, 0.5)))
+figure.colorbar(image, ax=panels[0], label="cwnd_gain (log2 per round)")
+image, _ = surface(panels[1], 0, 9, 15, ((0.3, 1), (0.3, 1)))
+figure.colorbar(image, ax=panels[1], label="cwnd_gain (log2 per round)")
+figure.suptitle("The same round, another past: what the means change")
+f.save(figure, "response_memory")
+print(
+    f"With all ten inputs of the round at their median, the two means alone move the step from "
+    f"{memory.min():.2f} to {memory.max():.2f}."
+)
+
+# %%
+figure, panels = plt.subplots(1, 2, figsize=(9, 3.6))
 image, loss = surface(panels[0], 1, 1, 2, ((0.05, 1), (0, 0.5)))
 figure.colorbar(image, ax=panels[0], label="probability of congestion")
 image, _ = surface(panels[1], 1, 4, 10, ((0, 0.8), (0, 1)))
@@ -118,7 +131,7 @@ for i in range(contract.N_INPUTS):
         error, area = score(a, b)
         worse[i, repeat] = error - base[0], base[1] - area
 figure, panels = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True)
-colors = [f.RED if i.index in (7, 8) else f.BLUE for i in contract.INPUTS]
+colors = [f.RED if i.name in f.DELAY else f.BLUE for i in contract.INPUTS]
 words = ("increase of the mean error of the step (log2)", "loss of AUC of congestion")
 for column, panel in enumerate(panels):
     part = worse[:, :, column]
@@ -127,12 +140,14 @@ for column, panel in enumerate(panels):
     panel.set(xlabel=words[column])
 panels[0].invert_yaxis()
 panels[0].set_ylabel("shuffled input")
-figure.suptitle("What the network uses (red: inputs 7 and 8)")
+figure.suptitle("What the network uses (red: inputs 7 and 8, and their means)")
 f.save(figure, "permutation")
 order = worse[:, :, 0].mean(1).argsort()[::-1]
 print(f"Nothing shuffled: error {base[0]:.4f}, AUC {base[1]:.3f}.")
 print("For the step:", ", ".join(f"{f.NAMES[i]} +{worse[i, :, 0].mean():.4f}" for i in order[:4]))
-print(f"Inputs 7 and 8: +{worse[6, :, 0].mean():.4f} and +{worse[7, :, 0].mean():.4f}.")
+print(
+    "Of the delay:", ", ".join(f"{n} +{worse[f.NAMES.index(n), :, 0].mean():.4f}" for n in f.DELAY)
+)
 
 # %% [markdown]
 # ## Integrated gradients
@@ -146,7 +161,7 @@ STEPS = 64
 
 
 def integrated_gradients(x, output):
-    """[n, 10] attributions of an output to the inputs, against the median input."""
+    """[n, 15] attributions of an output to the inputs, against the median input."""
     start = torch.from_numpy(middle)
     away = torch.from_numpy(x) - start
     total = torch.zeros_like(away)
@@ -172,12 +187,13 @@ for output, panel in enumerate(panels):
     for line in parts["medians"]:
         line.set(color="k")
     panel.axvline(0, color="k", lw=0.8)
-    panel.set_yticks(range(1, 11), f.LABELS)
+    panel.set_yticks(range(1, contract.N_INPUTS + 1), f.LABELS)
     unit = ("cwnd_gain (log2)", "congestion (logit)")[output]
     panel.set(xlabel=f"attribution to {unit}")
     strong = np.abs(shares).mean(0)
     words = ", ".join(f"{f.NAMES[i]} {strong[i]:.3f}" for i in strong.argsort()[::-1][:4])
-    print(f"{unit}: mean size {words}; 7 and 8: {strong[6]:.3f}, {strong[7]:.3f}; rest {rest:.1g}")
+    delay = ", ".join(f"{n} {strong[f.NAMES.index(n)]:.3f}" for n in f.DELAY)
+    print(f"{unit}: mean size {words}; of the delay: {delay}; rest {rest:.1g}")
 panels[0].invert_yaxis()
 figure.suptitle("Attributions: box 25 to 75 %, whiskers 5 to 95 % of held-out rounds")
 f.save(figure, "integrated_gradients")

@@ -68,12 +68,12 @@ print(
 # %% [markdown]
 # ## What the network saw
 #
-# The ten inputs, each in its range.
+# The ten inputs, each in its range, and the means of five of them, which are the network's memory.
 
 # %%
-figure, panels = plt.subplots(5, 2, figsize=(9, 7), sharex=True)
+figure, panels = plt.subplots(5, 3, figsize=(10, 7), sharex=True)
 for number, (panel, item) in enumerate(zip(panels.T.flat, contract.INPUTS, strict=True)):
-    color = f.RED if item.index in (7, 8) else f.BLUE
+    color = f.RED if item.name in f.DELAY else f.BLUE
     panel.plot(t, x[:, number], color=color, lw=0.9)
     panel.set_title(f"{item.index} {item.name}")
     panel.set_ylim(item.lo - 0.03, item.hi + 0.03)

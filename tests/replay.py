@@ -13,7 +13,7 @@ from ndm_tcp.export import generated, model_c
 
 
 def inputs(table: pa.Table) -> npt.NDArray[np.int16]:
-    """[rounds, 10], Q12."""
+    """[rounds, 15], Q12."""
     columns = [table[name].to_numpy() for name in round_trace.INPUTS]
     return np.ascontiguousarray(np.stack(columns, axis=1).astype(np.int16))
 

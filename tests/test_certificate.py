@@ -64,7 +64,7 @@ def network(seed: int, scale: float, hidden: tuple[int, ...]) -> list[Layer]:
 
 
 def box_points(count: int, seed: int) -> fixedpoint.IntArray:
-    """[2 * count, 10] random points and random corners."""
+    """[2 * count, 15] random points and random corners."""
     rng = np.random.default_rng(seed)
     lo, hi = (np.array(side, dtype=np.int64) for side in zip(*enclosure.box(), strict=True))
     points = rng.integers(lo, hi, size=(count, c.N_INPUTS), endpoint=True)
@@ -391,9 +391,9 @@ def forge(folder: Path, name: str, old: str, new: str) -> None:
     [
         (
             "ndm_model.h",
-            "ndm_weight0[16 * 10] = {\n",
-            "ndm_weight0[16 * 10] = {\n7,",
-            "161 entries",
+            f"ndm_weight0[16 * {c.N_INPUTS}] = {{\n",
+            f"ndm_weight0[16 * {c.N_INPUTS}] = {{\n7,",
+            f"{16 * c.N_INPUTS + 1} entries",
         ),
         ("ndm_model.h", ".weight = ndm_weight0", ".weight = ndm_weight1", "out of order"),
         ("ndm_model.h", ".n_layers = 3", ".n_layers = 2", "number of layers"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import warnings
 from collections.abc import Callable
@@ -58,7 +59,7 @@ def relu_file(path: Path, activation: Callable[[], nn.Module], scale: float = 3.
     """A network of the shipped one's shape and weights of a trained one's size, by PyTorch."""
     torch.manual_seed(9)
     module = nn.Sequential(
-        nn.Linear(10, 16), activation(), nn.Linear(16, 16), activation(), nn.Linear(16, 2)
+        nn.Linear(15, 16), activation(), nn.Linear(16, 16), activation(), nn.Linear(16, 2)
     ).eval()
     with torch.no_grad():
         for parameter in module.parameters():
@@ -66,7 +67,7 @@ def relu_file(path: Path, activation: Callable[[], nn.Module], scale: float = 3.
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.onnx.export(module, (torch.rand(4, 10),), buffer, dynamo=False,
+        torch.onnx.export(module, (torch.rand(4, 15),), buffer, dynamo=False,
                           dynamic_axes={"x": {0: "n"}}, input_names=["x"])  # fmt: skip
     path.write_bytes(buffer.getvalue())
     return module
@@ -141,7 +142,7 @@ def test_c_and_fine_tuning_compute_the_specification(
 def test_every_compiler_computes_the_vectors(target: Target, kmod: Path, tmp_path: Path) -> None:
     write(network(7, 2.0, (16, 16), 0.4), kmod)
     said = compile_and_run(target, kmod / "ndm_selftest.c", tmp_path, kmod)
-    assert "256 vectors, 1" in said
+    assert re.search(r"256 vectors, [1-9]\d{4} by digest", said)
 
 
 def test_fine_tuning_of_clamped_units_helps() -> None:
@@ -150,9 +151,9 @@ def test_fine_tuning_of_clamped_units_helps() -> None:
         layer.weight[:, 0] = 6.0  # the others are rounded coarsely
     rng = np.random.default_rng(1)
     real = [r._replace(weight=r.weight + rng.uniform(-1e-4, 1e-4, r.weight.shape)) for r in real]
-    layers, x = quantize.quantize(real), golden.inputs()
+    layers, x = quantize.quantize(real), rng.permutation(golden.inputs())
     assert layers[0].clamped == 16
-    choice = qat.fine_tune(layers, real, x[::2], x[1::2], steps=100)
+    choice = qat.fine_tune(layers, real, x[::2], x[1::2], steps=300)
     assert choice.tuned and choice.after.score() < 0.95 * choice.before.score()
 
 
@@ -279,7 +280,7 @@ def test_pytorchs_networks_are_exported_with_all_proofs(
     assert result["model"] == found.model and result["vectors"] == found.vectors
     layers = model_c.from_json(kmod / "generated" / "ndm_model.json").layers
     assert [layer.clamped for layer in layers] == [16, 16, 0]
-    assert "10-16-16-2 clamped" in (kmod / "generated" / "ndm_model.h").read_text()
+    assert "15-16-16-2 clamped" in (kmod / "generated" / "ndm_model.h").read_text()
     for o, bound, seen, drift in zip(
         c.OUTPUTS, found.bound, found.observed, found.drift, strict=True
     ):
@@ -364,7 +365,7 @@ def test_vectors_hold_the_knees(kmod: Path) -> None:
 @pytest.mark.parametrize("gain", [-5000, 5000])
 def test_verdicts_of_clamped_networks(gain: int) -> None:
     """A clamp that holds an output on one side of zero."""
-    first = Dense(np.eye(1, 10, 2) * 0.4, np.zeros(1), 1)
+    first = Dense(np.eye(1, 15, 2) * 0.4, np.zeros(1), 1)
     last = Dense(np.array([[0.1], [1.0]]), np.array([gain / 65536 - 0.1 * (gain < 0), 0.0]))
     layers = quantize.quantize([first, last])
     prop = next(p for p in properties.PROPERTIES if p.name == "no_growth_in_collapse")

@@ -144,7 +144,7 @@ def test_the_shipped_bound_is_a_tenth_of_a_percent_of_the_range(model: model_c.M
 
 
 def test_what_does_not_fit_raises() -> None:
-    weight, bias = np.zeros((2, 10)), np.zeros(2)
+    weight, bias = np.zeros((2, 15)), np.zeros(2)
     weight[1, 3] = 2000.0
     with pytest.raises(NdmError, match="layer 0, row 1: largest weight 2000"):
         quantize.quantize_layer(weight, bias, 0)
@@ -154,7 +154,7 @@ def test_what_does_not_fit_raises() -> None:
 
 
 def test_large_rows_get_smaller_scales_instead_of_overflowing() -> None:
-    layer = quantize.quantize_layer(np.array([[0.5] * 10, [40.0] * 10]), np.zeros(2), 0)
+    layer = quantize.quantize_layer(np.array([[0.5] * 15, [40.0] * 15]), np.zeros(2), 0)
     assert layer.shift[0] > layer.shift[1]
     assert abs(int(layer.weight[1, 0])) <= 32767
 
@@ -169,7 +169,7 @@ def test_onnx_round_trip_keeps_the_weights(tmp_path: Path) -> None:
     graph = onnx_graph.read(tmp_path / "m.onnx")
     for layer, (w, b) in zip(graph.layers, policy.linear_layers(), strict=True):
         assert np.array_equal(layer.weight, w.numpy()) and np.array_equal(layer.bias, b.numpy())
-    x = np.random.default_rng(0).random((100, 10), dtype=np.float32)
+    x = np.random.default_rng(0).random((100, 15), dtype=np.float32)
     assert onnx_graph.check_against(policy, tmp_path / "m.onnx", x) < 1e-5
 
 
@@ -179,7 +179,7 @@ def test_a_different_network_does_not_pass_as_the_same(tmp_path: Path) -> None:
     onnx_graph.write(policy, tmp_path / "m.onnx", {})
     with torch.no_grad():
         policy.layers[0].bias[0] += 0.01
-    x = np.random.default_rng(0).random((100, 10), dtype=np.float32)
+    x = np.random.default_rng(0).random((100, 15), dtype=np.float32)
     with pytest.raises(NdmError, match="onnxruntime differs"):
         onnx_graph.check_against(policy, tmp_path / "m.onnx", x)
 
@@ -354,7 +354,7 @@ def test_a_file_too_large_for_a_network_is_not_even_parsed(tmp_path: Path) -> No
     [
         (lambda t: t.dims.__setitem__(0, 1 << 40), r"at most 4096 elements"),
         (lambda t: t.dims.__setitem__(0, -8), r"at most 4096 elements"),
-        (lambda t: t.dims.__setitem__(0, 9), r"holds 80 numbers, its shape says 90"),
+        (lambda t: t.dims.__setitem__(0, 9), r"holds 120 numbers, its shape says 135"),
         (lambda t: t.ClearField("raw_data"), r"holds 0 numbers"),
         (lambda t: setattr(t, "data_type", TensorProto.DOUBLE), r"holds DOUBLE, expected FLOAT"),
         (lambda t: setattr(t, "data_location", TensorProto.EXTERNAL), r"lies in another file"),

@@ -18,6 +18,7 @@ from ndm_tcp.errors import NdmError
 from .conftest import TRACES
 
 NAMES = [i.name for i in c.INPUTS]
+REMEMBERED = [NAMES.index(name) for name in c.MEANS]
 LO = np.array([i.lo_q for i in c.INPUTS])
 HI = np.array([i.hi_q for i in c.INPUTS])
 
@@ -49,6 +50,7 @@ def real_features(stream: np.ndarray[Any, Any]) -> list[list[float]]:
     rate_halves, rate_count = [0.0, 0.0], 0
     rtts: list[list[int]] = [[], []]
     floor_count, sample_rate = 0, 0.0
+    means: np.ndarray[Any, Any] | None = None
     for a in stream:
         rto = a["ca_state"] == 4 and not in_loss
         in_loss = a["ca_state"] == 4
@@ -89,20 +91,21 @@ def real_features(stream: np.ndarray[Any, Any]) -> list[list[float]]:
         if a["ca_state"] == 3 and ssthresh < 0x7FFFFFFF:
             window = max(window, ssthresh)
         if sample_rate and srtt and floor and window and high:
-            rounds.append(
-                [
-                    min(floor / srtt, 1),
-                    lost / (lost + delivered) if lost else 0.0,
-                    min(high * floor / window, 2),
-                    0.6 * entropy(gaps) + 0.4 * entropy(bins),
-                    float(window < ssthresh),
-                    plastic,
-                    min(int(a["rttvar_us"]) / srtt, 2),
-                    max(-1.0, min((srtt - previous) / previous, 1)) if previous else 0.0,
-                    min(sample_rate / high, 1),
-                    (low - floor) / (top - floor) if top > floor and low > floor else 0.0,
-                ]
-            )
+            x = [
+                min(floor / srtt, 1),
+                lost / (lost + delivered) if lost else 0.0,
+                min(high * floor / window, 2),
+                0.6 * entropy(gaps) + 0.4 * entropy(bins),
+                float(window < ssthresh),
+                plastic,
+                min(int(a["rttvar_us"]) / srtt, 2),
+                max(-1.0, min((srtt - previous) / previous, 1)) if previous else 0.0,
+                min(sample_rate / high, 1),
+                (low - floor) / (top - floor) if top > floor and low > floor else 0.0,
+            ]
+            now = np.array(x)[REMEMBERED]
+            means = now if means is None else means + (now - means) / 32
+            rounds.append([*x, *means])
         start, lost, taken, previous, sample_rate = int(a["delivered"]), 0, 0, srtt, 0.0
         plastic *= 15 / 16
         floor_count += 1
@@ -118,17 +121,19 @@ def test_c_matches_the_formulas_on_real_transfers(trace: str) -> None:
         got = rounds.x[rounds.valid] / 4096
         want = np.array(real_features(flow.acks))
         assert got.shape == want.shape
-        # Floors of Q12; slow rates have few bits in Q24; plasticity truncates once a round.
-        tolerance = np.full(10, 1.5 / 4096)
+        # Floors of Q12; slow rates have few bits in Q24; plasticity truncates once a round. A mean
+        # stands still within half of 1/32 of 1/4 of a unit, and follows an input that is off.
+        tolerance = np.full(c.N_INPUTS, 1.5 / 4096)
         tolerance[[2, 8]] = 4 / 4096
         tolerance[5] = 16 / 4096
+        tolerance[10:] = tolerance[REMEMBERED] + 5 / 4096
         assert (np.abs(got - want) <= tolerance).all(), NAMES[
             int(np.argmax((np.abs(got - want) - tolerance).max(axis=0)))
         ]
 
 
 def test_every_input_is_alive_on_the_shipped_traces() -> None:
-    """Two of ten inputs of the module this replaces were constants."""
+    """Two of ten inputs of the module that this one replaces were constants."""
     x = np.concatenate(
         [
             core.replay(flow.acks).x
@@ -209,7 +214,41 @@ def test_hostile_records_stay_inside_the_box(rows: list[tuple[int, ...]]) -> Non
 
 
 def test_state_leaves_room_for_the_controller() -> None:
-    assert core.FEATURES_BYTES == 80 <= c.PRIVATE_BYTES - 16
+    assert core.FEATURES_BYTES == 88 <= c.PRIVATE_BYTES - 16
+
+
+@pytest.mark.parametrize("trace", ["reno-03-lossy", "bbr-06-lossy-jitter"])
+def test_means_follow_from_the_inputs_of_the_rounds_bit_for_bit(trace: str) -> None:
+    """So a dataset made without them can be given them."""
+    for flow in sources.read(TRACES / trace).flows:
+        rounds = core.replay(flow.acks)
+        x = rounds.x[rounds.valid].astype(np.int64)
+        mean = np.minimum(x[0, REMEMBERED] * 4, 32767)
+        for row in x:
+            mean = mean + ((np.minimum(row[REMEMBERED] * 4, 32767) - mean + 16) >> 5)
+            assert (row[10:] == mean >> 2).all()
+
+
+def test_means_start_with_the_first_round_and_settle() -> None:
+    """Of a constant it is that constant; after a step it comes within 4/4096 of the new one."""
+    stream = acks(20 * 400)
+    stream["rttvar_us"][4000:] = 4_000
+    rounds = core.replay(stream)
+    now, mean = (rounds.x[:, NAMES.index(f"rtt_variation{end}")] for end in ("", "_mean"))
+    assert (mean[:190] == now[:190]).all() and now[0] != now[-1]
+    step = np.flatnonzero(now == now[-1])[0]
+    third = mean[step + 31] - now[0]
+    assert 0.55 < third / (now[-1] - now[0]) < 0.70, "1 - (31/32)^32 = 0.64"
+    assert abs(int(mean[-1]) - int(now[-1])) <= 4
+
+
+def test_blind_rounds_leave_the_means_alone() -> None:
+    stream = acks(20 * 60)
+    stream["interval_us"][400:800] = -1
+    rounds = core.replay(stream)
+    assert not rounds.valid.all() and not rounds.x[~rounds.valid].any()
+    means = rounds.x[rounds.valid][:, 10:]
+    assert (np.abs(means[1:].astype(int) - means[1]) <= 1).all()
 
 
 def test_foreign_records_are_refused() -> None:

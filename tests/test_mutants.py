@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import torch
 
-from ndm_tcp import core, fixedpoint
+from ndm_tcp import contract, core, fixedpoint
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export import certificate, check, enclosure, generated, golden, model_c, quantize
 from ndm_tcp.export.golden import Vectors
@@ -301,7 +301,7 @@ def test_every_defect_of_the_inference_is_found(tmp_path: Path) -> None:
 
 def saturating() -> list[Layer]:
     """A network whose outputs pass both ends of their ranges."""
-    weight = np.zeros((2, 10), dtype=np.int16)
+    weight = np.zeros((2, contract.N_INPUTS), dtype=np.int16)
     weight[0, 7], weight[1, 7] = 32767, 32767
     return [Layer(weight, np.zeros(2, dtype=np.int32), np.array([9, 6], dtype=np.uint8))]
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from ndm_tcp import contract
 from ndm_tcp.datasets import store
 from ndm_tcp.datasets.build import build
 from ndm_tcp.errors import NdmError
@@ -48,7 +49,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not(
     a, b = train(dataset, tmp_path / "a"), train(dataset, tmp_path / "b")
     for name in (ckpt.MODEL, ckpt.PROGRESS, METRICS, "metrics.json"):
         assert (a / name).read_bytes() == (b / name).read_bytes(), name
-    other = train(dataset, tmp_path / "c", replace(FEW, seed=2))
+    other = train(dataset, tmp_path / "c", replace(FEW, seed=FEW.seed + 1))
     assert (a / ckpt.MODEL).read_bytes() != (other / ckpt.MODEL).read_bytes()
 
 
@@ -90,13 +91,16 @@ def test_training_beats_holding_still_on_its_own_flows(dataset: Path, tmp_path: 
 def test_masked_inputs_have_no_influence(dataset: Path, tmp_path: Path) -> None:
     run = train(dataset, tmp_path / "run", replace(FEW, mask=(7, 8)))
     policy, _ = ckpt.load_policy(run)
-    x = torch.rand(50, 10)
+    names = ("rtt_variation", "rtt_gradient")
+    hidden = [i.index - 1 for i in contract.INPUTS if i.name.startswith(names)]
+    assert len(hidden) == 4, "two inputs, and their means"
+    x = torch.rand(50, contract.N_INPUTS)
     moved = x.clone()
-    moved[:, [6, 7]] = torch.rand(50, 2)
+    moved[:, hidden] = torch.rand(50, 4)
     assert torch.equal(policy(x), policy(moved))
     moved[:, 0] = torch.rand(50)
     assert not torch.equal(policy(x), policy(moved))
-    assert not policy.linear_layers()[0][0][:, [6, 7]].any()
+    assert not policy.linear_layers()[0][0][:, hidden].any()
 
 
 def test_bc_and_awbc_differ(dataset: Path, tmp_path: Path) -> None:
@@ -106,7 +110,7 @@ def test_bc_and_awbc_differ(dataset: Path, tmp_path: Path) -> None:
 
 
 def test_advantage_prefers_the_better_of_two_actions_in_one_state() -> None:
-    x = np.repeat(np.full((1, 10), 0.5, np.float32), 200, axis=0)
+    x = np.repeat(np.full((1, 15), 0.5, np.float32), 200, axis=0)
     returns = np.repeat([1.0, -1.0], 100).astype(np.float32)
     weight = weights(Value.fit(x, returns), x, returns, beta=1.0)
     assert weight[:100].min() > 5 * weight[100:].max()
@@ -232,7 +236,7 @@ def _hash() -> str:
 def test_bad_settings_are_refused() -> None:
     for bad in (
         {"hidden": (65,)},
-        {"mask": (11,)},
+        {"mask": (16,)},
         {"objective": "magic"},
         {"epochs": 0},
         {"expectile": 1.0},
@@ -248,7 +252,7 @@ def test_outputs_stay_in_their_ranges() -> None:
     with torch.no_grad():
         for parameter in policy.parameters():
             parameter.mul_(100)
-    out = policy(torch.randn(200, 10) * 10)
+    out = policy(torch.randn(200, 15) * 10)
     assert out[:, 0].abs().max() <= 1 and out[:, 1].abs().max() <= 8
 
 

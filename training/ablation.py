@@ -50,9 +50,10 @@ DRAWS = 400
 GROUPS = {
     "jitter, reordering": (
         *("jitter", "jitter-loss", "heavy-jitter-loss", "slow-jitter-loss", "reorder"),
+        "more-heavy-jitter-loss",
         *("lo-jitter", "lo-rate", "lo-shaped", "lo-scatter"),
     ),
-    "random loss": ("loss", "heavy-loss", "far-loss", "burst"),
+    "random loss": ("loss", "heavy-loss", "more-heavy-loss", "far-loss", "burst"),
     "clean, steps": ("clean", "step", "fast"),
     "rivals": ("cubic", "late-cubic", "reno", "bbr"),
     "equals": ("equals",),
@@ -83,6 +84,7 @@ VARIANTS = (
     Variant("without 4", mask=(4,)),
     Variant("without 10", mask=(10,)),
     Variant("without 4, 7, 8, 10", mask=(4, 7, 8, 10)),
+    Variant("without 11 to 15", mask=(11, 12, 13, 14, 15)),
     Variant("8-8", hidden=(8, 8)),
     Variant("32-32", hidden=(32, 32)),
     Variant("eight rounds at once", rounds=8),
@@ -144,7 +146,7 @@ def load(folders: Sequence[Path], config: TrainConfig) -> Rounds:
 
 
 def with_rounds(rounds: Rounds, count: int) -> Rounds:
-    """Of every row the inputs of its round and of those before, [n, 10 x count], newest first.
+    """Of every row the inputs of its round and of those before, [n, 15 x count], newest first.
 
     Before a flow's first round that one is repeated.
     """
@@ -162,7 +164,7 @@ def with_rounds(rounds: Rounds, count: int) -> Rounds:
 class _Rows:
     """Rows of one split for M networks; which of them a network may see differs."""
 
-    x: Tensor  # [n, 10 x rounds]
+    x: Tensor  # [n, 15 x rounds]
     action: Tensor  # [n]
     weight: Tensor  # [M, n], 0: no decision, or not to be seen
     cause: Tensor  # [M, n], 1, 0 or -1

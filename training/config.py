@@ -29,11 +29,11 @@ class TrainConfig:
     batch: int = 1024
     """rounds per step"""
     lr: float = 5e-3
-    weight_decay: float = 0.07
+    weight_decay: float = 0.1
     pool_weight: float = 0.1
     """weight of other algorithms' flows beside ndm_tcp's own, if the objective is ideal: they
     dwell in states, such as a full queue without rivals, that it must know but does not stay in"""
-    expectile: float = 0.7
+    expectile: float = 0.65
     """of the steps that one state can ask for, if the objective is ideal: 0.5 is their mean; above,
     the network is bold where it cannot know. A window too large shows in the next round, in its
     queue; one too small on a jittery path or beside others never shows"""

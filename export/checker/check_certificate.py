@@ -24,14 +24,15 @@ from typing import Any
 from bounds import Box, Clamp, Layers, Relaxation, Tanh, dot, require  # type: ignore
 
 HEADERS = ("ndm_contract.h", "ndm_tables.h", "ndm_model.h")
-N = 10  # inputs
+N = 15  # inputs
 # name: output, sign (1 at most, -1 at least), limit in Q16, inputs held (1-based: Q12 from, to)
 COLLAPSE = {1: (0, 0), 2: (4096, 4096)}
 LOSSY = {5: (0, 0), 6: (4096, 4096)}
-STEADY = {7: (0, 512), 8: (-256, 256)}
+STEADY = {7: (0, 512), 8: (-256, 256), 11: (0, 256), 13: (0, 512), 14: (-256, 256)}
 QUEUE = {1: (1792, 2304), 2: (0, 256), 3: (1792, 2304), 9: (3584, 4096), 10: (3072, 4096)}
-QUEUE = {**QUEUE, **LOSSY, **STEADY}
-IDLE = {1: (3584, 4096), 3: (5120, 8192), 5: (0, 0), 9: (2048, 4096), 10: (0, 512), **STEADY}
+QUEUE = {**QUEUE, 15: (3584, 4096), **LOSSY, **STEADY}
+IDLE = {1: (3584, 4096), 3: (5120, 8192), 5: (0, 0), 9: (2048, 4096), 10: (0, 512)}
+IDLE = {**IDLE, 15: (2048, 4096), **STEADY}
 PROPERTIES: dict[str, tuple[int, int, int | None, dict[int, tuple[int, int]]]] = {
     "gain_at_most": (0, 1, None, {}),
     "gain_at_least": (0, -1, None, {}),
@@ -40,7 +41,7 @@ PROPERTIES: dict[str, tuple[int, int, int | None, dict[int, tuple[int, int]]]] =
     "no_growth_in_a_collapse_that_can_be": (0, 1, 0, {**COLLAPSE, **LOSSY}),
     "no_growth_behind_its_own_queue": (0, 1, 0, QUEUE),
     "no_shrinking_on_an_idle_path": (0, -1, 0, {1: (4096, 4096), 2: (0, 0), 10: (0, 0)}),
-    "no_shrinking_below_the_bdp": (0, -1, 0, {**IDLE, 2: (0, 0), 6: (0, 0)}),
+    "no_shrinking_below_the_bdp": (0, -1, 0, {**IDLE, 2: (0, 0), 6: (0, 0), 12: (0, 0)}),
     "collapse_is_congestion": (1, -1, 0, COLLAPSE),
     "collapse_with_full_pipe_is_congestion": (1, -1, 0, {**COLLAPSE, 3: (0, 0)}),
     "a_collapse_that_can_be_is_congestion": (1, -1, 0, {**COLLAPSE, **LOSSY}),

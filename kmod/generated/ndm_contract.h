@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Do not edit directly, auto-generated from: */
 /*	src/ndm_tcp/contract.py */
-/* contract c6a27969503a3743 */
+/* contract d673940510ee150e */
 
 #ifndef _NDM_CONTRACT_H
 #define _NDM_CONTRACT_H
 
 #include "../ndm_types.h"
 
-#define NDM_CONTRACT_HASH	"c6a27969503a3743"
-#define NDM_CONTRACT_ID		0xc6a27969503a3743ULL
+#define NDM_CONTRACT_HASH	"d673940510ee150e"
+#define NDM_CONTRACT_ID		0xd673940510ee150eULL
 
-#define NDM_REVISION	2
+#define NDM_REVISION	3
 #define NDM_Q_INPUT	12
 #define NDM_Q_ACT	15
 #define NDM_Q_PRE	16
@@ -30,13 +30,17 @@
 #define NDM_PLASTICITY_DECAY_SHIFT	4
 #define NDM_MAX_RATE_HALF_ROUNDS	5
 #define NDM_FLOOR_HALF_ROUNDS	4
+#define NDM_MEAN_SHIFT	5
+#define NDM_MEAN_BITS	2
 #define NDM_RATE_SHIFT	24
 #define NDM_PRIVATE_BYTES	104
-#define NDM_N_INPUTS	10
+#define NDM_N_ROUND_INPUTS	10
+#define NDM_N_MEANS	5
+#define NDM_N_INPUTS	15
 #define NDM_N_OUTPUTS	2
 #define NDM_ONE	(1 << NDM_Q_INPUT)
 
-/* The ten inputs, Q12; numbered from 1 everywhere but here. */
+/* The inputs, Q12; numbered from 1 everywhere but here. */
 enum ndm_input {
 	/* 1: min_rtt / srtt; [0, 1] */
 	NDM_IN_RTT_RATIO,
@@ -58,6 +62,16 @@ enum ndm_input {
 	NDM_IN_DELIVERY_RATIO,
 	/* 10: (lowest RTT of the last 4-8 rounds - min_rtt) / (highest of them - min_rtt); [0, 1] */
 	NDM_IN_QUEUE_FLOOR,
+	/* 11: mean of input 2 over some 32 rounds; [0, 1] */
+	NDM_IN_LOSS_RATE_MEAN,
+	/* 12: mean of input 6 over some 32 rounds; [0, 1] */
+	NDM_IN_PLASTICITY_MEAN,
+	/* 13: mean of input 7 over some 32 rounds; [0, 2] */
+	NDM_IN_RTT_VARIATION_MEAN,
+	/* 14: mean of input 8 over some 32 rounds; [-1, 1] */
+	NDM_IN_RTT_GRADIENT_MEAN,
+	/* 15: mean of input 9 over some 32 rounds; [0, 1] */
+	NDM_IN_DELIVERY_RATIO_MEAN,
 };
 
 /* The two outputs, Q16. */

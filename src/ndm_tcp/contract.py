@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 
 from ndm_tcp.errors import NdmError
 
-REVISION = 2
+REVISION = 3
 """Raised by hand whenever the C features or the inference change their results."""
 
 # --- arithmetic --------------------------------------------------------------------------
@@ -38,13 +38,15 @@ ENTROPY_DELAY_WEIGHT = 1638  # 0.4 in Q12; the two add to exactly 1
 PLASTICITY_DECAY_SHIFT = 4  # plasticity loses 1/16 per round
 MAX_RATE_HALF_ROUNDS = 5  # max_rate: maximum of the last 5 to 10 rounds
 FLOOR_HALF_ROUNDS = 4  # queue_floor: extremes of the last 4 to 8 rounds
+MEAN_SHIFT = 5  # a round is 1/32 of a mean
+MEAN_BITS = 2  # fractional bits of a mean beyond those of an input
 RATE_SHIFT = 24  # delivery rates: packets per microsecond, Q24, as in tcp_bbr.c
 PRIVATE_BYTES = 104  # ICSK_CA_PRIV_SIZE of Linux 6.1 and 6.12
 
 
 @dataclass(frozen=True)
 class Input:
-    """One of the ten network inputs."""
+    """One of the network's inputs: the ten of a round, or the mean of one of them."""
 
     index: int
     """1-based number, as the field's papers and `--mask` count."""
@@ -52,6 +54,8 @@ class Input:
     meaning: str
     lo: float
     hi: float
+    of: str = ""
+    """The input whose mean it is; empty for the ten."""
 
     @property
     def lo_q(self) -> int:
@@ -89,7 +93,7 @@ class AckField:
     meaning: str
 
 
-INPUTS: tuple[Input, ...] = (
+ROUND_INPUTS: tuple[Input, ...] = (
     Input(1, "rtt_ratio", "min_rtt / srtt", 0, 1),
     Input(2, "loss_rate", "lost / (lost + delivered) in the round", 0, 1),
     Input(3, "bdp_ratio", "max_rate x min_rtt / cwnd", 0, 2),
@@ -107,6 +111,22 @@ INPUTS: tuple[Input, ...] = (
         1,
     ),
 )
+
+MEANS = ("loss_rate", "plasticity", "rtt_variation", "rtt_gradient", "delivery_ratio")
+"""The inputs that have a memory. The queue of the sender's own, a rival's and jitter look alike in
+one round; how rate, RTT and losses went over many tells them apart."""
+
+
+def _mean(number: int, of: Input) -> Input:
+    meaning = f"mean of input {of.index} over some 32 rounds"
+    return Input(number, f"{of.name}_mean", meaning, of.lo, of.hi, of.name)
+
+
+INPUTS: tuple[Input, ...] = ROUND_INPUTS + tuple(
+    _mean(number, of)
+    for number, of in enumerate((i for i in ROUND_INPUTS if i.name in MEANS), len(ROUND_INPUTS) + 1)
+)
+"""What the network sees: the ten inputs of a round and the means of five of them."""
 
 OUTPUTS: tuple[Output, ...] = (
     Output("cwnd_gain", "log2 multiplier on cwnd for the next round", -1, 1),
@@ -131,6 +151,8 @@ ACK_FIELDS: tuple[AckField, ...] = (
     AckField("ca_state", "u32", "0 Open, 1 Disorder, 2 CWR, 3 Recovery, 4 Loss"),
 )
 
+N_ROUND_INPUTS = len(ROUND_INPUTS)
+N_MEANS = len(MEANS)
 N_INPUTS = len(INPUTS)
 N_OUTPUTS = len(OUTPUTS)
 

@@ -45,7 +45,7 @@ class Rounds:
     """The rounds of one ACK stream, in order."""
 
     x: npt.NDArray[np.int16]
-    """[rounds, 10] inputs, Q12; all zero where not valid"""
+    """[rounds, 15] inputs, Q12; all zero where not valid"""
     ack_index: npt.NDArray[np.int32]
     """[rounds] the ACK that ended each round"""
     valid: npt.NDArray[np.bool_]
@@ -91,7 +91,7 @@ def infer(
 
     Args:
         layers: at most MAX_LAYERS layers, none wider than MAX_WIDTH.
-        x: [batch, 10], Q12.
+        x: [batch, 15], Q12.
 
     Returns:
         outputs [batch, 2] in Q16, and all pre-activations [batch, sum of widths] in Q16.
@@ -107,7 +107,7 @@ def infer(
     if max(widths) > contract.MAX_WIDTH:
         raise NdmError(f"infer: width {max(widths)}, at most {contract.MAX_WIDTH}")
     if x.ndim != 2 or x.shape[1] != contract.N_INPUTS or x.dtype != np.int16:
-        raise NdmError(f"infer: inputs {x.dtype}{x.shape}, expected int16[batch, 10]")
+        raise NdmError(f"infer: inputs {x.dtype}{x.shape}, expected int16[batch, 15]")
     x = np.ascontiguousarray(x)
     width_array = np.array(widths, dtype=np.uint8)
     clamped = np.array([layer.clamped for layer in layers], dtype=np.uint8)

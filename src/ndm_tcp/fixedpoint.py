@@ -143,7 +143,7 @@ def forward(layers: list[Layer], x: IntArray) -> Trace:
 
     Args:
         layers: hidden layers and the output layer.
-        x: [batch, 10] inputs, Q12, inside the contract's box.
+        x: [batch, 15] inputs, Q12, inside the contract's box.
     """
     accumulators, pres, activations = [], [], []
     h = np.asarray(x, dtype=np.int64)

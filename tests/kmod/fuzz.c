@@ -11,7 +11,8 @@
 #include "ndm_watchdog.h"
 #include "generated/ndm_model.h"
 
-static const s32 lowest[NDM_N_INPUTS] = { [NDM_IN_RTT_GRADIENT] = -NDM_ONE };
+static const s32 lowest[NDM_N_INPUTS] = { [NDM_IN_RTT_GRADIENT] = -NDM_ONE,
+					  [NDM_IN_RTT_GRADIENT_MEAN] = -NDM_ONE };
 
 static void require(bool holds)
 {
@@ -24,7 +25,8 @@ static void in_range(const s16 *x, const s32 *out)
 	u32 i;
 
 	for (i = 0; i < NDM_N_INPUTS; i++) {
-		bool wide = i == NDM_IN_BDP_RATIO || i == NDM_IN_RTT_VARIATION;
+		bool wide = i == NDM_IN_BDP_RATIO || i == NDM_IN_RTT_VARIATION ||
+			    i == NDM_IN_RTT_VARIATION_MEAN;
 
 		require(x[i] >= lowest[i] && x[i] <= NDM_ONE * (wide ? 2 : 1));
 	}

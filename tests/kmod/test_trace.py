@@ -36,7 +36,7 @@ SHIFTED_US = 500
 """rounds that end further apart than this are not the same round"""
 LINE = (
     "  iperf3-7  [000] ..s.. 2.404064: ndm_tcp_round: sport=20001 dport=5201 valid=1 "
-    "x=4095,-1,409,0,4096,0,1151,0,4096,0 gain=4026 congestion=-5 phase=6 state=0 "
+    "x=4095,-1,409,0,4096,0,1151,0,4096,0,7,0,1,-2,4000 gain=4026 congestion=-5 phase=6 state=0 "
     "cwnd=10 target=11 ssthresh=2147483647 why=network"
 )
 
@@ -105,6 +105,16 @@ def test_captures_come_close_to_the_kernel(folder: Path, table: pa.Table) -> Non
             misses.append(name)
     print("beyond the bar:", misses)
     assert not misses
+
+
+def test_the_window_of_a_round_is_that_before_its_last_ack(folder: Path, table: pa.Table) -> None:
+    """tcp_probe's time is cut down to a microsecond, the capture's is not."""
+    (flow,), _ = run_folder.read(folder)
+    rounds = core.replay(flow.acks)
+    assert len(rounds.x) == table.num_rows
+    same = flow.acks["cwnd"][rounds.ack_index] == table["cwnd"].to_numpy()
+    open_state = table["ca_state"].to_numpy() == 0
+    assert open_state.sum() > 50 and same[open_state].mean() > 0.95
 
 
 def test_a_line_becomes_a_row(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
