@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Do not edit directly, auto-generated from: */
 /*	src/ndm_tcp/fixedpoint.py */
-/* contract c6a27969503a3743 */
+/* contract d673940510ee150e */
 
 #ifndef _NDM_TABLES_H
 #define _NDM_TABLES_H
