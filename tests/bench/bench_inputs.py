@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The ten inputs from a capture against those the kernel module computed for the same flow.
+"""The inputs from a capture against those the kernel module computed for the same flow.
 
     python -m tests.bench.bench_inputs [--seeds 4]
 
