@@ -30,7 +30,7 @@ PLOTS = {
 """notebook to the figures that it leaves whatever run it looks at"""
 SAYS = {
     "training_run": "right sign",
-    "policy": "Inputs 7 and 8:",
+    "policy": "Of the delay: rtt_variation +",
     "quantisation": "proved (",
     "closed_loop": "ndm lab build",
     "your_own_trace": "sender bbr, window inflight",
