@@ -52,10 +52,16 @@ class Property:
         return [(round(low * one), round(high * one)) for low, high in ranges]
 
 
-COLLAPSE: Ranges = {"rtt_ratio": (0, 0), "loss_rate": (1, 1)}
-# What the definitions imply: a round with a loss has plasticity 1. Not in slow start, as after any
-# loss but a timeout, when the window is one packet and has to grow.
-LOSSY: Ranges = {"plasticity": (1, 1), "slow_start": (0, 0)}
+# What the definitions imply: a mean has come at least 1/32 of the way to this round's input; a
+# round with a loss has plasticity 1; and a mean of losses is at most that of plasticity.
+COLLAPSE: Ranges = {"rtt_ratio": (0, 0), "loss_rate": (1, 1), "loss_rate_mean": (1 / 32, 1)}
+# Not in slow start, as after any loss but a timeout, when the window is one packet and has to grow.
+LOSSY: Ranges = {"plasticity": (1, 1), "plasticity_mean": (1 / 32, 1), "slow_start": (0, 0)}
+# Nothing was lost for long; a mean that falls comes to rest at 4/4096, not at zero.
+LOSSLESS: Ranges = {
+    "loss_rate": (0, 0), "plasticity": (0, 0),
+    "loss_rate_mean": (0, 1 / 64), "plasticity_mean": (0, 1 / 64),
+}  # fmt: skip
 # Now, and for many rounds.
 STEADY: Ranges = {
     "rtt_variation": (0, 1 / 8), "rtt_gradient": (-1 / 16, 1 / 16),
@@ -124,7 +130,7 @@ PROPERTIES = (
         GAIN,
         -1,
         0,
-        {**IDLE, "loss_rate": (0, 0), "plasticity": (0, 0), "plasticity_mean": (0, 0)},
+        {**IDLE, **LOSSLESS},
     ),
     Property(
         "collapse_is_congestion",

@@ -281,6 +281,10 @@ def test_every_round_with_a_loss_has_the_plasticity_that_properties_hold() -> No
     lossy = column["loss_rate"] > 0
     assert lossy.sum() > 100 and (column["plasticity"][lossy] == 4096).all()
     assert (column["plasticity"][~lossy] < 4096).any()
+    assert (column["plasticity_mean"][lossy] >= 4096 // 32).all()
+    assert (column["loss_rate_mean"] >= column["loss_rate"] // 32 - 1).all()
+    assert (column["loss_rate_mean"] <= column["plasticity_mean"]).all()
+    assert column["plasticity_mean"][~lossy].min() < 4096 // 32
     assert set(np.unique(column["slow_start"])) == {0, 4096} and column["loss_rate"].max() < 4096
 
 

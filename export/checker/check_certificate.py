@@ -26,8 +26,9 @@ from bounds import Box, Clamp, Layers, Relaxation, Tanh, dot, require  # type: i
 HEADERS = ("ndm_contract.h", "ndm_tables.h", "ndm_model.h")
 N = 15  # inputs
 # name: output, sign (1 at most, -1 at least), limit in Q16, inputs held (1-based: Q12 from, to)
-COLLAPSE = {1: (0, 0), 2: (4096, 4096)}
-LOSSY = {5: (0, 0), 6: (4096, 4096)}
+COLLAPSE = {1: (0, 0), 2: (4096, 4096), 11: (128, 4096)}
+LOSSY = {5: (0, 0), 6: (4096, 4096), 12: (128, 4096)}
+LOSSLESS = {2: (0, 0), 6: (0, 0), 11: (0, 64), 12: (0, 64)}
 STEADY = {7: (0, 512), 8: (-256, 256), 11: (0, 256), 13: (0, 512), 14: (-256, 256)}
 QUEUE = {1: (1792, 2304), 2: (0, 256), 3: (1792, 2304), 9: (3584, 4096), 10: (3072, 4096)}
 QUEUE = {**QUEUE, 15: (3584, 4096), **LOSSY, **STEADY}
@@ -41,7 +42,7 @@ PROPERTIES: dict[str, tuple[int, int, int | None, dict[int, tuple[int, int]]]] =
     "no_growth_in_a_collapse_that_can_be": (0, 1, 0, {**COLLAPSE, **LOSSY}),
     "no_growth_behind_its_own_queue": (0, 1, 0, QUEUE),
     "no_shrinking_on_an_idle_path": (0, -1, 0, {1: (4096, 4096), 2: (0, 0), 10: (0, 0)}),
-    "no_shrinking_below_the_bdp": (0, -1, 0, {**IDLE, 2: (0, 0), 6: (0, 0), 12: (0, 0)}),
+    "no_shrinking_below_the_bdp": (0, -1, 0, {**IDLE, **LOSSLESS}),
     "collapse_is_congestion": (1, -1, 0, COLLAPSE),
     "collapse_with_full_pipe_is_congestion": (1, -1, 0, {**COLLAPSE, 3: (0, 0)}),
     "a_collapse_that_can_be_is_congestion": (1, -1, 0, {**COLLAPSE, **LOSSY}),
