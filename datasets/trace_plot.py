@@ -19,6 +19,7 @@ COLORS = {
     "network": "#0072b2",
     "blind": "#999999",
     "slow_start": "#009e73",
+    "goes_on": "#56b4e9",
     "recovery": "#d55e00",
     "watchdog": "#cc79a7",
 }

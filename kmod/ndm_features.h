@@ -37,6 +37,7 @@ struct ndm_features {
 	u32 srtt_us;		/* smoothed RTT when the previous round ended */
 	u32 sample_us;		/* when the newest RTT entered the ring */
 	u32 loss_delivered;	/* packets delivered at the newest loss */
+	u32 callers_us;		/* the caller's own, not looked at here; else padding */
 	s16 mean[NDM_N_MEANS];	/* of inputs, Q14 */
 	u16 plasticity;		/* Q12 */
 	u8 rtt_n:5,		/* samples in rtt_ring */
@@ -47,6 +48,7 @@ struct ndm_features {
 	   started:1,
 	   in_loss:1,		/* the previous ACK was in CA_Loss */
 	   has_mean:1;
+	u8 callers;		/* likewise the caller's own */
 };
 
 /* min(numerator / denominator, limit), Q12; numerator < 2^52. */
@@ -219,7 +221,7 @@ static inline bool ndm_features_inputs(const struct ndm_features *f, const struc
 /*
  * The means of inputs, which stand for what there was in the rounds before: x is
  * this round's, the mean of the first one is the input itself. Rounded to the
- * nearest, so that what stays the same in the end is the mean.
+ * nearest, it comes within 4/4096 of what stays the same.
  */
 static inline void ndm_features_means(struct ndm_features *f, s16 x[NDM_N_INPUTS])
 {

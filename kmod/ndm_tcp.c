@@ -57,6 +57,15 @@ static const u32 ndm_min_ssthresh = 2;
 static const s16 ndm_full_pipe_ratio = NDM_ONE * 3 / 8;
 
 /*
+ * Share of the window, Q12, that a round of the lowest RTT delivered or lost: from
+ * here on the path had room for all of it.
+ */
+static const s16 ndm_room_ratio = NDM_ONE * 3 / 4;
+
+/* Rounds in a row without room after which slow start is over. */
+static const u32 ndm_start_rounds = 3;
+
+/*
  * Percent of cwnd / srtt, the rate at which packets leave. In slow start the
  * window doubles in a round, so must the rate. Else 120: enough above the rate
  * of the ACKs that the window and not the pacing limits the flow.
@@ -74,7 +83,8 @@ struct ndm {
 	    reducing:1,		/* ssthresh() began a reduction that still runs */
 	    counted:1,		/* among the flows in use */
 	    phase:3,		/* of the probe */
-	    unused:5;
+	    starting:2,		/* rounds in which slow start may still go on */
+	    unused:3;
 };
 
 /* What has happened since the module was loaded; each CPU counts for itself. */
@@ -148,13 +158,31 @@ static void ndm_update_pacing(struct sock *sk)
 	WRITE_ONCE(sk->sk_pacing_rate, min_t(u64, rate, READ_ONCE(sk->sk_max_pacing_rate)));
 }
 
+/*
+ * The lowest RTT. Of an ACK for what was retransmitted the core knows only the
+ * timestamp, which counts milliseconds, so its tcp_min_rtt() falls short by up to
+ * one as soon as packets are lost, and RTTs without a queue look as if there was
+ * one. Such RTTs are whole milliseconds: they do not count here. Where tcp_min_rtt()
+ * is higher, the lowest RTT was too long ago.
+ */
+static u32 ndm_min_rtt(struct sock *sk, const struct rate_sample *rs)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+	const struct tcp_sock *tp = tcp_sk(sk);
+	u32 lowest = ca->f.callers_us;
+
+	if (rs->rtt_us > 0 && rs->rtt_us < lowest &&
+	    !(tp->total_retrans && (u32)rs->rtt_us % USEC_PER_MSEC == 0))
+		lowest = rs->rtt_us;
+	ca->f.callers_us = max(lowest, tcp_min_rtt(tp));
+	return ca->f.callers_us == ~0U ? 0 : ca->f.callers_us;
+}
+
 /* The contract's record of this ACK, before it changes the window. */
-static void ndm_fill_ack(const struct sock *sk, const struct rate_sample *rs,
-			 struct ndm_ack *ack)
+static void ndm_fill_ack(struct sock *sk, const struct rate_sample *rs, struct ndm_ack *ack)
 {
 	const struct ndm *ca = inet_csk_ca(sk);
 	const struct tcp_sock *tp = tcp_sk(sk);
-	u32 min_rtt_us = tcp_min_rtt(tp);
 
 	*ack = (struct ndm_ack){
 		.now_us		= tp->tcp_mstamp,
@@ -166,7 +194,7 @@ static void ndm_fill_ack(const struct sock *sk, const struct rate_sample *rs,
 		.ssthresh	= tp->snd_ssthresh,
 		.srtt_us	= tp->srtt_us >> 3,
 		.rttvar_us	= tp->mdev_us >> 2,
-		.min_rtt_us	= min_rtt_us == ~0U ? 0 : min_rtt_us,
+		.min_rtt_us	= ndm_min_rtt(sk, rs),
 		.delivered	= tp->delivered,
 		.prior_delivered = rs->prior_delivered,
 		.interval_us	= rs->delivered < 0 || rs->interval_us < 0 ?
@@ -228,6 +256,27 @@ static bool ndm_watch(struct sock *sk, const s16 *x, bool limited)
 	return true;
 }
 
+/*
+ * A loss that was noise ended slow start early, in a window of a few packets
+ * perhaps. It goes on: the window doubles again whenever the last doubling has
+ * arrived and left room, until it no longer does or a loss is congestion.
+ */
+static bool ndm_slow_start_goes_on(struct ndm *ca, const s16 *x)
+{
+	if (!ca->starting)
+		return false;
+	if (ca->congestion >= 0) {
+		ca->starting = 0;
+		return false;
+	}
+	if (x[NDM_IN_BDP_RATIO] + x[NDM_IN_LOSS_RATE] < ndm_room_ratio) {
+		ca->starting--;
+		return false;
+	}
+	ca->starting = ndm_start_rounds;
+	return true;
+}
+
 /* Set the target of the next round; who did? out is the network's if the round is valid. */
 static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const s32 *out,
 			       bool app_limited)
@@ -277,6 +326,9 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 	target = window + 1;
 	if (ca->watchdog.left) {
 		why = NDM_WHY_WATCHDOG;
+	} else if (valid && ndm_slow_start_goes_on(ca, x)) {
+		target = ndm_apply_gain(window, NDM_OUT_CWND_GAIN_HI);
+		why = NDM_WHY_GOES_ON;
 	} else if (valid) {
 		target = ndm_apply_gain(window,
 					ndm_probed_gain(out[NDM_OUT_CWND_GAIN], ca->phase++));
@@ -454,6 +506,11 @@ static u32 ndm_ssthresh(struct sock *sk)
 	if (ca->has_output && !ca->watchdog.left && tp->prior_ssthresh &&
 	    inet_csk(sk)->icsk_ca_state != TCP_CA_Loss)
 		window = ndm_cut(cwnd, ca->congestion);
+	/* Less than a quarter is cut: it was noise. */
+	if (window < cwnd - (cwnd >> 2))
+		ca->starting = 0;
+	else if (tcp_in_slow_start(tp))
+		ca->starting = ndm_start_rounds;
 	ca->reducing = 1;
 	return max(window, ndm_min_ssthresh);
 }
@@ -469,6 +526,9 @@ static u32 ndm_undo_cwnd(struct sock *sk)
 
 	ca->reducing = 0;
 	ca->target = max(tcp_snd_cwnd(tp), tp->prior_cwnd);
+	/* In slow start again, whose growth the rates of the recovery say nothing of. */
+	if (ca->target < tp->prior_ssthresh)
+		ca->watchdog.best_rate = 0;
 	return ca->target;
 }
 
@@ -483,6 +543,7 @@ static void ndm_enter_loss(struct sock *sk)
 	struct tcp_sock *tp = tcp_sk(sk);
 
 	ca->reducing = 0;
+	ca->starting = 0;
 	ndm_watchdog_forget(&ca->watchdog);
 	/* Without undo_marker it is a smaller MTU, after which nothing was lost. */
 	if (tp->undo_marker)
@@ -654,6 +715,8 @@ static int __init ndm_register(void)
 	BUILD_BUG_ON(TCP_CA_Recovery != NDM_CA_RECOVERY);
 	BUILD_BUG_ON(TCP_CA_Loss != NDM_CA_LOSS);
 	BUILD_BUG_ON(TCP_INFINITE_SSTHRESH != NDM_NO_SSTHRESH);
+	/* struct ndm keeps the logit in 21 bits. */
+	BUILD_BUG_ON(NDM_OUT_CONGESTION_HI >= 1 << 20 || NDM_OUT_CONGESTION_LO < -(1 << 20));
 
 	failure = ndm_selftest(&r);
 	if (failure) {
