@@ -17,18 +17,19 @@ DECISION = "ndm_probed_gain(out[NDM_OUT_CWND_GAIN], ca->phase++)"
 EXPLORING = "ndm_probed_gain(out[NDM_OUT_CWND_GAIN] + ndm_explore(ca), ca->phase++)"
 BEFORE = "/* Set the target of the next round; who did?"
 EXPLORE = """\
-/* For recordings: the low three bits count the rounds left, the others are the step. */
+/* For recordings: unused counts the rounds left, 3 bits; the features' spare byte is the step. */
 static s32 ndm_explore(struct ndm *ca)
 {
 	u32 random = get_random_u32();
 
-	if (!(ca->unused & 7)) {
+	if (!ca->unused) {
 		if (random & 15)
 			return 0;
-		ca->unused = (random >> 4 & 63) << 3 | (1 + (random >> 10 & 3));
+		ca->f.callers = random >> 4 & 63;
+		ca->unused = 1 + (random >> 10 & 3);
 	}
 	ca->unused--;
-	return ((s32)(ca->unused >> 3) - 32) * 1536;
+	return ((s32)ca->f.callers - 32) * 1536;
 }
 
 """

@@ -98,7 +98,13 @@ VALIDATION_KINDS = {
     "lo-shaped": 5,
     "far-loss": 3,
 }
-WIDE_KINDS = {"lone": 16, "long-cubic": 12, "late-cubic": 4}
+WIDE_KINDS = {
+    "lone": 16,
+    "long-cubic": 12,
+    "late-cubic": 4,
+    "long-equals": 6,
+    "fast-heavy-loss": 2,
+}
 SUITES = {
     "training": (20261121, KINDS),
     "validation": (20261122, VALIDATION_KINDS),
@@ -145,7 +151,7 @@ class _Link:
 
 
 def _link(rng: random.Random, kind: str) -> _Link:
-    fast, far = kind == "fast", kind == "far-loss"
+    fast, far = kind.startswith("fast"), kind == "far-loss"
     mbps = FAST_MBPS if fast or far else SLOW_MBPS if kind.startswith("slow") else RATE_MBPS
     rtt_ms = FAR_RTT_MS if far else SLOW_RTT_MS if kind.startswith("slow") else RTT_MS
     bdp = (1500, 5000) if far else (300, 2500) if fast else BDP_PACKETS
@@ -221,7 +227,7 @@ def _flows(rng: random.Random, kind: str) -> tuple[int, str]:
         return seconds, flows
     if kind == "lone":
         return LONE_SECONDS, ""
-    return FAST_SECONDS if kind in ("fast", "far-loss") else SECONDS, ""
+    return FAST_SECONDS if kind.startswith(("fast", "far")) else SECONDS, ""
 
 
 def scenarios(suite: str) -> dict[str, str]:
