@@ -14,6 +14,7 @@ from ndm_tcp.datasets import store
 from ndm_tcp.datasets.build import build
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export.run import export
+from ndm_tcp.lab import training_paths
 from ndm_tcp.training import ablation
 from ndm_tcp.training.checkpoint import load_policy
 from ndm_tcp.training.config import TrainConfig
@@ -150,3 +151,10 @@ def test_random_weights_can_be_exported_and_are_the_same_again(tmp_path: Path) -
     assert all(torch.equal(one[k], two[k]) for k in one)
     export(tmp_path / "a", tmp_path / "generated")
     assert (tmp_path / "generated" / "ndm_model.h").is_file()
+
+
+def test_every_kind_of_path_is_in_one_group() -> None:
+    known = [kind for kinds in ablation.GROUPS.values() for kind in kinds]
+    assert len(known) == len(set(known))
+    drawn = training_paths.KINDS | training_paths.VALIDATION_KINDS | training_paths.WIDE_KINDS
+    assert set(known) == set(drawn)

@@ -53,10 +53,15 @@ GROUPS = {
         "more-heavy-jitter-loss",
         *("lo-jitter", "lo-rate", "lo-shaped", "lo-scatter"),
     ),
-    "random loss": ("loss", "heavy-loss", "more-heavy-loss", "far-loss", "burst"),
-    "clean, steps": ("clean", "step", "fast"),
-    "rivals": ("cubic", "late-cubic", "reno", "bbr"),
-    "equals": ("equals",),
+    "random loss": (
+        *("loss", "heavy-loss", "more-heavy-loss", "fast-heavy-loss", "far-loss", "burst"),
+    ),
+    "clean, steps": ("clean", "step", "fast", "lone"),
+    "rivals": (
+        *("cubic", "late-cubic", "reno", "bbr"),
+        *("long-cubic", "long-reno", "long-bbr"),
+    ),
+    "equals": ("equals", "long-equals"),
 }
 """kinds of training paths that ask for the same"""
 RUN_NAME = re.compile(r"(?P<path>[a-z]+-\d+-(?P<kind>[a-z-]+))--[a-z0-9_]+--\d+$")
