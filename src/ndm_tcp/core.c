@@ -38,7 +38,10 @@ int ndm_core_replay(const void *acks, int n, void *features, int16_t *x, int32_t
 	return rounds;
 }
 
-/* widths: n_layers + 1 values, 10 first; clamped: n_layers. trace: NULL or n times the sum of the others. */
+/*
+ * widths: n_layers + 1 values, NDM_N_INPUTS first; clamped: n_layers. trace: NULL or n
+ * times the sum of the other widths.
+ */
 int ndm_core_infer(int n_layers, const uint8_t *widths, const uint8_t *clamped,
 		   const int16_t *weight, const int32_t *bias, const uint8_t *shift,
 		   const int16_t *x, int n, int32_t *out, int32_t *trace)

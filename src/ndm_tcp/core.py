@@ -107,7 +107,7 @@ def infer(
     if max(widths) > contract.MAX_WIDTH:
         raise NdmError(f"infer: width {max(widths)}, at most {contract.MAX_WIDTH}")
     if x.ndim != 2 or x.shape[1] != contract.N_INPUTS or x.dtype != np.int16:
-        raise NdmError(f"infer: inputs {x.dtype}{x.shape}, expected int16[batch, 15]")
+        raise NdmError(f"infer: inputs {x.dtype}{x.shape}, expected int16[n, {contract.N_INPUTS}]")
     x = np.ascontiguousarray(x)
     width_array = np.array(widths, dtype=np.uint8)
     clamped = np.array([layer.clamped for layer in layers], dtype=np.uint8)
