@@ -192,7 +192,7 @@ ABLATED = no-delay:7,8 no-floor:10 no-memory:11,12,13,14,15
 
 ablation: setup test-packages ## what inputs, size and training are worth: docs/ablation.md, an hour
 	@test -f $(OUT)/shipped/run/export.json || $(MAKE) --no-print-directory shipped
-	$(BIN)/python -m ndm_tcp.training.ablation --data $(ROUNDS) -o $(ABLATION) --epochs 40
+	$(BIN)/python -m ndm_tcp.training.ablation --data $(ROUNDS) -o $(ABLATION) --epochs 28
 	for pair in $(ABLATED); do $(BIN)/ndm train --data $(OUT)/shipped/data $(ROUNDS) \
 		--mask $${pair#*:} -o $(ABLATION)/run/$${pair%%:*}; done
 	$(BIN)/python -m ndm_tcp.training.ablation --untrained $(ABLATION)/run/untrained
