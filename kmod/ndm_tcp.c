@@ -57,8 +57,8 @@ static const u32 ndm_min_ssthresh = 2;
 static const s16 ndm_full_pipe_ratio = NDM_ONE * 3 / 8;
 
 /*
- * Share of the window, Q12, that a round of the lowest RTT delivered or lost: from
- * here on the path had room for all of it.
+ * Of what was not lost, the share that a round of the lowest RTT delivered, Q12:
+ * from here on the path had room for the whole window.
  */
 static const s16 ndm_room_ratio = NDM_ONE * 3 / 4;
 
@@ -269,7 +269,8 @@ static bool ndm_slow_start_goes_on(struct ndm *ca, const s16 *x)
 		ca->starting = 0;
 		return false;
 	}
-	if (x[NDM_IN_BDP_RATIO] + x[NDM_IN_LOSS_RATE] < ndm_room_ratio) {
+	if (x[NDM_IN_BDP_RATIO] << NDM_Q_INPUT <
+	    ndm_room_ratio * (NDM_ONE - x[NDM_IN_LOSS_RATE])) {
 		ca->starting--;
 		return false;
 	}
