@@ -159,23 +159,34 @@ static void ndm_update_pacing(struct sock *sk)
 }
 
 /*
- * The lowest RTT. Of an ACK for what was retransmitted the core knows only the
- * timestamp, which counts milliseconds, so its tcp_min_rtt() falls short by up to
- * one as soon as packets are lost, and RTTs without a queue look as if there was
- * one. Such RTTs are whole milliseconds: they do not count here. Where tcp_min_rtt()
- * is higher, the lowest RTT was too long ago.
+ * Of an ACK for what was retransmitted the core knows only the timestamp, which
+ * counts whole milliseconds, rounded down. Only once something was retransmitted.
+ */
+static bool ndm_is_rounded(const struct tcp_sock *tp, u32 rtt_us)
+{
+	return tp->total_retrans && rtt_us % USEC_PER_MSEC == 0;
+}
+
+/*
+ * The lowest RTT, us; 0: none yet. As soon as packets are lost, the core's may fall
+ * short by up to a millisecond, and stays for minutes: RTTs without a queue then
+ * look as if there was one. So remember the lowest that was not rounded.
  */
 static u32 ndm_min_rtt(struct sock *sk, const struct rate_sample *rs)
 {
 	struct ndm *ca = inet_csk_ca(sk);
 	const struct tcp_sock *tp = tcp_sk(sk);
-	u32 lowest = ca->f.callers_us;
+	u32 core = tcp_min_rtt(tp);
+	u32 lowest = ca->f.callers_us ? ca->f.callers_us : ~0U;
 
-	if (rs->rtt_us > 0 && rs->rtt_us < lowest &&
-	    !(tp->total_retrans && (u32)rs->rtt_us % USEC_PER_MSEC == 0))
+	if (core == ~0U)
+		return 0;
+	if (rs->rtt_us > 0 && rs->rtt_us < lowest && !ndm_is_rounded(tp, rs->rtt_us))
 		lowest = rs->rtt_us;
-	ca->f.callers_us = max(lowest, tcp_min_rtt(tp));
-	return ca->f.callers_us == ~0U ? 0 : ca->f.callers_us;
+	/* It is no lower than the core's, which forgets what is too long ago. */
+	ca->f.callers_us = clamp(lowest, core,
+				 ndm_is_rounded(tp, core) ? core + (u32)USEC_PER_MSEC : core);
+	return ca->f.callers_us;
 }
 
 /* The contract's record of this ACK, before it changes the window. */
@@ -239,6 +250,7 @@ static void ndm_leave_slow_start(struct sock *sk, s16 bdp_ratio)
 
 	ca->target = max3((u32)bdp, tcp_snd_cwnd(tp) >> 1, ndm_min_cwnd);
 	tp->snd_ssthresh = ca->target;
+	ca->starting = 0;
 }
 
 /*
@@ -253,13 +265,15 @@ static bool ndm_watch(struct sock *sk, const s16 *x, bool limited)
 	if (!ndm_watchdog_bites(&ca->watchdog, x, max_rate, limited))
 		return false;
 	this_cpu_inc(ndm_counters.count[NDM_COUNT_FALLBACKS]);
+	ca->starting = 0;
 	return true;
 }
 
 /*
  * A loss that was noise ended slow start early, in a window of a few packets
- * perhaps. It goes on: the window doubles again whenever the last doubling has
- * arrived and left room, until it no longer does or a loss is congestion.
+ * perhaps. It goes on, beyond ssthresh too: the window doubles again whenever the
+ * last doubling has arrived and left room, until three rounds in a row it has not
+ * or a loss now would be congestion.
  */
 static bool ndm_slow_start_goes_on(struct ndm *ca, const s16 *x)
 {
@@ -327,7 +341,7 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 	target = window + 1;
 	if (ca->watchdog.left) {
 		why = NDM_WHY_WATCHDOG;
-	} else if (valid && ndm_slow_start_goes_on(ca, x)) {
+	} else if (valid && ndm_window_is_used(sk, window) && ndm_slow_start_goes_on(ca, x)) {
 		target = ndm_apply_gain(window, NDM_OUT_CWND_GAIN_HI);
 		why = NDM_WHY_GOES_ON;
 	} else if (valid) {
@@ -528,8 +542,10 @@ static u32 ndm_undo_cwnd(struct sock *sk)
 	ca->reducing = 0;
 	ca->target = max(tcp_snd_cwnd(tp), tp->prior_cwnd);
 	/* In slow start again, whose growth the rates of the recovery say nothing of. */
-	if (ca->target < tp->prior_ssthresh)
+	if (ca->target < tp->prior_ssthresh) {
 		ca->watchdog.best_rate = 0;
+		ca->starting = 0;
+	}
 	return ca->target;
 }
 
@@ -600,6 +616,7 @@ static void ndm_leave_idle(struct sock *sk)
 		return;
 	tp->snd_ssthresh = tcp_current_ssthresh(sk);
 	ndm_watchdog_forget(&ca->watchdog);
+	ca->starting = 0;
 	for (; idle > rto && cwnd > floor; idle -= rto)
 		cwnd >>= 1;
 	ndm_jump(sk, max(cwnd, floor));

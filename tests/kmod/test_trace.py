@@ -123,8 +123,9 @@ def test_the_lowest_rtt_is_no_timestamps(tmp_path: Path) -> None:
     need_kernel()
     out = tmp_path / "run"
     lab_run.run(scenario(HEAVY), "ndm_tcp", 1, out, events=(EVENT,))
-    percent, rounds = distances(out, round_trace.read(out / "tcp_probe.txt.zst"))
-    assert rounds > 100
+    table = round_trace.read(out / "tcp_probe.txt.zst")
+    percent, _ = distances(out, table)
+    assert len(percent) > 0.8 * table.num_rows > 80
     for name in ("rtt_ratio", "bdp_ratio", "queue_floor"):
         median, p95 = np.percentile(percent[:, round_trace.INPUTS.index(name)], [50, 95])
         print(f"{name:16} median {median:6.3f} %   p95 {p95:6.3f} %")
