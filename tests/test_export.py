@@ -303,7 +303,7 @@ MUTANTS = [
     ("ndm_features.h", lambda t: t.replace("ack->lost - 1, NDM", "ack->lost, NDM")),
     ("ndm_features.h", lambda t: t.replace("now_us > before_us", "now_us < before_us")),
     ("ndm_features.h", lambda t: t.replace("f->plasticity = NDM_ONE;", "f->plasticity = 0;", 1)),
-    ("ndm_features.h", lambda t: t.replace("f->mean[i] + half", "f->mean[i]")),
+    ("ndm_features.h", lambda t: t.replace("f->mean[i] + half", "f->mean[i] + 0 * half")),
     ("ndm_features.h", lambda t: t.replace("f->has_mean = 1;", "")),
     ("ndm_features.h", lambda t: t.replace("(s16)(now >> NDM_MEAN_BITS)", "(s16)now")),
     ("ndm_features.h", lambda t: t.replace("NDM_IN_LOSS_RATE, NDM_IN_PLAST", "NDM_IN_PLAST")),

@@ -146,9 +146,10 @@ counter TCPTimeouts
 def test_a_reduction_for_nothing_is_undone(flow: Path, tmp_path: Path) -> None:
     """Packets overtake one another and none is lost; every loss is certain congestion."""
     script = """
+forth 1000 delay 20ms rate 30mbit
 state tcp_slow_start_after_idle 0
 flow send 10.2.0.2 5000 ndm_tcp send:1500000 info sleep:1000 send:6000000 info & client=$!
-sleep 2.2
+sleep 1.2
 forth 1000 delay 20ms 15ms
 wait $client
 for name in TCPFullUndo TCPPartialUndo TCPDSACKUndo TCPTimeouts; do counter $name; done
@@ -162,7 +163,8 @@ for name in TCPFullUndo TCPPartialUndo TCPDSACKUndo TCPTimeouts; do counter $nam
         seen = play(script, flow, folder, ((INFERENCE, steady), *changes))
         assert seen.value("TCPPartialUndo") + seen.value("TCPFullUndo") > 2
         assert seen.value("TCPTimeouts") == 0 and seen.rounds is not None
-        lowest[undo] = seen.rounds["cwnd"].to_numpy()[40:].min()
+        recovers = seen.rounds["ca_state"].to_pylist().index(3)
+        lowest[undo] = seen.rounds["cwnd"].to_numpy()[recovers + 1 :].min()
     assert lowest[True] > 1.5 * lowest[False]
 
 
