@@ -49,19 +49,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def metrics(outcome: suite.Outcome) -> RunMetrics:
     """The figures of one run; flows of another algorithm than the tested count as others.
 
-    Shares and Jain's index are taken while all flows send. A web page counts as one flow, whose
-    RTT is not known (NaN).
+    Shares and Jain's index are taken while all flows send. A web page counts as one flow; its
+    rate is that of all objects from the first request to the last byte.
     """
     result, scenario = outcome.result, outcome.job.scenario
     assert result is not None
     flows: list[dict[str, Any]] = result["flows"]
     tested = [r for r, f in zip(flows, scenario.flows, strict=True) if f.cc == UNDER_TEST]
-    web = result.get("web", {})
-    sent = [float(f.get("segments", 0)) for f in tested]
-    resent = sum(f["retransmissions"] for f in tested)
+    web = result.get("web")
+    parts = tested + ([web] if web else [])
+    sent = [float(part.get("segments", 0)) for part in parts]
+    resent = sum(part["retransmissions"] for part in parts)
 
     def mean(key: str) -> float:
-        pairs = [(w, f[key]) for w, f in zip(sent, tested, strict=True) if key in f]
+        pairs = [(w, part[key]) for w, part in zip(sent, parts, strict=True) if key in part]
         weight = sum(w for w, _ in pairs)
         return sum(w * x for w, x in pairs) / weight if weight else math.nan
 
@@ -69,8 +70,8 @@ def metrics(outcome: suite.Outcome) -> RunMetrics:
         scenario=scenario.name,
         cc=outcome.job.cc,
         seed=outcome.job.seed,
-        goodput_mbps=sum(f["goodput_mbps"] for f in tested) + web.get("mbps", 0.0),
-        retransmissions=resent + web.get("retransmissions", 0),
+        goodput_mbps=sum(f["goodput_mbps"] for f in tested) + (web["mbps"] if web else 0.0),
+        retransmissions=resent,
         retransmitted_share=resent / sum(sent) if sum(sent) else 0.0,
         rtt_mean_ms=mean("rtt_mean_ms"),
         rtt_p95_ms=mean("rtt_p95_ms"),

@@ -117,6 +117,11 @@ def rounded(value: float, digits: int = 3) -> float:
     return round(float(value), digits)
 
 
+def _rtts(srtt_us: np.ndarray) -> dict[str, float]:
+    mean, p95 = srtt_us.mean() / 1e3, np.percentile(srtt_us, 95) / 1e3
+    return {"rtt_mean_ms": rounded(mean), "rtt_p95_ms": rounded(p95)}
+
+
 def _flow_result(
     flow: scenarios.Flow,
     cc: str,
@@ -145,12 +150,11 @@ def _flow_result(
         return result
     values = polls.values
     open_ = values["state"] == ESTABLISHED
-    rtt_ms = values["srtt_us"][open_ & (values["srtt_us"] > 0)] / 1e3
+    rtts_us = values["srtt_us"][open_ & (values["srtt_us"] > 0)]
     cwnd = values["cwnd"][open_]
     result["segments"] = int(values["data_segs_out"].max())
-    if rtt_ms.size:
-        result |= {"rtt_mean_ms": rounded(rtt_ms.mean())}
-        result |= {"rtt_p95_ms": rounded(np.percentile(rtt_ms, 95))}
+    if rtts_us.size:
+        result |= _rtts(rtts_us)
         result |= {"rtt_min_ms": rounded(values["min_rtt_us"][-1] / 1e3)}
         result |= {"cwnd_mean": rounded(cwnd.mean(), 1), "cwnd_max": int(cwnd.max())}
     marks_ns = np.arange(polls.t_ns[0], polls.t_ns[0] + sent["seconds"] * 1e9 + 1, 10**9)
@@ -195,15 +199,19 @@ def _web_result(
         raise NdmError(f"web: {len(objects)} of {web.objects} objects came: {said}")
     start_ns, end_ns = min(o[2] for o in objects), max(o[3] for o in objects)
     each_ms = [(o[3] - o[2]) / 1e6 for o in objects]
-    last: dict[int, dict[str, int]] = {r["dport"]: r for r in rows if r["sport"] == WEB_PORT}
-    return {
+    ours = [row for row in rows if row["sport"] == WEB_PORT and row["srtt_us"] > 0]
+    last = {row["dport"]: row for row in ours}
+    rtts_us = np.array([row["srtt_us"] for row in ours if row["state"] == ESTABLISHED])
+    result: dict[str, Any] = {
         "cc": cc if web.cc == UNDER_TEST else web.cc,
         "seconds": rounded((end_ns - start_ns) / 1e9, 6),
         "mbps": rounded(web.bytes * 8e3 / (end_ns - start_ns)),
         "object_ms_mean": rounded(sum(each_ms) / len(each_ms)),
         "object_ms_p95": rounded(np.percentile(each_ms, 95)),
         "retransmissions": sum(row["total_retrans"] for row in last.values()),
+        "segments": sum(row["data_segs_out"] for row in last.values()),
     }
+    return result | (_rtts(rtts_us) if rtts_us.size else {})
 
 
 def _toml(value: object) -> str:

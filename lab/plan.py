@@ -197,9 +197,8 @@ def _traffic_lines(scenario: Scenario, cc: str) -> list[str]:
             f"iperf3 -s -1 -4 -B {sink} -p {port} >server.{number} 2>&1 &"
         )
         algorithm = cc if flow.cc == UNDER_TEST else flow.cc
-        amount = f"-n {flow.bytes}" if flow.bytes else f"-t {flow.seconds:g}"
         words = f"env {PATIENCE} iperf3 -4 -c {sink} -p {port} -B {source}"
-        words += f" --cport {FIRST_PORT + number} -C {algorithm} {amount}"
+        words += f" --cport {FIRST_PORT + number} -C {algorithm} -t {flow.seconds:g}"
         words += " -i 1 -J --repeating-payload --connect-timeout 60000"
         clients.append((flow.start_s, f"guest in {senders[flow.sender]} {words}", f"flow.{number}"))
     if scenario.web:

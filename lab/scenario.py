@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Scenarios of the lab: which flows cross which path, as TOML.
 
-    seconds = 20                  # how long a flow sends that says neither seconds nor bytes
+    seconds = 20                  # how long a flow sends that does not say
     topology = "path"             # or "lo"
 
     [link]                        # topology path
@@ -25,13 +25,13 @@
     [[flows]]                     # none: one flow of the algorithm under test
     cc = "$cc"                    # the algorithm under test, or a kernel's name
     start_s = 0.0
-    seconds = 20                  # or: bytes = 1_000_000; rounded up, iperf3 counts in seconds
+    seconds = 20                  # rounded up, iperf3 counts in seconds
     sender = 0                    # number of the sending host; senders share the router
     extra_rtt_us = 0              # more propagation for this sender, on the way of the ACKs
     count = 1                     # so many flows like this
 
     [web]                         # a page instead of, or beside, flows
-    objects = 72
+    objects = 72                  # 1: a file
     bytes = 2_902_000             # all objects together
     connections = 1               # fetched one after the other on each
     start_s = 0.0
@@ -134,9 +134,7 @@ class Flow:
     start_s: float = 0.0
     """s since the start of the run"""
     seconds: float = 0.0
-    """how long it sends; 0: as the scenario says, or until `bytes` are sent"""
-    bytes: int = 0
-    """payload to send; 0: for `seconds`"""
+    """how long it sends; 0: as the scenario says"""
     sender: int = 0
     extra_rtt_us: int = 0
     """more propagation for this sender, us"""
@@ -323,7 +321,6 @@ def _check(scenario: Scenario, where: str) -> None:
         _check_cc(f"{here}.cc", flow.cc)
         _within(f"{here}.start_s", flow.start_s, 0, 100_000, "s")
         _within(f"{here}.seconds", flow.seconds, 0, 100_000, "s")
-        _within(f"{here}.bytes", flow.bytes, 0, 1 << 40, "bytes")
         _within(f"{here}.sender", flow.sender, 0, MAX_SENDERS - 1, "")
         _within(f"{here}.extra_rtt_us", flow.extra_rtt_us, 0, MAX_RTT_US, "us")
         if scenario.topology == "lo" and (flow.sender or flow.extra_rtt_us):
@@ -383,11 +380,8 @@ def parse(text: str, name: str, where: str, folder: Path | None = None) -> Scena
         here = f"{where}: flows[{number}]"
         flow: Flow = _table(table, Flow, here)
         _within(f"{here}.count", flow.count, 1, MAX_FLOWS, "flows")
-        if flow.seconds and flow.bytes:
-            raise NdmError(f"{here}: seconds and bytes: give one of them")
-        if not flow.seconds and not flow.bytes:
-            flow = dataclasses.replace(flow, seconds=scenario.seconds)
-        flow = dataclasses.replace(flow, seconds=float(math.ceil(flow.seconds)))
+        seconds = float(math.ceil(flow.seconds or scenario.seconds))
+        flow = dataclasses.replace(flow, seconds=seconds)
         flows += [dataclasses.replace(flow, count=1)] * flow.count
     scenario = dataclasses.replace(
         scenario, flows=tuple(flows), published=tuple(lists["published"]), text=text

@@ -23,8 +23,9 @@ import zstandard
 from ndm_tcp.datasets import run_folder
 from ndm_tcp.datasets.records import LossCause
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab import guest, uml_build
+from ndm_tcp.lab import board, guest, uml_build
 from ndm_tcp.lab import run as lab_run
+from ndm_tcp.lab.suite import Job, Outcome
 
 from ..kernel.kbuild import change_one_weight, copy_kmod
 from ..kmod.lab import need_kernel, scenario
@@ -235,6 +236,21 @@ def test_a_page_of_objects(tmp_path: Path) -> None:
     # 90,001 bytes take 36 ms at 20 Mbit/s; each object takes a round trip at least.
     assert 0.036 < page["seconds"] < 0.5
     assert page["object_ms_mean"] > 10
+    # At least 21 on each connection, of 30,000 bytes and 1,448 each.
+    assert page["retransmissions"] == 0
+    assert 63 <= page["segments"] < 70
+    assert 10 < page["rtt_mean_ms"] < page["rtt_p95_ms"] < 40
+
+
+def test_the_rate_of_a_file_is_that_of_all_of_it(tmp_path: Path) -> None:
+    text = PAGE.replace("connections = 3", "").replace("objects = 9", "objects = 1")
+    job = Job(scenario(text), "reno", 1, tmp_path / "run")
+    result = lab_run.run(job.scenario, "reno", 1, job.folder, light=True)
+    metrics = board.metrics(Outcome(job, result))
+    # Three round trips: ten packets, twenty, and what is left of 62.
+    assert metrics.goodput_mbps == pytest.approx(90_001 * 8e-6 / result["web"]["seconds"], rel=1e-3)
+    assert metrics.rtt_mean_ms == result["web"]["rtt_mean_ms"]
+    assert 0.03 < result["web"]["seconds"] < 0.08
 
 
 def test_the_module_computes_its_golden_vectors_and_carries_data(tmp_path: Path) -> None:

@@ -48,10 +48,10 @@ def test_flows_last_whole_seconds() -> None:
 
 
 def test_count_and_algorithms() -> None:
-    text = PATH + '[[flows]]\ncount = 3\n[[flows]]\ncc = "cubic"\nsender = 2\nbytes = 1000\n'
+    text = PATH + '[[flows]]\ncount = 3\n[[flows]]\ncc = "cubic"\nsender = 2\n'
     scenario = parse(text, "x", "x.toml")
     assert [flow.cc for flow in scenario.flows] == ["$cc"] * 3 + ["cubic"]
-    assert scenario.flows[3].seconds == 0
+    assert scenario.flows[3].seconds == 5
     assert scenario.algorithms("cubic") == ["cubic"]
     assert scenario.algorithms("reno") == ["reno", "cubic"]
     assert scenario.senders() == 3
@@ -75,7 +75,7 @@ def test_count_and_algorithms() -> None:
         (PATH + 'trace = "a.trace"\n', r"link.trace: gives the rates; leave out rate_bps"),
         (PATH + "steps = [[2.0, 9_000_000], [1.0, 9_000_000]]\n", r"link.steps: times must grow"),
         (PATH + "steps = [2.0]\n", r"link.steps: expected \[s, bit/s\]"),
-        (PATH + "[[flows]]\nseconds = 1\nbytes = 1\n", r"flows\[0\]: seconds and bytes"),
+        (PATH + "[[flows]]\nbytes = 1\n", r"flows\[0\].bytes: unknown key"),
         (PATH + '[[flows]]\ncc = "a b"\n', r"flows\[0\].cc: 'a b'"),
         (PATH + "[[flows]]\nextra_rtt_us = 1\n[[flows]]\n", r"flows\[1\].extra_rtt_us"),
         (PATH + "[flows]\n", r"flows: write \[\[flows\]\]"),
