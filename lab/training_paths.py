@@ -2,7 +2,8 @@
 """Paths to train on, drawn from ranges: writes lab/scenarios/training and validation.
 
 What is tried out between two trainings is judged on the validation paths, drawn the same way;
-`validation-wide` has more of the two states that are hardest to tell apart, alone and beside CUBIC.
+`validation-wide` has more of the two states that are hardest to tell apart, alone and beside CUBIC,
+and `validation-short` short transfers.
 The published experiments and ccBench are for evaluation, so no path may resemble theirs: rates
 and delays within ten percent of an evaluation point are drawn again, on routed paths and on the
 loopback device alike; but delays of shaped loopback paths are divided by three afterwards, and four
@@ -37,6 +38,9 @@ LO_JITTER = (0.2, 2.5)
 LO_SCATTER = (1.2, 2.5)
 """of the delay"""
 LO_MBPS = (10, 100)
+FILE_BYTES = (30_000, 5_000_000)
+PAGE_BYTES = (300_000, 5_000_000)
+PAGE_OBJECTS = (10, 100)
 SECONDS = 10
 RIVAL_SECONDS = 20
 FAST_SECONDS = 5
@@ -105,10 +109,21 @@ WIDE_KINDS = {
     "long-equals": 6,
     "fast-heavy-loss": 2,
 }
+SHORT_KINDS = {
+    "file": 6,
+    "file-loss": 4,
+    "page": 3,
+    "page-loss": 2,
+    "fast-file": 6,
+    "fast-file-loss": 4,
+    "fast-page": 3,
+    "fast-page-loss": 2,
+}
 SUITES = {
     "training": (20261121, KINDS),
     "validation": (20261122, VALIDATION_KINDS),
     "validation-wide": (20261123, WIDE_KINDS),
+    "validation-short": (20261124, SHORT_KINDS),
 }
 """folder to seed and paths"""
 RIVALS = ("cubic", "reno", "bbr", "late-cubic", "long-cubic", "long-reno", "long-bbr")
@@ -227,6 +242,12 @@ def _flows(rng: random.Random, kind: str) -> tuple[int, str]:
         return seconds, flows
     if kind == "lone":
         return LONE_SECONDS, ""
+    if "file" in kind:
+        size = _log_uniform(rng, *FILE_BYTES)
+        return SECONDS, f"\n[web]\nobjects = 1\nbytes = {size:.0f}\n"
+    if "page" in kind:
+        objects, size = _log_uniform(rng, *PAGE_OBJECTS), _log_uniform(rng, *PAGE_BYTES)
+        return SECONDS, f"\n[web]\nobjects = {objects:.0f}\nbytes = {size:.0f}\n"
     return FAST_SECONDS if kind.startswith(("fast", "far")) else SECONDS, ""
 
 
@@ -255,8 +276,9 @@ def scenarios(suite: str) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    for suite in SUITES:
+    drawn = {suite: scenarios(suite) for suite in SUITES}
+    for suite, made in drawn.items():
         for path in (FOLDER / suite).glob("*.toml"):
             path.unlink()
-        for name, text in scenarios(suite).items():
+        for name, text in made.items():
             files.write_text(FOLDER / suite / name, text)
