@@ -62,7 +62,7 @@ static const s16 ndm_full_pipe_ratio = NDM_ONE * 3 / 8;
  */
 static const s16 ndm_room_ratio = NDM_ONE * 3 / 4;
 
-/* Rounds after a slow start that lost packets in which it may come back. */
+/* Rounds in a row without room after which slow start is over. */
 static const u32 ndm_start_rounds = 3;
 
 /*
@@ -83,7 +83,7 @@ struct ndm {
 	    reducing:1,		/* ssthresh() began a reduction that still runs */
 	    counted:1,		/* among the flows in use */
 	    phase:3,		/* of the probe */
-	    starting:2,		/* rounds left in which slow start may come back */
+	    starting:2,		/* rounds in which slow start may still go on */
 	    unused:3;
 };
 
@@ -222,17 +222,11 @@ static void ndm_fill_ack(struct sock *sk, const struct rate_sample *rs, struct n
 		ack->prior_delivered = ca->f.round_delivered - 1;
 }
 
-/* Is bdp_ratio, Q12, lower than this share of what was not lost? */
-static bool ndm_arrived_less(const s16 *x, s16 share)
-{
-	return x[NDM_IN_BDP_RATIO] << NDM_Q_INPUT < share * (NDM_ONE - x[NDM_IN_LOSS_RATE]);
-}
-
 /*
  * Asked once per round of slow start, in which the rate should double: growth
  * by less than a quarter is none.
  */
-static bool ndm_pipe_is_full(struct ndm *ca, const s16 *x)
+static bool ndm_pipe_is_full(struct ndm *ca, s16 bdp_ratio)
 {
 	u32 rate = max(ca->f.max_rate[0], ca->f.max_rate[1]);
 
@@ -240,7 +234,7 @@ static bool ndm_pipe_is_full(struct ndm *ca, const s16 *x)
 		ca->watchdog.best_rate = rate;
 		return false;
 	}
-	return ndm_arrived_less(x, ndm_full_pipe_ratio);
+	return bdp_ratio < ndm_full_pipe_ratio;
 }
 
 /*
@@ -248,7 +242,7 @@ static bool ndm_pipe_is_full(struct ndm *ca, const s16 *x)
  * the last doubling built. No further than to half of the window: with jitter,
  * the lowest RTT may be a small part of the usual ones, and the BDP look small.
  */
-static void ndm_leave_slow_start(struct sock *sk, s16 bdp_ratio, bool lossless)
+static void ndm_leave_slow_start(struct sock *sk, s16 bdp_ratio)
 {
 	struct ndm *ca = inet_csk_ca(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -256,8 +250,7 @@ static void ndm_leave_slow_start(struct sock *sk, s16 bdp_ratio, bool lossless)
 
 	ca->target = max3((u32)bdp, tcp_snd_cwnd(tp) >> 1, ndm_min_cwnd);
 	tp->snd_ssthresh = ca->target;
-	/* Rates with losses are less certain: it may come back, once less. */
-	ca->starting = lossless || !ca->starting ? 0 : ca->starting - 1;
+	ca->starting = 0;
 }
 
 /*
@@ -277,30 +270,26 @@ static bool ndm_watch(struct sock *sk, const s16 *x, bool limited)
 }
 
 /*
- * Losses ended slow start, in a window of a few packets perhaps. Now that the
- * network has seen them: were they noise, and has what was sent arrived and left
- * room, then it comes back, and goes on for as long as the rate grows. There are
- * three rounds for that, since not even a full pipe leaves none for ever.
+ * A loss that was noise ended slow start early, in a window of a few packets
+ * perhaps. It goes on, beyond ssthresh too: the window doubles again whenever the
+ * last doubling has arrived and left room, until three rounds in a row it has not
+ * or a loss now would be congestion.
  */
 static bool ndm_slow_start_goes_on(struct ndm *ca, const s16 *x)
 {
 	if (!ca->starting)
 		return false;
-	if (ca->congestion < 0 && !ndm_arrived_less(x, ndm_room_ratio))
-		return true;
-	ca->starting--;
-	return false;
-}
-
-/* Back to slow start, in a recovery too: nothing stands in the way of the window. */
-static void ndm_start_again(struct sock *sk, u32 window)
-{
-	struct ndm *ca = inet_csk_ca(sk);
-
-	ca->reducing = 0;
-	ca->watchdog.best_rate = max(ca->f.max_rate[0], ca->f.max_rate[1]);
-	tcp_sk(sk)->snd_ssthresh = TCP_INFINITE_SSTHRESH;
-	ndm_jump(sk, window);
+	if (ca->congestion >= 0) {
+		ca->starting = 0;
+		return false;
+	}
+	if (x[NDM_IN_BDP_RATIO] << NDM_Q_INPUT <
+	    ndm_room_ratio * (NDM_ONE - x[NDM_IN_LOSS_RATE])) {
+		ca->starting--;
+		return false;
+	}
+	ca->starting = ndm_start_rounds;
+	return true;
 }
 
 /* Set the target of the next round; who did? out is the network's if the round is valid. */
@@ -324,11 +313,9 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 	 */
 	bool limited = valid && tp->is_cwnd_limited && !app_limited;
 
-	if (tcp_in_slow_start(tp) && (!recovery || (state == TCP_CA_Recovery && !ca->reducing))) {
-		if ((limited && ndm_pipe_is_full(ca, x)) ||
-		    (valid && x[NDM_IN_LOSS_RATE] && ca->congestion >= 0))
-			ndm_leave_slow_start(sk, x[NDM_IN_BDP_RATIO],
-					     !x[NDM_IN_LOSS_RATE]);
+	if (!recovery && tcp_in_slow_start(tp)) {
+		if (limited && ndm_pipe_is_full(ca, x[NDM_IN_BDP_RATIO]))
+			ndm_leave_slow_start(sk, x[NDM_IN_BDP_RATIO]);
 		return NDM_WHY_SLOW_START;
 	}
 	bites = valid && ndm_watch(sk, x, limited);
@@ -355,8 +342,8 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 	if (ca->watchdog.left) {
 		why = NDM_WHY_WATCHDOG;
 	} else if (valid && ndm_window_is_used(sk, window) && ndm_slow_start_goes_on(ca, x)) {
-		ndm_start_again(sk, window);
-		return NDM_WHY_GOES_ON;
+		target = ndm_apply_gain(window, NDM_OUT_CWND_GAIN_HI);
+		why = NDM_WHY_GOES_ON;
 	} else if (valid) {
 		target = ndm_apply_gain(window,
 					ndm_probed_gain(out[NDM_OUT_CWND_GAIN], ca->phase++));
@@ -530,19 +517,15 @@ static u32 ndm_ssthresh(struct sock *sk)
 	const struct tcp_sock *tp = tcp_sk(sk);
 	u32 cwnd = tcp_snd_cwnd(tp);
 	u32 window = cwnd >> 1;
-	bool queued = tp->srtt_us >> 3 > ca->f.callers_us + (ca->f.callers_us >> 2);
 
 	if (ca->has_output && !ca->watchdog.left && tp->prior_ssthresh &&
 	    inet_csk(sk)->icsk_ca_state != TCP_CA_Loss)
 		window = ndm_cut(cwnd, ca->congestion);
-	/*
-	 * A mark ends slow start; not so a loss while there is no queue of which the
-	 * network was sure that it is noise: it would cut an eighth or less.
-	 */
-	if (!tp->prior_ssthresh)
+	/* Less than a quarter is cut: it was noise. */
+	if (window < cwnd - (cwnd >> 2))
 		ca->starting = 0;
-	else if (tcp_in_slow_start(tp) && !queued && window >= cwnd - (cwnd >> 3))
-		return tp->snd_ssthresh;
+	else if (tcp_in_slow_start(tp))
+		ca->starting = ndm_start_rounds;
 	ca->reducing = 1;
 	return max(window, ndm_min_ssthresh);
 }
@@ -559,8 +542,10 @@ static u32 ndm_undo_cwnd(struct sock *sk)
 	ca->reducing = 0;
 	ca->target = max(tcp_snd_cwnd(tp), tp->prior_cwnd);
 	/* In slow start again, whose growth the rates of the recovery say nothing of. */
-	if (ca->target < tp->prior_ssthresh)
+	if (ca->target < tp->prior_ssthresh) {
 		ca->watchdog.best_rate = 0;
+		ca->starting = 0;
+	}
 	return ca->target;
 }
 
@@ -631,6 +616,7 @@ static void ndm_leave_idle(struct sock *sk)
 		return;
 	tp->snd_ssthresh = tcp_current_ssthresh(sk);
 	ndm_watchdog_forget(&ca->watchdog);
+	ca->starting = 0;
 	for (; idle > rto && cwnd > floor; idle -= rto)
 		cwnd >>= 1;
 	ndm_jump(sk, max(cwnd, floor));
@@ -649,7 +635,6 @@ static void ndm_init(struct sock *sk)
 	struct ndm *ca = inet_csk_ca(sk);
 
 	ca->target = tcp_snd_cwnd(tcp_sk(sk));
-	ca->starting = tcp_in_slow_start(tcp_sk(sk)) ? ndm_start_rounds : 0;
 	ca->counted = 1;
 	/* Flows that began together are not to probe together. */
 	ca->phase = get_random_u32() % NDM_PROBE_ROUNDS;
