@@ -140,6 +140,10 @@ class Flow:
     """more propagation for this sender, us"""
     count: int = 1
 
+    def end_s(self) -> float:
+        """When it ends, s since the start of the run."""
+        return self.start_s + self.seconds
+
 
 @dataclass(frozen=True)
 class Web:
@@ -199,9 +203,8 @@ class Scenario:
         return max(used) + 1
 
     def end_s(self) -> float:
-        """When the last flow with a time limit ends, s since the start; at least `seconds`."""
-        ends = [flow.start_s + flow.seconds for flow in self.flows]
-        return max([self.seconds, *ends])
+        """When the last flow ends, s since the start; at least `seconds`."""
+        return max([self.seconds, *(flow.end_s() for flow in self.flows)])
 
 
 # --- strict reading ------------------------------------------------------------------------

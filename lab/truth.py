@@ -23,7 +23,7 @@ import orjson
 
 from ndm_tcp import files
 from ndm_tcp.lab.plan import COALESCE_US, FIRST_PORT
-from ndm_tcp.lab.scenario import UNDER_TEST, Flow, Scenario, parse
+from ndm_tcp.lab.scenario import UNDER_TEST, Scenario, parse
 
 YIELDING = frozenset({"ndm_tcp", "vegas", "nv", "fixed_cwnd"})
 """algorithms that do not fill a queue until it overflows; every other is a rival"""
@@ -87,10 +87,6 @@ def _path(scenario: Scenario) -> _Path:
     return _Path(((0.0, rate),), 2 * delay, 2 * jitter, LOOPBACK_PACKET_BYTES, 1e9, extra)
 
 
-def _ends_s(flow: Flow, until_s: float) -> float:
-    return flow.start_s + flow.seconds if flow.seconds else until_s
-
-
 def ideals(scenario: Scenario, cc: str) -> list[Ideal]:
     """The right windows of all flows of a run, by port and time.
 
@@ -98,16 +94,16 @@ def ideals(scenario: Scenario, cc: str) -> list[Ideal]:
         scenario: what runs. Of a web page's connections nothing is said.
         cc: the algorithm under test.
     """
-    path, flows, until_s = _path(scenario), scenario.flows, scenario.end_s()
+    path, flows = _path(scenario), scenario.flows
     names = [cc if flow.cc == UNDER_TEST else flow.cc for flow in flows]
     times = {t for t, _ in path.rates_bps}
-    times |= {flow.start_s for flow in flows} | {_ends_s(flow, until_s) for flow in flows}
+    times |= {flow.start_s for flow in flows} | {flow.end_s() for flow in flows}
     found = []
     for number, flow in enumerate(flows):
         for at_s in sorted(times):
-            if not flow.start_s <= at_s < _ends_s(flow, until_s):
+            if not flow.start_s <= at_s < flow.end_s():
                 continue
-            here = [i for i, f in enumerate(flows) if f.start_s <= at_s < _ends_s(f, until_s)]
+            here = [i for i, f in enumerate(flows) if f.start_s <= at_s < f.end_s()]
             rate_bps = [r for t, r in path.rates_bps if t <= at_s][-1]
             rivals = any(names[i] not in YIELDING for i in here if i != number)
             rtt_us = path.rtt_us + flow.extra_rtt_us + JITTER_SHARE * path.jitter_us
