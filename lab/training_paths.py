@@ -242,11 +242,9 @@ def _flows(rng: random.Random, kind: str) -> tuple[int, str]:
         return seconds, flows
     if kind == "lone":
         return LONE_SECONDS, ""
-    if "file" in kind:
-        size = _log_uniform(rng, *FILE_BYTES)
-        return SECONDS, f"\n[web]\nobjects = 1\nbytes = {size:.0f}\n"
-    if "page" in kind:
-        objects, size = _log_uniform(rng, *PAGE_OBJECTS), _log_uniform(rng, *PAGE_BYTES)
+    if "file" in kind or "page" in kind:
+        objects = _log_uniform(rng, *PAGE_OBJECTS) if "page" in kind else 1
+        size = _log_uniform(rng, *(PAGE_BYTES if "page" in kind else FILE_BYTES))
         return SECONDS, f"\n[web]\nobjects = {objects:.0f}\nbytes = {size:.0f}\n"
     return FAST_SECONDS if kind.startswith(("fast", "far")) else SECONDS, ""
 
