@@ -246,7 +246,9 @@ def _run_toml(
     run |= {"sender_port": FIRST_PORT if scenario.flows else WEB_PORT}
     clock = {"realtime_ns": clock_ns[0], "monotonic_ns": clock_ns[1]}
     facts: dict[str, object] = {f"drops_{k}": n for k, n in result["drops"].items()}
-    facts["retransmitted_segments"] = sum(flow["retransmissions"] for flow in result["flows"])
+    page = result.get("web", {})
+    resent = sum(flow["retransmissions"] for flow in result["flows"])
+    facts["retransmitted_segments"] = resent + page.get("retransmissions", 0)
     facts["mean_mbps"] = result["total_mbps"]
     text = "# SPDX-License-Identifier: CC0-1.0\n"
     for title, values in (("", run), ("truth", facts), ("clock", clock)):
@@ -295,14 +297,16 @@ def collect(
     if model:
         result["model"] = model
     result |= {"simulated_s": rounded(simulated_s), "flows": flows}
-    result["total_mbps"] = rounded(sum(flow["goodput_mbps"] for flow in flows))
-    if flows:
-        result["jain"] = rounded(jain([flow["common_mbps"] for flow in flows]), 4)
-    result["drops"] = {cause: causes.count(cause) for cause in ("random", "queue")}
+    total_mbps = sum(flow["goodput_mbps"] for flow in flows)
     if scenario.web:
         errors = (out / "web.err").read_text(errors="replace")
         text = (out / "web").read_text()
         result["web"] = _web_result(text, errors, scenario.web, cc, rows)
+        total_mbps += result["web"]["mbps"]
+    result["total_mbps"] = rounded(total_mbps)
+    if flows:
+        result["jain"] = rounded(jain([flow["common_mbps"] for flow in flows]), 4)
+    result["drops"] = {cause: causes.count(cause) for cause in ("random", "queue")}
     if scenario.published:
         result["published"] = list(scenario.published)
     with (folder / "drops.csv").open("w", encoding="ascii", newline="") as stream:

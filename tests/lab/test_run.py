@@ -247,10 +247,19 @@ def test_the_rate_of_a_file_is_that_of_all_of_it(tmp_path: Path) -> None:
     job = Job(scenario(text), "reno", 1, tmp_path / "run")
     result = lab_run.run(job.scenario, "reno", 1, job.folder, light=True)
     metrics = board.metrics(Outcome(job, result))
-    # Three round trips: ten packets, twenty, and what is left of 62.
     assert metrics.goodput_mbps == pytest.approx(90_001 * 8e-6 / result["web"]["seconds"], rel=1e-3)
     assert metrics.rtt_mean_ms == result["web"]["rtt_mean_ms"]
+    # Three round trips: ten packets, twenty, and what is left of 62.
     assert 0.03 < result["web"]["seconds"] < 0.08
+
+
+def test_a_page_is_in_the_truth_of_its_run(tmp_path: Path) -> None:
+    text = PAGE.replace("queue_packets = 100", "queue_packets = 100\nloss = 0.1")
+    result = lab_run.run(scenario(text), "reno", 1, tmp_path / "run", light=True)
+    truth = tomllib.loads((tmp_path / "run" / "run.toml").read_text())["truth"]
+    assert result["drops"]["random"] > 3
+    assert truth["retransmitted_segments"] >= truth["drops_random"]
+    assert truth["mean_mbps"] == result["total_mbps"] == result["web"]["mbps"] > 0
 
 
 def test_the_module_computes_its_golden_vectors_and_carries_data(tmp_path: Path) -> None:
