@@ -10,7 +10,7 @@ enum ndm_why {
 	NDM_WHY_NETWORK,	/* the network's gain */
 	NDM_WHY_BLIND,		/* no inputs: one packet more */
 	NDM_WHY_SLOW_START,
-	NDM_WHY_GOES_ON,	/* slow start, after a loss that was noise: doubled */
+	NDM_WHY_GOES_ON,	/* slow start that losses ended comes back */
 	NDM_WHY_RECOVERY,	/* CWR, Recovery or Loss; the target is not used */
 	NDM_WHY_WATCHDOG,	/* the network is not listened to: one packet more */
 };

@@ -8,10 +8,11 @@
  * rather than noise. The first sets a target that the window approaches as ACKs
  * arrive, the second the depth of the cut when a packet is lost.
  *
- * The network proposes, classic rules dispose. Slow start, retransmission
- * timeouts, ECN, idle restart and the rule that an unused window does not grow
- * are not the network's to decide. In a recovery from losses it goes on to set
- * the window to reach, and how that is reached is RFC 6937's.
+ * The network proposes, classic rules dispose. How slow start grows,
+ * retransmission timeouts, ECN, idle restart and the rule that an unused window
+ * does not grow are not the network's to decide; it says which losses do not end
+ * the first slow start. In a recovery from losses it goes on to set the window to
+ * reach, and how that is reached is RFC 6937's.
  * The core leaves all of that to a module with cong_control(), so it is here.
  *
  * The weights are fixed when the module is built (generated/ndm_model.h). Before
@@ -62,7 +63,7 @@ static const s16 ndm_full_pipe_ratio = NDM_ONE * 3 / 8;
  */
 static const s16 ndm_room_ratio = NDM_ONE * 3 / 4;
 
-/* Rounds in a row without room after which slow start is over. */
+/* Rounds after a slow start that lost packets in which it may come back. */
 static const u32 ndm_start_rounds = 3;
 
 /*
@@ -83,8 +84,9 @@ struct ndm {
 	    reducing:1,		/* ssthresh() began a reduction that still runs */
 	    counted:1,		/* among the flows in use */
 	    phase:3,		/* of the probe */
-	    starting:2,		/* rounds in which slow start may still go on */
-	    unused:3;
+	    starting:2,		/* rounds left in which slow start may come back */
+	    spared:1,		/* slow start outlived losses not yet judged */
+	    unused:2;
 };
 
 /* What has happened since the module was loaded; each CPU counts for itself. */
@@ -238,19 +240,22 @@ static bool ndm_pipe_is_full(struct ndm *ca, s16 bdp_ratio)
 }
 
 /*
- * Slow start filled the pipe: go down to the BDP, which drains the queue that
- * the last doubling built. No further than to half of the window: with jitter,
- * the lowest RTT may be a small part of the usual ones, and the BDP look small.
+ * Go down to half of the window, which drains the queue that the last doubling
+ * built. No further: with jitter, the lowest RTT may be a small part of the usual
+ * ones, and the BDP look small.
  */
-static void ndm_leave_slow_start(struct sock *sk, s16 bdp_ratio)
+static void ndm_leave_slow_start(struct sock *sk, bool lossless)
 {
 	struct ndm *ca = inet_csk_ca(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
-	u64 bdp = ((u64)tcp_snd_cwnd(tp) * bdp_ratio + NDM_ONE - 1) >> NDM_Q_INPUT;
 
-	ca->target = max3((u32)bdp, tcp_snd_cwnd(tp) >> 1, ndm_min_cwnd);
+	ca->target = max(tcp_snd_cwnd(tp) >> 1, ndm_min_cwnd);
 	tp->snd_ssthresh = ca->target;
-	ca->starting = 0;
+	/* An undo is not to begin it again, nor to bring back its window. */
+	tp->prior_ssthresh = min(tp->prior_ssthresh, ca->target);
+	tp->prior_cwnd = min(tp->prior_cwnd, ca->target);
+	/* Rates with losses are less certain: it may come back, once less. */
+	ca->starting = lossless || !ca->starting ? 0 : ca->starting - 1;
 }
 
 /*
@@ -269,27 +274,42 @@ static bool ndm_watch(struct sock *sk, const s16 *x, bool limited)
 	return true;
 }
 
+/* Now that the network has seen the losses that slow start outlived; if the round is valid. */
+static bool ndm_was_congestion(const struct ndm *ca, const s16 *x)
+{
+	return x[NDM_IN_LOSS_RATE] >= NDM_WATCHDOG_LOSS ||
+	       (x[NDM_IN_LOSS_RATE] && ca->congestion >= 0);
+}
+
 /*
- * A loss that was noise ended slow start early, in a window of a few packets
- * perhaps. It goes on, beyond ssthresh too: the window doubles again whenever the
- * last doubling has arrived and left room, until three rounds in a row it has not
- * or a loss now would be congestion.
+ * Losses ended slow start, in a window of a few packets perhaps. Now that the
+ * network has seen them: were they noise, and has what was sent arrived and left
+ * room, then it comes back, and goes on for as long as the rate grows. There are
+ * three rounds for that, since not even a full pipe leaves none for ever.
  */
 static bool ndm_slow_start_goes_on(struct ndm *ca, const s16 *x)
 {
 	if (!ca->starting)
 		return false;
-	if (ca->congestion >= 0) {
-		ca->starting = 0;
-		return false;
-	}
-	if (x[NDM_IN_BDP_RATIO] << NDM_Q_INPUT <
-	    ndm_room_ratio * (NDM_ONE - x[NDM_IN_LOSS_RATE])) {
-		ca->starting--;
-		return false;
-	}
-	ca->starting = ndm_start_rounds;
-	return true;
+	if (ca->congestion < 0 && x[NDM_IN_LOSS_RATE] < NDM_WATCHDOG_LOSS &&
+	    x[NDM_IN_BDP_RATIO] << NDM_Q_INPUT >=
+	    ndm_room_ratio * (NDM_ONE - x[NDM_IN_LOSS_RATE]))
+		return true;
+	ca->starting--;
+	return false;
+}
+
+/* Back to slow start, in a recovery too: nothing stands in the way of the window. */
+static void ndm_start_again(struct sock *sk, u32 window)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+
+	ca->starting--;
+	ca->reducing = 0;
+	ca->spared = inet_csk(sk)->icsk_ca_state == TCP_CA_Recovery;
+	ca->watchdog.best_rate = max(ca->f.max_rate[0], ca->f.max_rate[1]);
+	tcp_sk(sk)->snd_ssthresh = TCP_INFINITE_SSTHRESH;
+	ndm_jump(sk, window);
 }
 
 /* Set the target of the next round; who did? out is the network's if the round is valid. */
@@ -300,6 +320,11 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 	struct tcp_sock *tp = tcp_sk(sk);
 	u8 state = inet_csk(sk)->icsk_ca_state;
 	bool recovery = state > TCP_CA_Disorder;
+	bool repairs = state == TCP_CA_Recovery;
+	/* That recovery may be over before the round is. */
+	bool spared = ca->spared && tcp_in_initial_slowstart(tp);
+	/* A mark is congestion without doubt; see ndm_ssthresh(). */
+	bool marked = (repairs || spared) && !tp->prior_ssthresh;
 	u32 window = ndm_window_of(sk);
 	enum ndm_why why;
 	bool bites;
@@ -313,9 +338,15 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 	 */
 	bool limited = valid && tp->is_cwnd_limited && !app_limited;
 
-	if (!recovery && tcp_in_slow_start(tp)) {
+	if (marked)
+		ca->starting = 0;
+	if (!repairs)
+		ca->spared = 0;
+	if (tcp_in_slow_start(tp) && (!recovery || (repairs && spared))) {
 		if (limited && ndm_pipe_is_full(ca, x[NDM_IN_BDP_RATIO]))
-			ndm_leave_slow_start(sk, x[NDM_IN_BDP_RATIO]);
+			ndm_leave_slow_start(sk, !x[NDM_IN_LOSS_RATE]);
+		else if (marked || (spared && ndm_was_congestion(ca, x)))
+			ndm_leave_slow_start(sk, false);
 		return NDM_WHY_SLOW_START;
 	}
 	bites = valid && ndm_watch(sk, x, limited);
@@ -324,7 +355,7 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 	 * Only losses are the network's to judge. Where they never end, so does
 	 * no recovery, and to wait for its end would be to stand still.
 	 */
-	if (recovery && (state != TCP_CA_Recovery || !valid || ca->watchdog.left)) {
+	if (recovery && (!repairs || !valid || ca->watchdog.left)) {
 		/*
 		 * What one half does not end, the next round halves again; by
 		 * way of the target too, should the reduction be over.
@@ -342,8 +373,8 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 	if (ca->watchdog.left) {
 		why = NDM_WHY_WATCHDOG;
 	} else if (valid && ndm_window_is_used(sk, window) && ndm_slow_start_goes_on(ca, x)) {
-		target = ndm_apply_gain(window, NDM_OUT_CWND_GAIN_HI);
-		why = NDM_WHY_GOES_ON;
+		ndm_start_again(sk, window);
+		return NDM_WHY_GOES_ON;
 	} else if (valid) {
 		target = ndm_apply_gain(window,
 					ndm_probed_gain(out[NDM_OUT_CWND_GAIN], ca->phase++));
@@ -455,7 +486,7 @@ static void ndm_update_cwnd(struct sock *sk, u32 acked, u32 lost)
 	switch (inet_csk(sk)->icsk_ca_state) {
 	case TCP_CA_CWR:
 	case TCP_CA_Recovery:
-		/* Else undone, or begun under another algorithm: as if open. */
+		/* Else spared, undone, or begun under another algorithm: as if open. */
 		if (!ca->reducing)
 			break;
 		ndm_set_cwnd(sk, ndm_reduce(tp, acked, lost));
@@ -471,6 +502,9 @@ static void ndm_update_cwnd(struct sock *sk, u32 acked, u32 lost)
 		if (tcp_is_cwnd_limited(sk))
 			cwnd = min(cwnd + acked, tp->snd_ssthresh);
 		ndm_jump(sk, cwnd);
+		/* In a recovery: should it be undone or time out, this is the window. */
+		if (ca->spared)
+			tp->prior_cwnd = max(tp->prior_cwnd, tcp_snd_cwnd(tp));
 		return;
 	}
 	if (cwnd > ca->target)
@@ -517,15 +551,21 @@ static u32 ndm_ssthresh(struct sock *sk)
 	const struct tcp_sock *tp = tcp_sk(sk);
 	u32 cwnd = tcp_snd_cwnd(tp);
 	u32 window = cwnd >> 1;
+	bool queued = tp->srtt_us >> 3 > ca->f.callers_us + (ca->f.callers_us >> 2);
 
 	if (ca->has_output && !ca->watchdog.left && tp->prior_ssthresh &&
 	    inet_csk(sk)->icsk_ca_state != TCP_CA_Loss)
 		window = ndm_cut(cwnd, ca->congestion);
-	/* Less than a quarter is cut: it was noise. */
-	if (window < cwnd - (cwnd >> 2))
+	/*
+	 * A mark ends slow start; not so a loss while there is no queue of which the
+	 * network was sure that it is noise: it would cut an eighth or less.
+	 */
+	if (!tp->prior_ssthresh) {
 		ca->starting = 0;
-	else if (tcp_in_slow_start(tp))
-		ca->starting = ndm_start_rounds;
+	} else if (tcp_in_initial_slowstart(tp) && !queued && window >= cwnd - (cwnd >> 3)) {
+		ca->spared = 1;
+		return tp->snd_ssthresh;
+	}
 	ca->reducing = 1;
 	return max(window, ndm_min_ssthresh);
 }
@@ -540,12 +580,11 @@ static u32 ndm_undo_cwnd(struct sock *sk)
 	const struct tcp_sock *tp = tcp_sk(sk);
 
 	ca->reducing = 0;
+	ca->spared = 0;
 	ca->target = max(tcp_snd_cwnd(tp), tp->prior_cwnd);
 	/* In slow start again, whose growth the rates of the recovery say nothing of. */
-	if (ca->target < tp->prior_ssthresh) {
+	if (ca->target < tp->prior_ssthresh)
 		ca->watchdog.best_rate = 0;
-		ca->starting = 0;
-	}
 	return ca->target;
 }
 
@@ -561,6 +600,7 @@ static void ndm_enter_loss(struct sock *sk)
 
 	ca->reducing = 0;
 	ca->starting = 0;
+	ca->spared = 0;
 	ndm_watchdog_forget(&ca->watchdog);
 	/* Without undo_marker it is a smaller MTU, after which nothing was lost. */
 	if (tp->undo_marker)
@@ -633,8 +673,13 @@ static NDM_TX_START(ndm_tx_start, ndm_leave_idle)
 static void ndm_init(struct sock *sk)
 {
 	struct ndm *ca = inet_csk_ca(sk);
+	struct tcp_sock *tp = tcp_sk(sk);
 
-	ca->target = tcp_snd_cwnd(tcp_sk(sk));
+	ca->target = tcp_snd_cwnd(tp);
+	ca->starting = tcp_in_initial_slowstart(tp) ? ndm_start_rounds : 0;
+	/* Nothing ruled out an undo; a tail loss probe leaves this as it is. */
+	if (!tp->prior_ssthresh && inet_csk(sk)->icsk_ca_state == TCP_CA_Open)
+		tp->prior_ssthresh = tp->snd_ssthresh;
 	ca->counted = 1;
 	/* Flows that began together are not to probe together. */
 	ca->phase = get_random_u32() % NDM_PROBE_ROUNDS;

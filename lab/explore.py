@@ -17,18 +17,19 @@ DECISION = "ndm_probed_gain(out[NDM_OUT_CWND_GAIN], ca->phase++)"
 EXPLORING = "ndm_probed_gain(out[NDM_OUT_CWND_GAIN] + ndm_explore(ca), ca->phase++)"
 BEFORE = "/* Set the target of the next round; who did?"
 EXPLORE = """\
-/* For recordings: unused counts the rounds left, 3 bits; the features' spare byte is the step. */
+/* For recordings: unused counts the rounds left, 2 bits; the features' spare byte is the step. */
 static s32 ndm_explore(struct ndm *ca)
 {
 	u32 random = get_random_u32();
 
-	if (!ca->unused) {
+	if (ca->unused) {
+		ca->unused--;
+	} else {
 		if (random & 15)
 			return 0;
 		ca->f.callers = random >> 4 & 63;
-		ca->unused = 1 + (random >> 10 & 3);
+		ca->unused = random >> 10 & 3;
 	}
-	ca->unused--;
 	return ((s32)ca->f.callers - 32) * 1536;
 }
 

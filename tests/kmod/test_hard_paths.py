@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .test_cases import CERTAIN, HOLD, INFERENCE, UNDO, Seen, play
+from .test_cases import CERTAIN, INFERENCE, UNDO, Seen, play
 
 
 def reordered(undo: bool, flow: Path, tmp_path: Path) -> Seen:
@@ -45,47 +45,6 @@ def test_heavy_reordering_costs_no_window(flow: Path, tmp_path: Path) -> None:
     assert spurious > 50 and seen.value("TCPDSACKRecvSegs") > 0.8 * spurious
     assert recoveries > 15 and undone > 0.8 * recoveries
     assert window > 1.5 * cut
-
-
-def test_slow_start_goes_on_when_a_recovery_was_for_nothing(flow: Path, tmp_path: Path) -> None:
-    """No bottleneck, delays of 5 to 55 ms: what a recovery delivers is no full pipe."""
-    script = """
-forth 20000 delay 30ms 25ms
-flow send 10.2.0.2 5000 ndm_tcp send:10000000 info
-counter TCPPartialUndo
-"""
-    hold = (INFERENCE, HOLD)
-    for name, changes, goes_on in (
-        ("as it is", (hold,), True),
-        ("rates kept", (hold, ("if (ca->target < tp->prior_ssthresh)", "if (0)")), False),
-    ):
-        (tmp_path / name).mkdir()
-        seen = play(script, flow, tmp_path / name, changes)
-        assert seen.value("TCPPartialUndo") > 3 and seen.rounds is not None
-        rows = seen.rounds.to_pylist()
-        doubled = max(row["cwnd"] for row in rows if row["why"] == "slow_start")
-        assert (doubled > 200) == goes_on, doubled
-
-
-@pytest.mark.parametrize("noise", [True, False])
-def test_slow_start_goes_on_after_a_loss_that_was_noise(
-    noise: bool, flow: Path, tmp_path: Path
-) -> None:
-    """A twentieth is lost, 200 packets fit into the pipe, and the network itself never grows."""
-    script = """
-forth 1000 delay 20ms rate 60mbit loss 5%
-flow send 10.2.0.2 5000 ndm_tcp send:6000000 info
-"""
-    logit = "NDM_OUT_CONGESTION_LO" if noise else "NDM_OUT_CONGESTION_HI"
-    seen = play(script, flow, tmp_path, ((INFERENCE, f"{HOLD}\n\t\tout[1] = {logit};"),))
-    assert seen.rounds is not None
-    rows = seen.rounds.to_pylist()
-    doubled = [row for row in rows if row["why"] == "goes_on"]
-    if not noise:
-        assert not doubled
-        return
-    assert len(doubled) > 2 and all(row["target"] == 2 * row["cwnd"] + 1 for row in doubled)
-    assert 150 < max(row["target"] for row in doubled) < 1000, "until the pipe is full"
 
 
 @pytest.mark.parametrize("off", ["tcp_sack", "tcp_timestamps", "tcp_sack tcp_timestamps"])

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What ends slow start, and what does not: noise, marks, queues, undone recoveries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .test_cases import HOLD, INFERENCE, play
+
+INFINITE = 0x7FFFFFFF  # TCP_INFINITE_SSTHRESH
+NOISE, CONGESTION = "NDM_OUT_CONGESTION_LO", "NDM_OUT_CONGESTION_HI"
+SEND = "flow send 10.2.0.2 5000 ndm_tcp send:6000000 info"
+# 200 packets fit into the pipe.
+PATH = "1000 delay 20ms rate 60mbit"
+CHANGE = f"guest in r tc qdisc change dev b0 root netem limit {PATH}"
+
+
+def losses(percent: int) -> str:
+    """A flow whose losses begin after its first flight, of which the network says nothing."""
+    return f"""
+forth {PATH}
+{SEND} & client=$!
+sleep 0.15
+{CHANGE} loss {percent}%
+wait $client
+"""
+
+
+def rounds(
+    script: str, says: str, flow: Path, tmp_path: Path
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rounds up to the first loss that the network has seen, and those that follow.
+
+    The network never grows the window. What it says of a loss is an expression in C.
+    """
+    network = f"{HOLD}\n\t\tout[1] = {says};"
+    seen = play(script, flow, tmp_path, ((INFERENCE, network),))
+    assert seen.rounds is not None
+    rows = seen.rounds.to_pylist()
+    lost = next((n + 1 for n, row in enumerate(rows) if row["plasticity_mean"]), len(rows))
+    return rows[:lost], rows[lost:]
+
+
+def grown(rows: list[dict[str, Any]]) -> int:
+    """The largest window in slow start."""
+    return max((row["cwnd"] for row in rows if row["why"] == "slow_start"), default=0)
+
+
+def again(rows: list[dict[str, Any]]) -> int:
+    """How often slow start came back."""
+    return [row["why"] for row in rows].count("goes_on")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(NOISE, NOISE), (NOISE, CONGESTION), (CONGESTION, NOISE), (CONGESTION, CONGESTION)],
+)
+def test_noise_does_not_end_it(before: str, after: str, flow: Path, tmp_path: Path) -> None:
+    """The network says something before it has seen a loss and something after."""
+    says = f"x[NDM_IN_PLASTICITY_MEAN] ? {after} : {before}"
+    first, rest = rounds(losses(5), says, flow, tmp_path)
+    if after == CONGESTION:
+        assert first[-1]["why"] == ("slow_start" if before == NOISE else "network")
+        assert (grown(rest), again(first + rest)) == (0, 0)
+        return
+    assert first[-1]["why"] == ("slow_start" if before == NOISE else "goes_on")
+    assert 150 < grown(rest) < 1000, "until the pipe is full"
+
+
+# Slow start ends at once at every loss, and what follows is noise. Of three rounds, coming back
+# costs one, and so does a loss after that.
+EACH_TIME = f"x[NDM_IN_SLOW_START] ? {CONGESTION} : {NOISE}"
+TOO_LATE = f"({{ static int n; n++ < 9; }}) ? {CONGESTION} : {NOISE}"
+SILENCE = losses(5).replace("send:6000000", "send:60000 sleep:3000 send:6000000")
+TIMEOUT = losses(5).replace("sleep 0.15", f"sleep 0.15\n{CHANGE} loss 100%\nsleep 1")
+
+
+@pytest.mark.parametrize(
+    ("script", "says", "times"),
+    [
+        pytest.param(losses(5), EACH_TIME, 2, id="each time"),
+        pytest.param(losses(5), TOO_LATE, 0, id="too late"),
+        pytest.param(SILENCE, EACH_TIME, 0, id="after a silence"),
+        pytest.param(TIMEOUT, EACH_TIME, 0, id="after a timeout"),
+    ],
+)
+def test_it_comes_back_only_so_often(
+    script: str, says: str, times: int, flow: Path, tmp_path: Path
+) -> None:
+    first, rest = rounds(script, says, flow, tmp_path)
+    assert len(rest) > 20 and again(first + rest) == times
+
+
+def test_slow_start_goes_on_when_a_recovery_was_for_nothing(flow: Path, tmp_path: Path) -> None:
+    """No bottleneck, delays of 5 to 55 ms: what a recovery delivers is no full pipe."""
+    script = """
+forth 20000 delay 30ms 25ms
+flow send 10.2.0.2 5000 ndm_tcp send:10000000 info
+counter TCPPartialUndo
+"""
+    hold = (INFERENCE, HOLD)
+    for name, changes, goes_on in (
+        ("as it is", (hold,), True),
+        ("rates kept", (hold, ("if (ca->target < tp->prior_ssthresh)", "if (0)")), False),
+    ):
+        (tmp_path / name).mkdir()
+        seen = play(script, flow, tmp_path / name, changes)
+        assert seen.value("TCPPartialUndo") > 3 and seen.rounds is not None
+        rows = seen.rounds.to_pylist()
+        doubled = max(row["cwnd"] for row in rows if row["why"] == "slow_start")
+        assert (doubled > 200) == goes_on, doubled
+
+
+def test_a_fifth_lost_ends_it(flow: Path, tmp_path: Path) -> None:
+    first, rest = rounds(losses(30), NOISE, flow, tmp_path)
+    assert first[-1]["why"] == "slow_start"
+    assert first[-1]["ssthresh"] == first[-1]["cwnd"] // 2
+    assert first[-1]["loss_rate"] > 4096 // 5
+    assert first[-1]["bdp_ratio"] > 4096 * 3 // 8, "the pipe is not full"
+    assert rest[0]["loss_rate"] > 4096 // 5 and rest[0]["why"] == "network"
+
+
+def test_only_the_first_is_spared(flow: Path, tmp_path: Path) -> None:
+    """An earlier connection left a threshold: a loss lowers it, as ever."""
+    script = f"""
+state tcp_no_ssthresh_metrics_save 0
+ip -n s route change default via 10.1.0.1 ssthresh 100
+flow send 10.2.0.2 5000 reno send:1000
+sleep 130
+{losses(5)}
+"""
+    first, rest = rounds(script, NOISE, flow, tmp_path)
+    assert len(first) > 2 and all(row["ssthresh"] == 100 for row in first[:-1])
+    assert first[-1]["cwnd"] < 100 and first[-1]["why"] == "network"
+    assert (grown(rest), again(first + rest)) == (0, 0)
+
+
+@pytest.mark.parametrize("percent", [0, 4])
+def test_a_mark_ends_it(percent: int, flow: Path, tmp_path: Path) -> None:
+    """Marks for less than a round trip, in a recovery from losses that are noise or in none."""
+    script = f"""
+for n in s d; do guest in $n sh -c 'echo 1 >/proc/sys/net/ipv4/tcp_ecn'; done
+guest in s tc qdisc add dev a0 root netem limit 1000 loss {percent}%
+forth {PATH.replace("20ms", "280ms")}
+{SEND} & client=$!
+sleep 1.5
+{CHANGE.replace("20ms", "280ms")} loss 100% ecn
+sleep 0.2
+{CHANGE.replace("20ms", "280ms")}
+wait $client
+"""
+    first, rest = rounds(script, NOISE, flow, tmp_path)
+    last = [row for row in first + rest if row["why"] == "slow_start"][-1]
+    assert last["ca_state"] == (3 if percent else 0)
+    if percent:
+        assert last["ssthresh"] == last["cwnd"] // 2
+    assert (first + rest)[-1]["ssthresh"] < INFINITE
+    assert again(first + rest) == 0
+
+
+def test_the_verdict_comes_after_the_recovery_too(flow: Path, tmp_path: Path) -> None:
+    """Twenty packets at a time: the recovery is over when the round ends."""
+    script = f"""
+forth {PATH}
+flow send 10.2.0.2 5000 ndm_tcp {"send:29000 " * 30} & client=$!
+sleep 0.15
+{CHANGE} loss 2%
+wait $client
+"""
+    says = f"x[NDM_IN_PLASTICITY_MEAN] ? {CONGESTION} : {NOISE}"
+    first, rest = rounds(script, says, flow, tmp_path)
+    assert (first[-1]["why"], first[-1]["ca_state"]) == ("slow_start", 0)
+    assert first[-1]["ssthresh"] == first[-1]["cwnd"] // 2
+    assert grown(rest) == 0
+
+
+def test_a_loss_that_a_probe_repaired_is_no_mark(flow: Path, tmp_path: Path) -> None:
+    """Three packets at a time: a probe finds the last, if it is lost."""
+    script = f"""
+forth {PATH}
+flow send 10.2.0.2 5000 ndm_tcp {"send:4000 " * 60} & client=$!
+sleep 0.15
+{CHANGE} loss 3%
+wait $client
+counter TCPLossProbeRecovery
+counter TCPTimeouts
+"""
+    seen = play(script, flow, tmp_path, ((INFERENCE, f"{HOLD}\n\t\tout[1] = {NOISE};"),))
+    assert seen.rounds is not None
+    rows = seen.rounds.to_pylist()
+    assert seen.value("TCPLossProbeRecovery") > 0 and seen.value("TCPTimeouts") == 0
+    assert min(row["ssthresh"] for row in rows) == INFINITE
