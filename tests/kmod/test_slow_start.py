@@ -114,6 +114,13 @@ counter TCPPartialUndo
         assert (doubled > 200) == goes_on, doubled
 
 
+def test_a_full_pipe_ends_it_for_good(flow: Path, tmp_path: Path) -> None:
+    """Nothing is lost, the queue drains, and a loss now would be noise."""
+    first, rest = rounds(f"forth {PATH.replace('1000', '20000')}\n{SEND}", NOISE, flow, tmp_path)
+    assert not rest and 150 < grown(first) < 1500
+    assert again(first) == 0 and first[-1]["why"] == "network"
+
+
 def test_a_fifth_lost_ends_it(flow: Path, tmp_path: Path) -> None:
     first, rest = rounds(losses(30), NOISE, flow, tmp_path)
     assert first[-1]["why"] == "slow_start"
@@ -138,27 +145,43 @@ sleep 130
     assert (grown(rest), again(first + rest)) == (0, 0)
 
 
-@pytest.mark.parametrize("percent", [0, 4])
-def test_a_mark_ends_it(percent: int, flow: Path, tmp_path: Path) -> None:
-    """Marks for less than a round trip, in a recovery from losses that are noise or in none."""
-    script = f"""
+def far(percent: int, event: str, seconds: float) -> str:
+    """A round trip of 300 ms, losses at the sender, and after 1.5 s something else for a while."""
+    path = PATH.replace("20ms", "280ms")
+    change = CHANGE.replace("20ms", "280ms")
+    return f"""
 for n in s d; do guest in $n sh -c 'echo 1 >/proc/sys/net/ipv4/tcp_ecn'; done
 guest in s tc qdisc add dev a0 root netem limit 1000 loss {percent}%
-forth {PATH.replace("20ms", "280ms")}
+forth {path}
 {SEND} & client=$!
 sleep 1.5
-{CHANGE.replace("20ms", "280ms")} loss 100% ecn
-sleep 0.2
-{CHANGE.replace("20ms", "280ms")}
+{change} {event}
+sleep {seconds}
+{change}
 wait $client
 """
-    first, rest = rounds(script, NOISE, flow, tmp_path)
+
+
+@pytest.mark.parametrize("percent", [0, 4])
+def test_a_mark_ends_it(percent: int, flow: Path, tmp_path: Path) -> None:
+    """In a recovery from losses that are noise, or in none."""
+    first, rest = rounds(far(percent, "loss 100% ecn", 0.2), NOISE, flow, tmp_path)
     last = [row for row in first + rest if row["why"] == "slow_start"][-1]
     assert last["ca_state"] == (3 if percent else 0)
     if percent:
         assert last["ssthresh"] == last["cwnd"] // 2
     assert (first + rest)[-1]["ssthresh"] < INFINITE
     assert again(first + rest) == 0
+
+
+def test_a_timeout_halves_what_it_grew_to(flow: Path, tmp_path: Path) -> None:
+    """In a recovery that it outlived, whose losses came when the window was smaller."""
+    first, rest = rounds(far(4, "loss 100%", 3), NOISE, flow, tmp_path)
+    rows = first + rest
+    timed_out = next(n for n, row in enumerate(rows) if row["ca_state"] == 4)
+    before, after = rows[timed_out - 1 : timed_out + 1]
+    assert (before["why"], before["ca_state"]) == ("slow_start", 3)
+    assert after["ssthresh"] >= 0.9 * before["cwnd"], "half of twice as many"
 
 
 def test_the_verdict_comes_after_the_recovery_too(flow: Path, tmp_path: Path) -> None:
@@ -178,10 +201,10 @@ wait $client
 
 
 def test_a_loss_that_a_probe_repaired_is_no_mark(flow: Path, tmp_path: Path) -> None:
-    """Three packets at a time: a probe finds the last, if it is lost."""
+    """One packet at a time: if it is lost, a probe brings it."""
     script = f"""
 forth {PATH}
-flow send 10.2.0.2 5000 ndm_tcp {"send:4000 " * 60} & client=$!
+flow send 10.2.0.2 5000 ndm_tcp {"send:1000 " * 60} & client=$!
 sleep 0.15
 {CHANGE} loss 3%
 wait $client
