@@ -63,7 +63,7 @@ static const s16 ndm_full_pipe_ratio = NDM_ONE * 3 / 8;
  */
 static const s16 ndm_room_ratio = NDM_ONE * 3 / 4;
 
-/* Rounds after a slow start that lost packets in which it may come back. */
+/* Rounds without growth after a slow start that lost packets in which it may come back. */
 static const u32 ndm_start_rounds = 3;
 
 /*
@@ -228,15 +228,16 @@ static void ndm_fill_ack(struct sock *sk, const struct rate_sample *rs, struct n
  * Asked once per round of slow start, in which the rate should double: growth
  * by less than a quarter is none.
  */
-static bool ndm_pipe_is_full(struct ndm *ca, s16 bdp_ratio)
+static bool ndm_rate_grew(struct ndm *ca)
 {
 	u32 rate = max(ca->f.max_rate[0], ca->f.max_rate[1]);
 
-	if (rate >= ((u64)ca->watchdog.best_rate * 5) >> 2) {
-		ca->watchdog.best_rate = rate;
+	if (rate < ((u64)ca->watchdog.best_rate * 5) >> 2)
 		return false;
-	}
-	return bdp_ratio < ndm_full_pipe_ratio;
+	ca->watchdog.best_rate = rate;
+	if (ca->starting)
+		ca->starting = ndm_start_rounds;
+	return true;
 }
 
 /*
@@ -274,18 +275,23 @@ static bool ndm_watch(struct sock *sk, const s16 *x, bool limited)
 	return true;
 }
 
-/* Now that the network has seen the losses that slow start outlived; if the round is valid. */
-static bool ndm_was_congestion(const struct ndm *ca, const s16 *x)
+/*
+ * The losses that slow start outlived, now that the network has seen them. It has
+ * learnt from overshoots, and holds many for congestion; but while the rate grows
+ * the pipe was not full.
+ */
+static bool ndm_was_congestion(const struct ndm *ca, const s16 *x, bool grew)
 {
 	return x[NDM_IN_LOSS_RATE] >= NDM_WATCHDOG_LOSS ||
-	       (x[NDM_IN_LOSS_RATE] && ca->congestion >= 0);
+	       (x[NDM_IN_LOSS_RATE] && ca->congestion >= 0 && !grew);
 }
 
 /*
  * Losses ended slow start, in a window of a few packets perhaps. Now that the
  * network has seen them: were they noise, and has what was sent arrived and left
  * room, then it comes back, and goes on for as long as the rate grows. There are
- * three rounds for that, since not even a full pipe leaves none for ever.
+ * three rounds for that until it has, since not even a full pipe leaves none for
+ * ever.
  */
 static bool ndm_slow_start_goes_on(struct ndm *ca, const s16 *x)
 {
@@ -343,9 +349,11 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 	if (!repairs)
 		ca->spared = 0;
 	if (tcp_in_slow_start(tp) && (!recovery || (repairs && spared))) {
-		if (limited && ndm_pipe_is_full(ca, x[NDM_IN_BDP_RATIO]))
+		bool grew = limited && ndm_rate_grew(ca);
+
+		if (limited && !grew && x[NDM_IN_BDP_RATIO] < ndm_full_pipe_ratio)
 			ndm_leave_slow_start(sk, !x[NDM_IN_LOSS_RATE]);
-		else if (marked || (spared && ndm_was_congestion(ca, x)))
+		else if (marked || (spared && ndm_was_congestion(ca, x, grew)))
 			ndm_leave_slow_start(sk, false);
 		return NDM_WHY_SLOW_START;
 	}
