@@ -10,8 +10,8 @@
  *
  * The network proposes, classic rules dispose. How slow start grows,
  * retransmission timeouts, ECN, idle restart and the rule that an unused window
- * does not grow are not the network's to decide; it says which losses do not end
- * the first slow start. In a recovery from losses it goes on to set the window to
+ * does not grow are not the network's to decide; it may say that a loss ends the
+ * first slow start. In a recovery from losses it goes on to set the window to
  * reach, and how that is reached is RFC 6937's.
  * The core leaves all of that to a module with cong_control(), so it is here.
  *
@@ -63,7 +63,7 @@ static const s16 ndm_full_pipe_ratio = NDM_ONE * 3 / 8;
  */
 static const s16 ndm_room_ratio = NDM_ONE * 3 / 4;
 
-/* Rounds without growth after a slow start that lost packets in which it may come back. */
+/* Rounds in which a slow start that losses ended may come back. */
 static const u32 ndm_start_rounds = 3;
 
 /*
@@ -234,9 +234,10 @@ static bool ndm_rate_grew(struct ndm *ca)
 
 	if (rate < ((u64)ca->watchdog.best_rate * 5) >> 2)
 		return false;
-	ca->watchdog.best_rate = rate;
-	if (ca->starting)
+	/* Zero is what an undo leaves. */
+	if (ca->starting && ca->watchdog.best_rate)
 		ca->starting = ndm_start_rounds;
+	ca->watchdog.best_rate = rate;
 	return true;
 }
 
@@ -276,9 +277,9 @@ static bool ndm_watch(struct sock *sk, const s16 *x, bool limited)
 }
 
 /*
- * The losses that slow start outlived, now that the network has seen them. It has
- * learnt from overshoots, and holds many for congestion; but while the rate grows
- * the pipe was not full.
+ * The losses that slow start outlived, now that the network has seen them. Even a
+ * random one it may hold for congestion, since slow start's usually are; but while
+ * the rate grows the pipe was not full.
  */
 static bool ndm_was_congestion(const struct ndm *ca, const s16 *x, bool grew)
 {
@@ -289,9 +290,9 @@ static bool ndm_was_congestion(const struct ndm *ca, const s16 *x, bool grew)
 /*
  * Losses ended slow start, in a window of a few packets perhaps. Now that the
  * network has seen them: were they noise, and has what was sent arrived and left
- * room, then it comes back, and goes on for as long as the rate grows. There are
- * three rounds for that until it has, since not even a full pipe leaves none for
- * ever.
+ * room, then it comes back, and goes on for as long as the rate grows. A full pipe
+ * may seem to have room: so a round in which it does not come back costs one of
+ * three, coming back another, and only a higher rate brings all of them again.
  */
 static bool ndm_slow_start_goes_on(struct ndm *ca, const s16 *x)
 {
@@ -565,12 +566,12 @@ static u32 ndm_ssthresh(struct sock *sk)
 	    inet_csk(sk)->icsk_ca_state != TCP_CA_Loss)
 		window = ndm_cut(cwnd, ca->congestion);
 	/*
-	 * A mark ends slow start; not so a loss while there is no queue of which the
-	 * network was sure that it is noise: it would cut an eighth or less.
+	 * A mark ends slow start; not so a loss while there is no queue: whether
+	 * that was noise the network says when it has seen it.
 	 */
 	if (!tp->prior_ssthresh) {
 		ca->starting = 0;
-	} else if (tcp_in_initial_slowstart(tp) && !queued && window >= cwnd - (cwnd >> 3)) {
+	} else if (tcp_in_initial_slowstart(tp) && !queued) {
 		ca->spared = 1;
 		return tp->snd_ssthresh;
 	}
@@ -589,11 +590,11 @@ static u32 ndm_undo_cwnd(struct sock *sk)
 
 	ca->reducing = 0;
 	ca->spared = 0;
-	ca->target = max(tcp_snd_cwnd(tp), tp->prior_cwnd);
+	ca->target = max(ca->target, tp->prior_cwnd);
 	/* In slow start again, whose growth the rates of the recovery say nothing of. */
 	if (ca->target < tp->prior_ssthresh)
 		ca->watchdog.best_rate = 0;
-	return ca->target;
+	return max(tcp_snd_cwnd(tp), tp->prior_cwnd);
 }
 
 /*
@@ -685,8 +686,8 @@ static void ndm_init(struct sock *sk)
 
 	ca->target = tcp_snd_cwnd(tp);
 	ca->starting = tcp_in_initial_slowstart(tp) ? ndm_start_rounds : 0;
-	/* Nothing ruled out an undo; a tail loss probe leaves this as it is. */
-	if (!tp->prior_ssthresh && inet_csk(sk)->icsk_ca_state == TCP_CA_Open)
+	/* Not zero, a mark, where a tail loss probe repairs the very first loss. */
+	if (!tp->undo_marker && inet_csk(sk)->icsk_ca_state == TCP_CA_Open)
 		tp->prior_ssthresh = tp->snd_ssthresh;
 	ca->counted = 1;
 	/* Flows that began together are not to probe together. */

@@ -52,7 +52,8 @@ flow() {{ guest in s /run/host/flow "$@"; }}
 INFERENCE = "ndm_infer(&ndm_model, x, out, NULL);"
 HOLD = f"{INFERENCE}\n\t\tout[0] = 0;"
 CERTAIN = f"{HOLD}\n\t\tout[1] = NDM_OUT_CONGESTION_HI;"
-UNDO = "ca->target = max(tcp_snd_cwnd(tp), tp->prior_cwnd);"
+UNDO = "ca->target = max(ca->target, tp->prior_cwnd);"
+KEEPS_CUT = (UNDO, "return ca->target = tcp_snd_cwnd(tp);")
 
 
 @dataclass(frozen=True)
@@ -155,9 +156,8 @@ wait $client
 for name in TCPFullUndo TCPPartialUndo TCPDSACKUndo TCPTimeouts; do counter $name; done
 """
     steady = CERTAIN.replace("out[0] = 0", "out[0] = -750")  # at 126 packets it takes one away
-    keeps_cut = (UNDO, "ca->target = tcp_snd_cwnd(tp);")
     lowest = {}
-    for undo, changes in ((True, ()), (False, (keeps_cut,))):
+    for undo, changes in ((True, ()), (False, (KEEPS_CUT,))):
         folder = tmp_path / str(undo)
         folder.mkdir()
         seen = play(script, flow, folder, ((INFERENCE, steady), *changes))

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .test_cases import CERTAIN, INFERENCE, UNDO, Seen, play
+from .test_cases import CERTAIN, INFERENCE, KEEPS_CUT, Seen, play
 
 
 def reordered(undo: bool, flow: Path, tmp_path: Path) -> Seen:
@@ -16,7 +16,7 @@ def reordered(undo: bool, flow: Path, tmp_path: Path) -> Seen:
     tmp_path.mkdir()
     # Certain congestion, and a gain that takes back what a round grows by in any case.
     certain = ((INFERENCE, CERTAIN.replace("out[0] = 0", "out[0] = -750")),)
-    changes = certain if undo else (*certain, (UNDO, "ca->target = tcp_snd_cwnd(tp);"))
+    changes = certain if undo else (*certain, KEEPS_CUT)
     script = """
 state tcp_slow_start_after_idle 0
 flow send 10.2.0.2 5000 ndm_tcp send:1500000 info sleep:1000 send:6000000 info & client=$!

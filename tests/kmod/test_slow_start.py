@@ -71,49 +71,46 @@ def again(rows: list[dict[str, Any]]) -> int:
     return [row["why"] for row in rows].count("goes_on")
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [(NOISE, NOISE), (NOISE, CONGESTION), (CONGESTION, NOISE), (CONGESTION, CONGESTION)],
-)
-def test_noise_does_not_end_it(before: str, after: str, flow: Path, tmp_path: Path) -> None:
-    """The network says something before it has seen a loss and something after."""
-    says = f"x[NDM_IN_PLASTICITY_MEAN] ? {after} : {before}"
-    first, rest = rounds(losses(5), says, flow, tmp_path)
-    if after == CONGESTION:
-        assert first[-1]["why"] == ("slow_start" if before == NOISE else "network")
-        if before == NOISE:
-            assert 60 < grown(rest) < 250, "while the rate grows"
-        else:
-            assert grown(rest) == 0
+@pytest.mark.parametrize("verdict", [NOISE, CONGESTION])
+def test_a_loss_without_a_queue_does_not_end_it(verdict: str, flow: Path, tmp_path: Path) -> None:
+    """Not even one that is held for congestion, while the rate grows."""
+    first, rest = rounds(losses(5), verdict, flow, tmp_path)
+    assert first[-1]["why"] == "slow_start" and first[-1]["ssthresh"] == INFINITE
+    if verdict == NOISE:
+        assert 250 < grown(rest) < 1000, "until the pipe is full"
+    else:
+        assert 60 < grown(rest) < 250, "until the rate does not grow"
         assert again(first + rest) == 0
-        return
-    assert first[-1]["why"] == ("slow_start" if before == NOISE else "goes_on")
-    assert 150 < grown(rest) < 1000, "until the pipe is full"
 
 
-# Slow start ends at once at every loss, and what follows is noise. Of three rounds, coming back
-# costs one, and so does a loss after that; growth gives all of them back.
-EACH_TIME = f"x[NDM_IN_SLOW_START] ? {CONGESTION} : {NOISE}"
+def test_a_loss_with_a_queue_ends_it(flow: Path, tmp_path: Path) -> None:
+    """The RTT grows by half before the losses begin."""
+    script = losses(5).replace(CHANGE, CHANGE.replace("20ms", "40ms"))
+    first, _ = rounds(script, NOISE, flow, tmp_path)
+    assert first[-2]["ssthresh"] == INFINITE
+    assert first[-1]["why"] == "network" and first[-1]["ssthresh"] < INFINITE
+
+
+# Rounds that lose a fifth end slow start, and what follows is noise. Of three rounds, coming back
+# costs one, and so does each in which it does not; growth gives all of them back.
 TOO_LATE = f"({{ static int n; n++ < 9; }}) ? {CONGESTION} : {NOISE}"
-SILENCE = losses(5).replace("send:6000000", "send:60000 sleep:3000 send:6000000")
 TIMEOUT = losses(5).replace("sleep 0.15", f"sleep 0.15\n{CHANGE} loss 100%\nsleep 1")
 
 
 @pytest.mark.parametrize(
     ("script", "says", "times"),
     [
-        pytest.param(losses(5), EACH_TIME, 2, id="each time"),
-        pytest.param(far(2, "", 0), EACH_TIME, 3, id="more often while it grows"),
+        pytest.param(losses(15), NOISE, 1, id="in time"),
+        pytest.param(far(13, "", 0), NOISE, 2, id="more often while it grows"),
         pytest.param(losses(5), TOO_LATE, 0, id="too late"),
-        pytest.param(SILENCE, EACH_TIME, 0, id="after a silence"),
-        pytest.param(TIMEOUT, EACH_TIME, 0, id="after a timeout"),
+        pytest.param(TIMEOUT, NOISE, 0, id="after a timeout"),
     ],
 )
 def test_it_comes_back_only_so_often(
     script: str, says: str, times: int, flow: Path, tmp_path: Path
 ) -> None:
     first, rest = rounds(script, says, flow, tmp_path)
-    assert len(rest) > 20 and again(first + rest) == times
+    assert len(rest) > 5 and again(first + rest) == times
 
 
 def test_slow_start_goes_on_when_a_recovery_was_for_nothing(flow: Path, tmp_path: Path) -> None:
@@ -174,7 +171,7 @@ def test_a_mark_ends_it(percent: int, flow: Path, tmp_path: Path) -> None:
     last = [row for row in first + rest if row["why"] == "slow_start"][-1]
     assert last["ca_state"] == (3 if percent else 0)
     if percent:
-        assert last["ssthresh"] == last["cwnd"] // 2
+        assert last["ssthresh"] == last["cwnd"] // 2 < 45, "in that very round"
     assert (first + rest)[-1]["ssthresh"] < INFINITE
     assert again(first + rest) == 0
 
