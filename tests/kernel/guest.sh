@@ -141,6 +141,8 @@ if test -e /sch_netem.ko; then
 	step delay tcp_transfer -b 2000000
 	netem delay 20ms loss 2%
 	step loss through_netem retransmits -b 1000000 -t 90
+	# A pipe that fills, or slow start would never end.
+	netem delay 20ms loss 2% rate 20mbit
 	step trace trace_rounds
 	cat /tmp/trace
 	echo 1 >/proc/sys/net/ipv4/tcp_ecn
