@@ -224,13 +224,19 @@ static void ndm_fill_ack(struct sock *sk, const struct rate_sample *rs, struct n
 		ack->prior_delivered = ca->f.round_delivered - 1;
 }
 
+/* The highest rate of the last rounds, in the units of the features. */
+static u32 ndm_max_rate(const struct ndm *ca)
+{
+	return max(ca->f.max_rate[0], ca->f.max_rate[1]);
+}
+
 /*
  * Asked once per round of slow start, in which the rate should double: growth
  * by less than a quarter is none.
  */
 static bool ndm_rate_grew(struct ndm *ca)
 {
-	u32 rate = max(ca->f.max_rate[0], ca->f.max_rate[1]);
+	u32 rate = ndm_max_rate(ca);
 
 	if (rate < ((u64)ca->watchdog.best_rate * 5) >> 2)
 		return false;
@@ -267,7 +273,7 @@ static void ndm_leave_slow_start(struct sock *sk, bool lossless)
 static bool ndm_watch(struct sock *sk, const s16 *x, bool limited)
 {
 	struct ndm *ca = inet_csk_ca(sk);
-	u32 max_rate = max(ca->f.max_rate[0], ca->f.max_rate[1]);
+	u32 max_rate = ndm_max_rate(ca);
 
 	if (!ndm_watchdog_bites(&ca->watchdog, x, max_rate, limited))
 		return false;
@@ -314,7 +320,7 @@ static void ndm_start_again(struct sock *sk, u32 window)
 	ca->starting--;
 	ca->reducing = 0;
 	ca->spared = inet_csk(sk)->icsk_ca_state == TCP_CA_Recovery;
-	ca->watchdog.best_rate = max(ca->f.max_rate[0], ca->f.max_rate[1]);
+	ca->watchdog.best_rate = ndm_max_rate(ca);
 	tcp_sk(sk)->snd_ssthresh = TCP_INFINITE_SSTHRESH;
 	ndm_jump(sk, window);
 }
@@ -562,9 +568,6 @@ static u32 ndm_ssthresh(struct sock *sk)
 	u32 window = cwnd >> 1;
 	bool queued = tp->srtt_us >> 3 > ca->f.callers_us + (ca->f.callers_us >> 2);
 
-	if (ca->has_output && !ca->watchdog.left && tp->prior_ssthresh &&
-	    inet_csk(sk)->icsk_ca_state != TCP_CA_Loss)
-		window = ndm_cut(cwnd, ca->congestion);
 	/*
 	 * A mark ends slow start; not so a loss while there is no queue: whether
 	 * that was noise the network says when it has seen it.
@@ -575,6 +578,9 @@ static u32 ndm_ssthresh(struct sock *sk)
 		ca->spared = 1;
 		return tp->snd_ssthresh;
 	}
+	if (ca->has_output && !ca->watchdog.left && tp->prior_ssthresh &&
+	    inet_csk(sk)->icsk_ca_state != TCP_CA_Loss)
+		window = ndm_cut(cwnd, ca->congestion);
 	ca->reducing = 1;
 	return max(window, ndm_min_ssthresh);
 }

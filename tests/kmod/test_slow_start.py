@@ -12,17 +12,18 @@ from .test_cases import HOLD, INFERENCE, play
 
 INFINITE = 0x7FFFFFFF  # TCP_INFINITE_SSTHRESH
 NOISE, CONGESTION = "NDM_OUT_CONGESTION_LO", "NDM_OUT_CONGESTION_HI"
-SEND = "flow send 10.2.0.2 5000 ndm_tcp send:6000000 info"
+STEPS = "send:6000000 info"
+SEND = f"flow send 10.2.0.2 5000 ndm_tcp {STEPS}"
 # 200 packets fit into the pipe.
 PATH = "1000 delay 20ms rate 60mbit"
 CHANGE = f"guest in r tc qdisc change dev b0 root netem limit {PATH}"
 
 
-def losses(percent: int) -> str:
+def losses(percent: int, steps: str = STEPS) -> str:
     """A flow whose losses begin after its first flight, of which the network says nothing."""
     return f"""
 forth {PATH}
-{SEND} & client=$!
+flow send 10.2.0.2 5000 ndm_tcp {steps} & client=$!
 sleep 0.15
 {CHANGE} loss {percent}%
 wait $client
@@ -188,13 +189,7 @@ def test_a_timeout_halves_what_it_grew_to(flow: Path, tmp_path: Path) -> None:
 
 def test_the_verdict_comes_after_the_recovery_too(flow: Path, tmp_path: Path) -> None:
     """Twenty packets at a time: the recovery is over when the round ends."""
-    script = f"""
-forth {PATH}
-flow send 10.2.0.2 5000 ndm_tcp {"send:29000 " * 30} & client=$!
-sleep 0.15
-{CHANGE} loss 2%
-wait $client
-"""
+    script = losses(2, "send:29000 " * 30)
     says = f"x[NDM_IN_PLASTICITY_MEAN] ? {CONGESTION} : {NOISE}"
     first, rest = rounds(script, says, flow, tmp_path)
     assert (first[-1]["why"], first[-1]["ca_state"]) == ("slow_start", 0)
@@ -204,15 +199,7 @@ wait $client
 
 def test_a_loss_that_a_probe_repaired_is_no_mark(flow: Path, tmp_path: Path) -> None:
     """One packet at a time: if it is lost, a probe brings it."""
-    script = f"""
-forth {PATH}
-flow send 10.2.0.2 5000 ndm_tcp {"send:1000 " * 60} & client=$!
-sleep 0.15
-{CHANGE} loss 3%
-wait $client
-counter TCPLossProbeRecovery
-counter TCPTimeouts
-"""
+    script = losses(3, "send:1000 " * 60) + "counter TCPLossProbeRecovery\ncounter TCPTimeouts\n"
     seen = play(script, flow, tmp_path, ((INFERENCE, f"{HOLD}\n\t\tout[1] = {NOISE};"),))
     assert seen.rounds is not None
     rows = seen.rounds.to_pylist()
