@@ -40,18 +40,20 @@ PUBLISHED = f.ROOT / "lab" / "scenarios" / "published"
 SHOWN = ("c-dumbbell-loss-0", "c-dumbbell-loss-1", "c-dumbbell-loss-5", "a2-moderate-jitter")
 ALGORITHMS = ("cubic", "bbr", "ndm_tcp")
 STEP_S = 0.5
+SOURCES = (".py", ".c", ".sh", ".patch", ".config")
 
 
-def key_of_module():
-    """Twelve hex digits of the module's sources: another network, another run."""
-    names = sorted([*KMOD.glob("*.[ch]"), *KMOD.glob("generated/*.h")])
+def key(scenario, cc):
+    """Twelve hex digits of what makes a run: another lab, path or network, another run."""
+    lab = [p for p in (f.ROOT / "lab").rglob("*") if p.suffix in SOURCES]
+    module = [*KMOD.glob("*.[ch]"), *KMOD.glob("generated/*.h")] if cc == "ndm_tcp" else []
+    names = [*sorted(lab), PUBLISHED / f"{scenario}.toml", *sorted(module)]
     return hashlib.sha256(b"".join(p.read_bytes() for p in names)).hexdigest()[:12]
 
 
 def run(scenario, cc):
     """Folder of a run, made if it is not there yet; None if the lab is not built."""
-    name = f"{scenario}-{cc}" + (f"-{key_of_module()}" if cc == "ndm_tcp" else "")
-    out = f.OUT / "closed_loop" / name
+    out = f.OUT / "closed_loop" / f"{scenario}-{cc}-{key(scenario, cc)}"
     if not (out / "result.json").is_file():
         if subprocess.run([NDM, "lab", "build", "--check"], capture_output=True).returncode:
             return None
