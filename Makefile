@@ -187,24 +187,34 @@ notebooks: setup ## run the notebooks on the shipped network (make shipped leave
 	@test -f $(OUT)/shipped/run/export.json || $(MAKE) --no-print-directory shipped
 	@$(call run-notebooks,$(OUT)/shipped,notebooks,$(NOTEBOOKS))
 
-# Of each: inputs masked. The full network is the shipped one.
-ABLATED = no-delay:7,8 no-floor:10 no-memory:11,12,13,14,15
+# Inputs held at 0, of each variant; every one is trained with these seeds.
+MASK_full =
+MASK_no-delay = 7,8
+MASK_no-entropy = 4
+MASK_no-floor = 10
+MASK_no-memory = 11,12,13,14,15
+ABLATION_SEEDS = 1 2 3
+ABLATED = $(foreach name,full no-delay no-entropy no-floor no-memory,$(addprefix $(name)-,$(ABLATION_SEEDS)))
+UNTRAINED = $(addprefix untrained-,$(ABLATION_SEEDS))
 
-ablation: setup test-packages ## what inputs, size and training are worth: docs/ablation.md, an hour
+# The stem is a variant and a seed, such as no-delay-2.
+seed = $(lastword $(subst -, ,$*))
+$(ABLATION)/run/%/model.safetensors: $(ROUNDS)
+	$(BIN)/ndm train --data $(OUT)/shipped/data $(ROUNDS) --mask "$(MASK_$(*:-$(seed)=))" --seed $(seed) -o $(@D)
+
+ablation: setup test-packages ## what inputs, size and training are worth: docs/ablation.md, two hours
 	@test -f $(OUT)/shipped/run/export.json || $(MAKE) --no-print-directory shipped
 	$(BIN)/python -m ndm_tcp.training.ablation --data $(ROUNDS) -o $(ABLATION) --epochs 28
-	for pair in $(ABLATED); do $(BIN)/ndm train --data $(OUT)/shipped/data $(ROUNDS) \
-		--mask $${pair#*:} -o $(ABLATION)/run/$${pair%%:*}; done
-	$(BIN)/python -m ndm_tcp.training.ablation --untrained $(ABLATION)/run/untrained
+	OMP_NUM_THREADS=1 $(MAKE) --no-print-directory -j 2 $(ABLATED:%=$(ABLATION)/run/%/model.safetensors)
+	for name in $(UNTRAINED); do \
+		$(BIN)/python -m ndm_tcp.training.ablation --untrained $(ABLATION)/run/$$name --seed $${name##*-}; done
 	$(BIN)/ndm lab build
 	$(BIN)/ndm lab board validation --cc reno,cubic,bbr --seeds 1 -o $(ABLATION)/board/rivals >/dev/null
-	@rm -rf $(ABLATION)/kmod && mkdir -p $(ABLATION)/kmod && cp -r kmod $(ABLATION)/kmod/full
-	@for name in full $(foreach pair,$(ABLATED),$(firstword $(subst :, ,$(pair)))) untrained; do \
-		copy=$(ABLATION)/kmod/$$name; \
-		if [ $$name != full ]; then cp -r kmod $$copy; \
-			$(BIN)/ndm export $(ABLATION)/run/$$name -o $$copy/generated >/dev/null || \
-				{ echo "ablation: $$name cannot be exported, so not run"; continue; }; fi; \
-		echo "ablation: $$name on the validation paths"; rm -rf $(ABLATION)/board/$$name; \
+	@for name in $(ABLATED) $(UNTRAINED); do copy=$(ABLATION)/kmod/$$name; \
+		rm -rf $$copy $(ABLATION)/board/$$name; mkdir -p $(ABLATION)/kmod && cp -r kmod $$copy; \
+		$(BIN)/ndm export $(ABLATION)/run/$$name -o $$copy/generated >/dev/null || \
+			{ echo "ablation: $$name cannot be exported, so not run"; continue; }; \
+		echo "ablation: $$name on the validation paths"; \
 		$(BIN)/ndm lab board validation --cc ndm_tcp --seeds 1 --kmod $$copy \
 			-o $(ABLATION)/board/$$name >/dev/null; done
 	NDM_RUN=$(OUT)/shipped/run $(BIN)/python notebooks/ablation_page.py $(ABLATION)

@@ -16,21 +16,25 @@ from ndm_tcp.datasets import store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export import onnx_graph, quantize
 from ndm_tcp.lab import bars
-from ndm_tcp.training.ablation import DRAWS, FULL, GROUPS, OFFLINE
+from ndm_tcp.training.ablation import FULL, GROUPS, OFFLINE, Draws, interval
 from ndm_tcp.training.evaluate import auc
 from ndm_tcp.training.objective import examples
 
 BOARDS = {
-    "full": "full",
+    "full": FULL,
     "no-delay": "without 7, 8",
+    "no-entropy": "without 4",
     "no-floor": "without 10",
     "no-memory": "without 11 to 15",
     "untrained": "untrained",
 }
-"""folder of a board to the variant"""
+"""folder of a variant's boards, less the seed, to the variant"""
+SHIPPED_SEED = 1
 ALONE = ("jitter, reordering", "random loss", "clean, steps")
 BESIDE_CUBIC = ("cubic", "late-cubic")
 KIND = re.compile(r"^valid-\d+-(?P<kind>.+)$")
+ENOUGH = 3
+"""paths of a kind, for an interval of its own"""
 
 
 def text(value, digits=3):
@@ -38,15 +42,6 @@ def text(value, digits=3):
     if value["mean"] is None or not np.isfinite(value["mean"]):
         return "-"
     return f"{value['mean']:.{digits}f} [{value['low']:.{digits}f}, {value['high']:.{digits}f}]"
-
-
-def interval(values):
-    """Mean of paths, 95 % of its resamples."""
-    values = np.asarray(values, dtype=float)
-    rng = np.random.default_rng(0)
-    draws = values[rng.integers(len(values), size=(DRAWS, len(values)))].mean(1)
-    low, high = np.percentile(draws, [2.5, 97.5])
-    return {"mean": float(values.mean()), "low": float(low), "high": float(high)}
 
 
 def excludes_zero(value):
@@ -118,63 +113,87 @@ def float_or_fixed():
 # --- closed loop ---------------------------------------------------------------------------
 
 
-def closed(out):
-    """Variant to measures of the validation paths; None where a network could not be run."""
+def goodputs(board, rivals):
+    """Path to its kind, path to the part of the best rival's goodput, of paths for one flow."""
+    kinds = {n: KIND.match(n)["kind"] for n in board}
+    alone = [n for n in board if any(kinds[n] in GROUPS[g] for g in ALONE)]
+    best = {n: max(rivals[n][cc].mean["goodput_mbps"] for cc in bars.RIVALS) for n in alone}
+    return kinds, {n: board[n]["ndm_tcp"].mean["goodput_mbps"] / best[n] for n in alone}
+
+
+def by_kind(board, rivals):
+    """Kind of path, if there are enough of it, to the goodput on each; of one network."""
+    kinds, goodput = goodputs(board, rivals)
+    found = {}
+    for name, value in goodput.items():
+        found.setdefault(kinds[name], []).append(value)
+    return {kind: values for kind, values in found.items() if len(values) >= ENOUGH}
+
+
+def measures(board, rivals):
+    """Measure to its value on every path that it is for, of one network."""
+    own = {n: cells["ndm_tcp"].mean for n, cells in board.items()}
+    kinds, goodput = goodputs(board, rivals)
+    found = {}
+    for group in ALONE:
+        values = [v for n, v in goodput.items() if kinds[n] in GROUPS[group]]
+        found[f"goodput, {group}"] = values
+    found["RTT"] = [own[n]["rtt_mean_ms"] / rivals[n]["bbr"].mean["rtt_mean_ms"] for n in goodput]
+    cubic = [own[n]["share"] for n in own if kinds[n] in BESIDE_CUBIC]
+    found["share beside CUBIC"] = cubic
+    found["distance from half"] = [abs(s - 0.5) for s in cubic]
+    found["Jain"] = [own[n]["jain"] for n in own if kinds[n] == "equals"]
+    return found
+
+
+def closed(out, of=measures):
+    """Variant to its measures, each [seeds][paths]; of those that ran with every seed."""
     path = out / "board" / "rivals" / "board.csv"
     if not path.is_file():
         return {}
     rivals = bars.load(path)
-    found = {}
+    found, wanted = {}, set()
     for folder, name in BOARDS.items():
-        path = out / "board" / folder / "board.csv"
-        if not path.is_file():
-            found[name] = None
-            continue
-        own = {n: cells["ndm_tcp"].mean for n, cells in bars.load(path).items()}
-        kinds = {n: KIND.match(n)["kind"] for n in own}
-        best = {n: max(rivals[n][cc].mean["goodput_mbps"] for cc in bars.RIVALS) for n in own}
-        measures = {}
-        for group in ALONE:
-            chosen = [n for n in own if kinds[n] in GROUPS[group]]
-            measures[f"goodput, {group}"] = [own[n]["goodput_mbps"] / best[n] for n in chosen]
-        alone = [n for n in own if any(kinds[n] in GROUPS[g] for g in ALONE)]
-        measures["RTT"] = [
-            own[n]["rtt_mean_ms"] / rivals[n]["bbr"].mean["rtt_mean_ms"] for n in alone
-        ]
-        cubic = [own[n]["share"] for n in own if kinds[n] in BESIDE_CUBIC]
-        measures["share beside CUBIC"] = cubic
-        measures["distance from half"] = [abs(s - 0.5) for s in cubic]
-        measures["Jain"] = [own[n]["jain"] for n in own if kinds[n] == "equals"]
-        found[name] = measures
+        boards = sorted((out / "board").glob(f"{folder}-[0-9]*/board.csv"))
+        seeds = {board.parent.name.rsplit("-", 1)[1] for board in boards}
+        if boards and seeds == (wanted := wanted or seeds):
+            each = [of(bars.load(board), rivals) for board in boards]
+            found[name] = {m: [one[m] for one in each] for m in each[0]}
     return found
 
 
+def resampled(values):
+    """Interval of the mean of [seeds][paths]."""
+    values = np.asarray(values, dtype=float)
+    draws = Draws.make(values.shape[1], values.shape[0])
+    return interval(((draws.seeds @ values) * draws.paths).mean(1))
+
+
 def closed_table(found):
-    """One row a variant; differences from the full network are paired by path."""
-    names = list(found["full"])
-    yield f"| network | {' | '.join(names)} |"
-    yield "|---|" + "---|" * len(names)
-    for name, measures in found.items():
-        if measures is None:
+    """One row a variant; differences from the full network are paired by path and seed."""
+    names = list(found[FULL])
+    shipped = {m: found[FULL][m][SHIPPED_SEED - 1 : SHIPPED_SEED] for m in names}
+    head = [f"| network | {' | '.join(names)} |", "|---|" + "---|" * len(names)]
+    yield from head
+    for name, own in {"full, as shipped": shipped, **found}.items():
+        yield f"| {name} | {' | '.join(text(resampled(own[m]), 2) for m in names)} |"
+    for name in BOARDS.values():
+        if name not in found:
             yield f"| {name} | refused by the exporter or not run |" + " - |" * (len(names) - 1)
-            continue
-        yield f"| {name} | {' | '.join(text(interval(measures[m]), 2) for m in names)} |"
     yield ""
-    yield "Differences from the full network, path by path:"
+    yield "Differences from the full network, path by path and seed by seed:"
     yield ""
-    yield f"| network | {' | '.join(names)} |"
-    yield "|---|" + "---|" * len(names)
-    for name, measures in found.items():
-        if name == "full" or measures is None:
-            continue
-        gaps = [np.subtract(measures[m], found["full"][m]) for m in names]
-        yield f"| {name} | {' | '.join(text(interval(g), 2) for g in gaps)} |"
+    yield from head
+    for name, own in found.items():
+        if name != FULL:
+            gaps = [np.subtract(own[m], found[FULL][m]) for m in names]
+            yield f"| {name} | {' | '.join(text(resampled(g), 2) for g in gaps)} |"
 
 
 # --- what it says --------------------------------------------------------------------------
 
 
-def finding(found, loops, name):
+def finding(found, loops, kinds, name):
     """Plain words about a variant: where the difference is more than chance, and where not."""
     parts = found["variants"][name]
     gap = parts["all"]["r2_difference"]
@@ -193,22 +212,25 @@ def finding(found, loops, name):
     area = parts["all"]["auc_difference"]
     chance = "beyond chance" if excludes_zero(area) else "not beyond chance"
     yield f"  AUC of congestion: difference {text(area)}, {chance}."
-    if loops.get("full") and loops.get(name):
-        gaps = {m: interval(np.subtract(loops[name][m], loops["full"][m])) for m in loops["full"]}
-        clear = [f"{m} {text(v, 2)}" for m, v in gaps.items() if excludes_zero(v)]
+    if FULL in loops and name in loops:
+        pairs = {m: (v, loops[FULL][m]) for m, v in loops[name].items()}
+        pairs |= {f"goodput, {k}": (v, kinds[FULL][k]) for k, v in kinds[name].items()}
+        gaps = {m: resampled(np.subtract(own, full)) for m, (own, full) in pairs.items()}
+        known = {m: v for m, v in gaps.items() if excludes_zero(v) and abs(v["mean"]) >= 0.005}
+        clear = [f"{m} {text(v, 2)}" for m, v in known.items()]
         yield "  In the closed loop, beyond chance: " + ("; ".join(clear) or "nothing") + "."
 
 
 def page(out):
     """The text of docs/ablation.md."""
     found = orjson.loads((out / OFFLINE).read_bytes())
-    loops = closed(out)
+    loops, kinds = closed(out), closed(out, by_kind)
     counts = found["paths"]
     lines = [
         "# Ablation",
         "",
         "Made by `make ablation`. Intervals are 95 %, over resampled paths"
-        f" and seeds ({found['seeds']} seeds; one in the closed loop).",
+        f" and seeds ({found['seeds']} seeds).",
         "",
         "## Findings",
         "",
@@ -218,7 +240,7 @@ def page(out):
     ]
     inputs = ("without 7, 8", "without 4", "without 10", "without 11 to 15")
     for name in (*inputs, "8-8", "32-32", "eight rounds at once", "untrained"):
-        lines += finding(found, loops, name)
+        lines += finding(found, loops, kinds, name)
     lines += [
         "",
         "## Replayed rounds, unseen paths",
@@ -239,16 +261,19 @@ def page(out):
         lines += ["", "## Float in place of fixed", ""]
         lines += float_or_fixed()
     lines += ["", "## Closed loop, validation paths", ""]
-    if not loops or not loops.get("full"):
+    if FULL not in loops:
         lines.append("Not run: the lab's kernel is not built (`ndm lab build`).")
     else:
         lines += [
-            "`ndm lab board validation`, one seed. Goodput: part of the best of Reno, CUBIC and "
-            "BBR. RTT: mean, part of BBR's. Full is the shipped network; the others are "
-            "trained on the same data with the same seed.",
+            f"`ndm lab board validation` on each of {len(loops[FULL]['RTT'])} networks a variant, "
+            "which differ in the seed of training. Goodput: part of the best of Reno, CUBIC and "
+            "BBR. RTT: mean, part of BBR's. The shipped network is the full one with seed "
+            f"{SHIPPED_SEED}; the others are trained on the same data.",
             "",
         ]
         lines += closed_table(loops)
+        lines += ["", f"Goodput by kind of path, of which there are {ENOUGH} or more:", ""]
+        lines += closed_table(kinds)
     return "\n".join(lines) + "\n", found, loops
 
 

@@ -127,7 +127,7 @@ def test_metrics_agree_with_the_plain_formulas(taught: Path) -> None:
     assert found["auc"][0] == pytest.approx(auc(out[known, 1], data.cause[known]), abs=1e-3)
     brier, _ = calibration(out[known, 1], data.cause[known])
     assert found["brier"][0] == pytest.approx(brier, rel=1e-5)
-    interval = ablation._interval(found["r2"])
+    interval = ablation.interval(found["r2"])
     assert interval["low"] <= interval["mean"] <= interval["high"]
     assert interval["low"] < interval["high"]
 

@@ -314,7 +314,7 @@ def weighted_auc(score: Floats, label: npt.NDArray[Any], weight: Floats) -> Floa
     return np.asarray((positive * below).sum(1) / np.where(total > 0, total, np.nan))
 
 
-def _interval(values: Floats) -> dict[str, float]:
+def interval(values: Floats) -> dict[str, float]:
     """The first is the estimate; the others say how far it could have been off."""
     if not np.isfinite(values).any():
         return {"mean": math.nan, "low": math.nan, "high": math.nan}
@@ -429,8 +429,8 @@ def compare(rounds: Rounds, networks: dict[str, list[Policy]]) -> dict[str, Any]
             own = full
             if variant.name != FULL:
                 own = measure(shown[variant.rounds], networks[variant.name], rows)
-            parts[name] = {m: _interval(v) for m, v in own.items()} | {
-                f"{m}_difference": _interval(v - full[m]) for m, v in own.items()
+            parts[name] = {m: interval(v) for m, v in own.items()} | {
+                f"{m}_difference": interval(v - full[m]) for m, v in own.items()
             }
         result[variant.name] = parts
     return result
