@@ -3,7 +3,8 @@
 
 What is tried out between two trainings is judged on the validation paths, drawn the same way;
 `validation-wide` has more of the two states that are hardest to tell apart, alone and beside CUBIC,
-and `validation-short` short transfers.
+`validation-short` short transfers, and `validation-aqm` queues that drop before they are full,
+which no training path has.
 The published experiments and ccBench are for evaluation, so no path may resemble theirs: rates
 and delays within ten percent of an evaluation point are drawn again, on routed paths and on the
 loopback device alike; but delays of shaped loopback paths are divided by three afterwards, and four
@@ -119,14 +120,25 @@ SHORT_KINDS = {
     "fast-page": 3,
     "fast-page-loss": 2,
 }
+AQM_KINDS = {
+    "fq-codel": 5,
+    "cake": 5,
+    "fq-codel-cubic": 2,
+    "cake-cubic": 2,
+}
 SUITES = {
     "training": (20261121, KINDS),
     "validation": (20261122, VALIDATION_KINDS),
     "validation-wide": (20261123, WIDE_KINDS),
     "validation-short": (20261124, SHORT_KINDS),
+    "validation-aqm": (20261125, AQM_KINDS),
 }
 """folder to seed and paths"""
-RIVALS = ("cubic", "reno", "bbr", "late-cubic", "long-cubic", "long-reno", "long-bbr")
+RIVALS = (
+    *("cubic", "reno", "bbr", "late-cubic", "long-cubic", "long-reno", "long-bbr"),
+    *("fq-codel-cubic", "cake-cubic"),
+)
+FQ_CODEL_PACKETS = 1024
 PACKET_BITS = 1500 * 8
 HEAD = "# SPDX-License-Identifier: CC0-1.0\n# Written by: python -m ndm_tcp.lab.training_paths\n"
 Range = tuple[float, float]
@@ -149,32 +161,39 @@ class _Link:
     mbps: float
     rtt_ms: float
     queue_bdp: float
+    qdisc: str = "droptail"
 
     @property
     def bdp(self) -> float:
         return self.mbps * 1000 * self.rtt_ms / PACKET_BITS
 
     def toml(self) -> str:
-        return (
+        lines = (
             f"[link]\nrate_bps = {round(self.mbps * 1e6, -4):.0f}\n"
             f"rtt_us = {round(self.rtt_ms * 1e3, -2):.0f}\n"
-            f"queue_packets = {max(6, round(self.queue_bdp * self.bdp))}\n"
         )
+        if self.qdisc == "droptail":
+            return f"{lines}queue_packets = {max(6, round(self.queue_bdp * self.bdp))}\n"
+        lines += f'qdisc = "{self.qdisc}"\n'
+        return lines if self.qdisc == "cake" else f"{lines}queue_packets = {FQ_CODEL_PACKETS}\n"
 
     def __str__(self) -> str:
-        return f"{self.mbps:.1f} Mbit/s, {self.rtt_ms:.0f} ms, a queue of {self.queue_bdp:.1f} BDP"
+        queue = f"a queue of {self.queue_bdp:.1f} BDP" if self.qdisc == "droptail" else self.qdisc
+        return f"{self.mbps:.1f} Mbit/s, {self.rtt_ms:.0f} ms, {queue}"
 
 
 def _link(rng: random.Random, kind: str) -> _Link:
     fast, far = kind.startswith("fast"), kind == "far-loss"
     mbps = FAST_MBPS if fast or far else SLOW_MBPS if kind.startswith("slow") else RATE_MBPS
     rtt_ms = FAR_RTT_MS if far else SLOW_RTT_MS if kind.startswith("slow") else RTT_MS
+    qdisc = kind.removesuffix("-cubic").replace("-", "_") if kind in AQM_KINDS else "droptail"
     bdp = (1500, 5000) if far else (300, 2500) if fast else BDP_PACKETS
     while True:
         link = _Link(
             _away(rng, *mbps, EVALUATION_MBPS),
             _away(rng, *rtt_ms, EVALUATION_RTT_MS),
             _log_uniform(rng, *(RIVAL_QUEUE_BDP if kind in RIVALS else QUEUE_BDP)),
+            qdisc,
         )
         if bdp[0] <= link.bdp <= bdp[1]:
             return link
