@@ -6,7 +6,8 @@ bottleneck's bandwidth-delay product in flight, a tenth more, and three packets:
 link never to idle, too little for a queue worth the name. Where packets are lost at random it is
 three tenths more, since what is lost is in flight for nothing. Beside flows that fill the queue
 until it overflows, that window starves; there it is its share of the link times the RTT that the
-rivals make.
+rivals make, unless each flow has a queue of its own. Where the discipline drops to keep the queue
+short, no more is right than it lets stand.
 
 `python -m ndm_tcp.lab.truth RUN...` says it again of recorded runs.
 """
@@ -32,6 +33,13 @@ LOOPBACK_PACKET_BYTES = 65_536  # the MTU of the loopback device
 EXTRA_SHARE = 0.1
 EXTRA_SHARE_LOSS = 0.3
 EXTRA_PACKETS = 3
+QUEUE_SHARE = 0.75
+"""of the queue that there is"""
+OWN_QUEUE = frozenset({"fq", "fq_codel", "cake"})
+"""disciplines with a queue for each flow, which no rival fills"""
+CODEL = frozenset({"fq_codel", "cake"})
+CODEL_TARGET_S = 0.005
+"""that both let stand, by default"""
 JITTER_SHARE = 3.0
 """standard deviations of jitter above the mean delay that still find a packet to send"""
 RECEIVE_WINDOW_PACKETS = 128.0
@@ -64,6 +72,8 @@ class _Path:
     queue_packets: float
     extra_share: float
     """of the bandwidth-delay product"""
+    own_queue: bool = False
+    """of each flow"""
 
 
 def _number(pattern: str, text: str, units: dict[str, float]) -> float:
@@ -76,8 +86,12 @@ def _path(scenario: Scenario) -> _Path:
         link = scenario.link
         rates = ((0.0, float(link.rate_bps)), *((t, float(r)) for t, r in link.steps))
         queue = link.queue_packets or 1e9
+        if link.qdisc in CODEL:
+            target = CODEL_TARGET_S * link.rate_bps / 8 / IP_PACKET_BYTES
+            queue = max(target, EXTRA_PACKETS / QUEUE_SHARE)
         extra = EXTRA_SHARE_LOSS if link.loss or link.burst else EXTRA_SHARE
-        return _Path(rates, link.rtt_us, link.jitter_us, IP_PACKET_BYTES, queue, extra)
+        own = link.qdisc in OWN_QUEUE
+        return _Path(rates, link.rtt_us, link.jitter_us, IP_PACKET_BYTES, queue, extra, own)
     assert scenario.lo is not None
     # Data and ACKs both cross the loopback device: every delay counts twice.
     delay = _number("delay", scenario.lo.netem, US)
@@ -105,7 +119,8 @@ def ideals(scenario: Scenario, cc: str) -> list[Ideal]:
                 continue
             here = [i for i, f in enumerate(flows) if f.start_s <= at_s < f.end_s()]
             rate_bps = [r for t, r in path.rates_bps if t <= at_s][-1]
-            rivals = any(names[i] not in YIELDING for i in here if i != number)
+            others = [names[i] for i in here if i != number]
+            rivals = not path.own_queue and any(name not in YIELDING for name in others)
             rtt_us = path.rtt_us + flow.extra_rtt_us + JITTER_SHARE * path.jitter_us
             rtt_us += COALESCE_US  # the receiver's; no queue, but as good as one for the sender
             if not rate_bps:
@@ -113,7 +128,7 @@ def ideals(scenario: Scenario, cc: str) -> list[Ideal]:
                 found.append(Ideal(FIRST_PORT + number, at_s, pps, rtt_us))
                 continue
             pps = rate_bps / 8 / path.packet_bytes / len(here)
-            queue_us = 0.75 * path.queue_packets / len(here) / pps * 1e6
+            queue_us = QUEUE_SHARE * path.queue_packets / len(here) / pps * 1e6
             rtt_us += min(path.extra_share * rtt_us + EXTRA_PACKETS / pps * 1e6, queue_us)
             found.append(Ideal(FIRST_PORT + number, at_s, pps, 0.0 if rivals else rtt_us))
     return found

@@ -67,6 +67,22 @@ def test_equals_share_and_rivals_make_the_rtt() -> None:
     assert theirs.rtt_us > 0, "beside ndm_tcp, CUBIC has no rival"
 
 
+def test_codel_lets_five_ms_stand_and_three_packets_where_that_is_less() -> None:
+    (only,) = ideals(PATH + 'qdisc = "fq_codel"\n')
+    assert packets(only) == pytest.approx(50 + truth.QUEUE_SHARE * 5)
+    cake = PATH.replace("queue_packets = 200", 'qdisc = "cake"')
+    (slow,) = ideals(cake.replace("12_000_000", "1_200_000"))
+    assert packets(slow) == pytest.approx(5 + 3)
+
+
+def test_a_rival_does_not_fill_the_queue_of_another_flow() -> None:
+    two = 'qdisc = "%s"\n[[flows]]\n[[flows]]\nsender = 1\ncc = "cubic"\n'
+    beside, _ = ideals(PATH + two % "fq")
+    assert packets(beside) == pytest.approx(1.1 * 25 + 3)
+    beside, _ = ideals(PATH + two % "droptail")
+    assert beside.rtt_us == 0
+
+
 def test_on_the_loopback_device_delay_counts_twice() -> None:
     text = '\nseconds = 5\ntopology = "lo"\n[lo]\nnetem = "delay 20ms"\n'
     (free,) = ideals(text)
