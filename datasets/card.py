@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ndm_tcp import contract, files
+from ndm_tcp import contract, files, plots
 from ndm_tcp.datasets import store
 from ndm_tcp.datasets.describe import describe
 
@@ -20,7 +20,6 @@ FILES = (CARD, INPUTS_PLOT, PATHS_PLOT)
 MOST_SOURCES = 40
 BINS = 48
 COLORS = {"per_ack": "#3b6ea5", "poll": "#d9822b"}
-PLAIN = {"Software": None}  # no version in the file: the same rounds give the same picture
 
 
 class _Columns:
@@ -139,6 +138,7 @@ def _samplings(rounds: Any) -> dict[str, Any]:
     return {name: valid & (sampling == name) for name in COLORS if (sampling == name).any()}
 
 
+@plots.plain()
 def _plot_inputs(dataset: store.Dataset, path: Path) -> None:
     from matplotlib.figure import Figure
 
@@ -160,9 +160,10 @@ def _plot_inputs(dataset: store.Dataset, path: Path) -> None:
         panel.set_ylabel("% of valid rounds", fontsize=8)
     panels[0, 0].legend(fontsize=7)
     with files.replacing(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=100, metadata=PLAIN)
+        figure.savefig(temporary, format="png", dpi=100, metadata=plots.NO_VERSION)
 
 
+@plots.plain()
 def _plot_paths(dataset: store.Dataset, facts: dict[str, Any], path: Path) -> None:
     from matplotlib.figure import Figure
     from matplotlib.ticker import NullFormatter
@@ -199,4 +200,4 @@ def _plot_paths(dataset: store.Dataset, facts: dict[str, Any], path: Path) -> No
     panels[3].tick_params(labelsize=7)
     panels[3].invert_yaxis()
     with files.replacing(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=100, metadata=PLAIN)
+        figure.savefig(temporary, format="png", dpi=100, metadata=plots.NO_VERSION)

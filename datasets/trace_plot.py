@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ndm_tcp import contract, files
+from ndm_tcp import contract, files, plots
 from ndm_tcp.datasets import round_trace
 from ndm_tcp.errors import NdmError
 
@@ -99,21 +99,13 @@ def plot(table: pa.Table, out: Path) -> None:
     if len(flows) != 1:
         ports = ", ".join(str(sport) for sport, _ in sorted(flows)[:5])
         raise NdmError(f"{len(flows)} flows in one picture; choose one by --port: {ports} ...")
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     t_us = table["t_us"].to_numpy()
     seconds = (t_us - t_us[0]) / 1e6
-    with matplotlib.rc_context({"svg.hashsalt": "ndm", "font.size": 9}):
-        figure, axes = plt.subplots(
-            5,
-            sharex=True,
-            figsize=(11, 10),
-            layout="constrained",
-            height_ratios=(3, 1.3, 1.3, 3, 1.5),
-        )
+    with plots.plain({"svg.hashsalt": "ndm", "font.size": 9}):
+        figure = Figure(figsize=(11, 10), layout="constrained")
+        axes = figure.subplots(5, sharex=True, height_ratios=(3, 1.3, 1.3, 3, 1.5))
         ((sport, dport),) = flows
         figure.suptitle(f"ndm_tcp, port {sport} to {dport}: {table.num_rows} rounds")
         _draw_window(axes[0], table, seconds)
@@ -122,6 +114,5 @@ def plot(table: pa.Table, out: Path) -> None:
         _draw_why(axes[4], table, seconds)
         with files.replacing(out) as temporary:
             kind = out.suffix[1:]
-            metadata = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
+            metadata = plots.NO_VERSION if kind == "png" else {"Date": None, "Creator": None}
             figure.savefig(temporary, format=kind, dpi=120, metadata=metadata)
-        plt.close(figure)

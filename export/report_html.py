@@ -6,12 +6,12 @@ from __future__ import annotations
 import html
 import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ndm_tcp import contract as c
-from ndm_tcp import fixedpoint
+from ndm_tcp import fixedpoint, plots
 from ndm_tcp.export import certificate, properties
 from ndm_tcp.export.model_c import Model, upward
 from ndm_tcp.export.quantize import Floats
@@ -52,14 +52,11 @@ def histograms(error: Floats, bounds: Sequence[float]) -> str:
         error: [n, 2], in units of the outputs.
         bounds: per output.
     """
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    settings: Any = {"svg.hashsalt": "ndm", "svg.fonttype": "path", "font.size": 9}
-    with matplotlib.rc_context(settings):
-        figure, axes = plt.subplots(1, c.N_OUTPUTS, figsize=(9, 3), layout="constrained")
+    with plots.plain({"svg.hashsalt": "ndm", "svg.fonttype": "path", "font.size": 9}):
+        figure = Figure(figsize=(9, 3), layout="constrained")
+        axes = figure.subplots(1, c.N_OUTPUTS)
         for axis, o, column, bound in zip(axes, c.OUTPUTS, error.T, bounds, strict=True):
             axis.hist(column, bins=60, range=(-bound, bound), color="#456990")
             axis.set_yscale("log")
@@ -70,7 +67,6 @@ def histograms(error: Floats, bounds: Sequence[float]) -> str:
             axis.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-        plt.close(figure)
     text = buffer.getvalue()
     return text[text.index("<svg") :]
 

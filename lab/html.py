@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import orjson
 
+from ndm_tcp import plots
 from ndm_tcp.datasets import streams
 from ndm_tcp.lab import tables
 from ndm_tcp.lab.score import Cell
@@ -36,25 +37,18 @@ code { background: #f2f4f6; padding: 0 .3em; }
 
 
 def _image(figure: Any) -> str:
-    import matplotlib.pyplot as plt
-
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=100, metadata={"Software": None})
-    plt.close(figure)
+    figure.savefig(buffer, format="png", dpi=100, metadata=plots.NO_VERSION)
     return (
         f'<img alt="" src="data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}">'
     )
 
 
 def _figure(columns: int, height: float = 3.2) -> tuple[Any, Any]:
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    return plt.subplots(
-        1, columns, figsize=(5 * columns, height), layout="constrained", squeeze=False
-    )
+    figure = Figure(figsize=(5 * columns, height), layout="constrained")
+    return figure, figure.subplots(1, columns, squeeze=False)
 
 
 def _colors(names: list[str]) -> dict[str, str]:
@@ -62,6 +56,7 @@ def _colors(names: list[str]) -> dict[str, str]:
     return {name: palette[i % len(palette)] for i, name in enumerate(names)}
 
 
+@plots.plain()
 def over_time(runs: list[tuple[str, Path]]) -> str:
     """cwnd, RTT and throughput of the flow under test; (algorithm, run folder) each."""
     figure, axes = _figure(3)
@@ -98,6 +93,7 @@ def over_time(runs: list[tuple[str, Path]]) -> str:
     return _image(figure)
 
 
+@plots.plain()
 def scatter(group: list[Cell]) -> str:
     """Goodput against delay; up and to the left is better."""
     figure, axes = _figure(1, 3.6)
@@ -123,6 +119,7 @@ def scatter(group: list[Cell]) -> str:
     return _image(figure)
 
 
+@plots.plain()
 def against_loss(board: tables.Board) -> str:
     """Goodput against the loss rate, for families of scenarios that differ in it alone."""
     families: dict[str, dict[str, dict[float, float]]] = {}

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import pytest
+import torch
 
 from ndm_tcp.lab import tables
 from ndm_tcp.lab.score import MEASURES, Cell
@@ -17,12 +20,15 @@ from .conftest import ROOT
 
 
 @pytest.fixture(scope="module")
-def page() -> Any:
+def page() -> Iterator[Any]:
+    threads = torch.get_num_threads()  # the notebooks set both for their process
     sys.path.insert(0, str(ROOT / "notebooks"))
-    try:
-        return importlib.import_module("ablation_page")
-    finally:
-        sys.path.pop(0)
+    with matplotlib.rc_context():
+        try:
+            yield importlib.import_module("ablation_page")
+        finally:
+            sys.path.pop(0)
+            torch.set_num_threads(threads)
 
 
 def write_board(path: Path, goodputs: dict[tuple[str, str], float]) -> None:

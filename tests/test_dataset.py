@@ -6,13 +6,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import matplotlib
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from ndm_tcp import contract, files
-from ndm_tcp.datasets import build, info_command, rounds, sources, store
+from ndm_tcp.datasets import build, card, info_command, rounds, sources, store
 from ndm_tcp.errors import NdmError
 
 from .conftest import TRACES
@@ -151,3 +152,13 @@ def test_poll_and_per_ack_rounds_are_marked(tmp_path: Path) -> None:
 
 def test_an_empty_flow_has_no_rounds() -> None:
     assert rounds.SCHEMA.empty_table().num_rows == 0
+
+
+def test_the_pictures_do_not_follow_the_style_of_who_builds(tmp_path: Path) -> None:
+    build.build([TRACES / "cubic-00-clean"], tmp_path / "plain", quiet=True)
+    with matplotlib.rc_context({"font.size": 20, "axes.spines.top": False}):
+        build.build([TRACES / "cubic-00-clean"], tmp_path / "styled", quiet=True)
+        assert matplotlib.rcParams["font.size"] == 20
+    for name in (card.INPUTS_PLOT, card.PATHS_PLOT):
+        plain, styled = (tmp_path / folder / name for folder in ("plain", "styled"))
+        assert plain.read_bytes() == styled.read_bytes(), name
