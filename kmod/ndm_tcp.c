@@ -11,8 +11,8 @@
  * The network proposes, classic rules dispose. How slow start grows,
  * retransmission timeouts, ECN, idle restart and the rule that an unused window
  * does not grow are not the network's to decide; it may say that a loss ends the
- * first slow start, or was noise, and it comes back. In a recovery from losses it goes on to set the window to
- * reach, and how that is reached is RFC 6937's.
+ * first slow start, or was noise, and it comes back. In a recovery from losses it
+ * goes on to set the window to reach, and how that is reached is RFC 6937's.
  * The core leaves all of that to a module with cong_control(), so it is here.
  *
  * The weights are fixed when the module is built (generated/ndm_model.h). Before
