@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -75,7 +76,13 @@ class Connection:
 
     rows: list[npt.NDArray[Any]] = field(default_factory=list)
     """`TCP_INFO_DTYPE`"""
-    cc_name: str | None = None
+    ccs: Counter[str] = field(default_factory=Counter)
+    """algorithm to snapshots: a server may choose another after the first"""
+
+    @property
+    def cc_name(self) -> str | None:
+        """What most snapshots say."""
+        return self.ccs.most_common(1)[0][0] if self.ccs else None
 
 
 def _time_us(text: str) -> int:
@@ -94,9 +101,10 @@ def _snapshot(connection: Connection, record: dict[str, Any]) -> None:
     info = base64.b64decode(attributes[TCP_INFO], validate=True)
     if len(info) < SHORTEST:
         raise ValueError(f"struct tcp_info of {len(info)} bytes, expected {SHORTEST}")
-    if connection.cc_name is None and len(attributes) > CONG and attributes[CONG]:
+    if len(attributes) > CONG and attributes[CONG]:
         name = base64.b64decode(attributes[CONG], validate=True)
-        connection.cc_name = name.rstrip(b"\0").decode("ascii", errors="replace") or None
+        if said := name.rstrip(b"\0").decode("ascii", errors="replace"):
+            connection.ccs[said] += 1
     row = np.zeros(1, TCP_INFO_DTYPE)
     row["time_us"], row["size"] = _time_us(record["Timestamp"]), len(info)
     row["info"][0, : len(info)] = np.frombuffer(info[:TCP_INFO_BYTES], np.uint8)
@@ -138,9 +146,9 @@ def _polls(rows: npt.NDArray[Any]) -> tuple[PollColumns, int | None]:
 def _take(connection: Connection, rows: npt.NDArray[Any], names: list[str]) -> None:
     """Add records that C has read."""
     connection.rows.append(rows)
-    told = rows["cc"][rows["cc"] >= 0]
-    if connection.cc_name is None and len(told):
-        connection.cc_name = names[told[0]]
+    numbers, counts = np.unique(rows["cc"][rows["cc"] >= 0], return_counts=True)
+    for number, count in zip(numbers, counts, strict=True):
+        connection.ccs[names[number]] += int(count)
 
 
 @dataclass

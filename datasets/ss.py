@@ -248,6 +248,11 @@ def _columns(rows: npt.NDArray[Any]) -> PollColumns:
     return PollColumns(**values)
 
 
+def _since(ccs: npt.NDArray[Any], cc: int) -> npt.NDArray[Any]:
+    """Without what comes before the first `cc`: the algorithm that the socket began with."""
+    return ccs[np.argmax(ccs == cc) :] if len(ccs) else ccs
+
+
 def read(path: Path, parse: Callable[[Path], Log] = _parse) -> list[FlowRecords]:
     """The open connections of a log, one flow each.
 
@@ -265,15 +270,17 @@ def read(path: Path, parse: Callable[[Path], Log] = _parse) -> list[FlowRecords]
     flows = []
     for number, item in enumerate(_flows(path, log)):
         rows = log.rows[item]
+        # A program may choose the algorithm once it has the socket: most rows, not the first, tell.
         ccs = rows["cc"][rows["cc"] >= 0]
+        cc = int(np.bincount(ccs).argmax()) if len(ccs) else -1
         found = flow(
             _columns(rows),
             flow_id=flow_id(digest, str(number)),
             format="ss",
-            cc_name=log.ccs[ccs[0]] if len(ccs) else None,
+            cc_name=log.ccs[cc] if cc >= 0 else None,
             mss=int(rows["mss"].max()) or None,
             facts={
-                "unknown_tokens": int(log.unknown[item].sum() + (ccs != ccs[:1]).sum()),
+                "unknown_tokens": int(log.unknown[item].sum() + (_since(ccs, cc) != cc).sum()),
                 "not_open": log.not_open,
             },
         )

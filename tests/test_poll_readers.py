@@ -24,6 +24,8 @@ from ndm_tcp.datasets.poll import PollColumns, flow, records
 from ndm_tcp.datasets.records import ACK_DTYPE, INITIAL_SSTHRESH, CwndSource, FlowRecords, Sampling
 from ndm_tcp.errors import NdmError
 
+from .reference import mlab as mlab_twin
+
 ROOT = Path(__file__).parents[1]
 TRACES = ROOT / "datasets/traces"
 REAL = ROOT.parent / "shared/realdata"
@@ -209,6 +211,19 @@ def test_ss_time_stamps(tmp_path: Path, stamp: str) -> None:
     )
     (item,) = ss.read(_write(tmp_path / "log", log))
     assert item.acks["now_us"].tolist() == [0, 40_000]
+
+
+def test_ss_names_the_algorithm_that_was_chosen_after_the_first_poll(tmp_path: Path) -> None:
+    ccs = ("bbr", "cubic", "cubic", "word", "cubic")
+    log = "".join(
+        f"time:{1_700_000_000_000_000_000 + n * 40_000_000}\n"
+        + _ss_line(delivered=n + 1).replace("cubic", cc)
+        + "\n"
+        for n, cc in enumerate(ccs)
+    )
+    (item,) = ss.read(_write(tmp_path / "log", log))
+    assert item.cc_name == "cubic"
+    assert item.facts["unknown_tokens"] == 1, "the word; what the socket began with is no such"
 
 
 def test_ss_two_lines_users_ipv6_header_and_unknown_tokens(tmp_path: Path) -> None:
@@ -430,6 +445,18 @@ def _tcp_info_file(path: Path, infos: list[bytes]) -> Path:
         time = f"2019-07-01T00:00:12.{number}92Z"
         lines.append(json.dumps({"Timestamp": time, "RawIDM": "", "Attributes": attributes}))
     return _write(path, "\n".join(lines) + "\n")
+
+
+def test_tcp_info_names_the_algorithm_of_most_snapshots(tmp_path: Path) -> None:
+    infos = [_tcp_info(232, mss=1400, cwnd=10, delivered=n, bytes_acked=1400 * n) for n in range(4)]
+    path = _tcp_info_file(tmp_path / "a.jsonl", infos)
+    first_bbr = path.read_text(encoding="utf-8").replace(
+        "Y3ViaWMA", base64.b64encode(b"bbr\0").decode(), 1
+    )
+    path.write_text(first_bbr, encoding="utf-8")
+    for reader in (mlab, mlab_twin):
+        (item,) = reader.read(path)
+        assert item.cc_name == "cubic"
 
 
 @pytest.mark.parametrize("size", [144, 168, 192, 224, 232, 280])
