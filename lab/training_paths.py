@@ -3,8 +3,7 @@
 
 What is tried out between two trainings is judged on the validation paths, drawn the same way;
 `validation-wide` has more of the two states that are hardest to tell apart, alone and beside CUBIC,
-`validation-short` short transfers, and `validation-aqm` queues that drop before they are full,
-which no training path has.
+`validation-short` short transfers, and `validation-aqm` queues that drop before they are full.
 The published experiments and ccBench are for evaluation, so no path may resemble theirs: rates
 and delays within ten percent of an evaluation point are drawn again, on routed paths and on the
 loopback device alike; but delays of shaped loopback paths are divided by three afterwards, and four
@@ -80,6 +79,10 @@ KINDS = {
     "long-bbr": 4,
     "long-equals": 6,
     "lone": 8,
+    "fq-codel": 8,
+    "cake": 8,
+    "fq-codel-cubic": 3,
+    "cake-cubic": 3,
 }
 """how many of each to train on"""
 VALIDATION_KINDS = {

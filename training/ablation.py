@@ -62,6 +62,7 @@ GROUPS = {
         *("long-cubic", "long-reno", "long-bbr"),
     ),
     "equals": ("equals", "long-equals"),
+    "early drops": ("fq-codel", "cake", "fq-codel-cubic", "cake-cubic"),
 }
 """kinds of training paths that ask for the same"""
 RUN_NAME = re.compile(r"(?P<path>[a-z]+-\d+-(?P<kind>[a-z-]+))--[a-z0-9_]+--\d+$")
