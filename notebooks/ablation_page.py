@@ -55,6 +55,7 @@ def excludes_zero(value):
 def offline_tables(found):
     """The two tables of replayed rounds."""
     variants = {n: p for n, p in found["variants"].items() if not n.startswith("never saw")}
+    groups = [group for group in GROUPS if group in variants[FULL]]
     head = "| network | parameters | R² of the step | difference | MAE (log2) | AUC | Brier |"
     yield head
     yield "|---|---|---|---|---|---|---|"
@@ -66,11 +67,11 @@ def offline_tables(found):
     yield ""
     yield "R² of the step by kind of path, and its difference from the full network's:"
     yield ""
-    yield f"| network | {' | '.join(GROUPS)} |"
-    yield "|---|" + "---|" * len(GROUPS)
+    yield f"| network | {' | '.join(groups)} |"
+    yield "|---|" + "---|" * len(groups)
     for name, parts in variants.items():
         measure = "r2" if name == FULL else "r2_difference"
-        yield f"| {name} | {' | '.join(text(parts[g][measure]) for g in GROUPS)} |"
+        yield f"| {name} | {' | '.join(text(parts[g][measure]) for g in groups)} |"
     yield ""
     yield "Kinds of path and algorithms that training never saw, measured on just those:"
     yield ""
@@ -206,7 +207,7 @@ def finding(found, loops, kinds, name):
     if name == "without 7, 8":
         delay = text(parts[ALONE[0]]["r2_difference"])
         yield f"  On paths with jitter or reordering, where delay should matter: R² {delay}."
-    clear = [g for g in GROUPS if excludes_zero(parts[g]["r2_difference"])]
+    clear = [g for g in GROUPS if g in parts and excludes_zero(parts[g]["r2_difference"])]
     listed = "; ".join(f"{g} {text(parts[g]['r2_difference'])}" for g in clear)
     yield f"  Beyond chance on: {listed or 'no kind of path'}."
     area = parts["all"]["auc_difference"]

@@ -153,6 +153,20 @@ def test_random_weights_can_be_exported_and_are_the_same_again(tmp_path: Path) -
     assert (tmp_path / "generated" / "ndm_model.h").is_file()
 
 
+def test_what_was_not_recorded_is_not_compared(
+    taught: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never = tuple(v for v in ablation.VARIANTS if v.group)
+    monkeypatch.setattr(ablation, "VARIANTS", (ablation.Variant(ablation.FULL), *never))
+    rounds = ablation.load([taught], CONFIG)
+    rounds = replace(rounds, data=replace(rounds.data, split=np.full(len(rounds.path), "test")))
+    names = [v.name for v in ablation.variants(rounds)]
+    there = {"jitter, reordering", "random loss", "clean, steps"}
+    assert set(names) == {ablation.FULL} | {f"never saw {group}" for group in there}
+    found = ablation.compare(rounds, {name: [ablation.untrained(CONFIG)] for name in names})
+    assert set(found[ablation.FULL]) == {"all"} | there and set(found) == set(names)
+
+
 def test_every_kind_of_path_is_in_one_group() -> None:
     known = [kind for kinds in ablation.GROUPS.values() for kind in kinds]
     assert len(known) == len(set(known))

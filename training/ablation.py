@@ -371,16 +371,22 @@ def visible_rows(rounds: Rounds, variant: Variant) -> Bools:
     return np.asarray(~hidden, dtype=np.bool_)
 
 
+def variants(rounds: Rounds) -> list[Variant]:
+    """Those of `VARIANTS` that can be told from the full network on these recordings."""
+    return [v for v in VARIANTS if not v.group or v.group in rounds.group]
+
+
 def train_variants(
     rounds: Rounds, config: TrainConfig, seeds: int, quiet: bool = False
 ) -> dict[str, list[Policy]]:
     """Name of a variant to its networks, one per seed."""
     found: dict[str, list[Policy]] = {}
-    for shape, count in dict.fromkeys((v.hidden, v.rounds) for v in VARIANTS):
+    there = variants(rounds)
+    for shape, count in dict.fromkeys((v.hidden, v.rounds) for v in there):
         data = with_rounds(rounds, count).data
         jobs = [
             (v, replace(config, mask=v.mask, hidden=v.hidden, seed=seed))
-            for v in VARIANTS
+            for v in there
             if (v.hidden, v.rounds) == (shape, count) and v.trained
             for seed in range(1, seeds + 1)
         ]
@@ -393,7 +399,7 @@ def train_variants(
             policies = train_many(data, [c for _, c in part], seen, quiet)
             for (variant, _), policy in zip(part, policies, strict=True):
                 found.setdefault(variant.name, []).append(policy)
-    for variant in VARIANTS:
+    for variant in there:
         if not variant.trained:
             found[variant.name] = [untrained(replace(config, seed=s)) for s in range(1, seeds + 1)]
     return found
@@ -412,11 +418,13 @@ def compare(rounds: Rounds, networks: dict[str, list[Policy]]) -> dict[str, Any]
     network on the same; the others on all test paths, and on those of each group.
     """
     data, result = rounds.data, {}
+    there = variants(rounds)
     test = data.split == "test"
-    everything = {"all": test} | {group: test & (rounds.group == group) for group in GROUPS}
+    everything = {"all": test}
+    everything |= {g: test & (rounds.group == g) for g in GROUPS if g in rounds.group}
     full_on: dict[str, dict[str, Floats]] = {}
-    shown = {count: with_rounds(rounds, count) for count in {v.rounds for v in VARIANTS}}
-    for variant in VARIANTS:
+    shown = {count: with_rounds(rounds, count) for count in {v.rounds for v in there}}
+    for variant in there:
         sets = everything
         if variant.group:
             sets = {variant.group: everything[variant.group]}
