@@ -3,8 +3,9 @@
 
     python -m ndm_tcp.export.claims DATASET...
 
-For every claim: rounds inside its box, those of them in which the committed network breaks it, and
-lowest, median and highest output there.
+For every claim: rounds inside its box, those of them in which the committed network breaks it, how
+many of these are in slow start, where its gain is not asked for, and lowest, median and highest
+output in the box.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.export import generated, model_c, properties
 from ndm_tcp.fixedpoint import IntArray, Layer
 
+SLOW_START = next(i.index for i in c.INPUTS if i.name == "slow_start") - 1
+
 
 def table(layers: list[Layer], x: IntArray) -> Iterator[str]:
     """Lines of the table.
@@ -33,14 +36,17 @@ def table(layers: list[Layer], x: IntArray) -> Iterator[str]:
     """
     out = fixedpoint.forward(layers, x).outputs
     yield f"{len(x)} rounds"
-    yield f"{'claim':44}{'inside':>8}{'broken':>8}{'lowest':>9}{'median':>9}{'highest':>9}"
+    head = f"{'claim':44}{'inside':>8}{'broken':>8}{'slow start':>12}"
+    yield f"{head}{'lowest':>9}{'median':>9}{'highest':>9}"
     for prop in properties.PROPERTIES:
         if prop.limit is None:
             continue
         low, high = np.array(prop.box()).T
-        found = out[((low <= x) & (x <= high)).all(axis=1), prop.output]
-        broken = int((prop.sign * found > prop.sign * prop.limit).sum())
-        line = f"{prop.name:44}{len(found):8}{broken:8}"
+        inside = ((low <= x) & (x <= high)).all(axis=1)
+        found = out[inside, prop.output]
+        broken = prop.sign * found > prop.sign * prop.limit
+        starting = broken & (x[inside, SLOW_START] > 0)
+        line = f"{prop.name:44}{len(found):8}{broken.sum():8}{starting.sum():12}"
         if len(found):
             ends = np.array([found.min(), np.median(found), found.max()]) / (1 << c.Q_PRE)
             line += "".join(f"{value:9.3f}" for value in ends)

@@ -297,9 +297,14 @@ def test_claims_are_counted_on_recorded_rounds(
     x = np.concatenate([inside, inside + np.eye(1, c.N_INPUTS, 1, dtype=np.int64) * 4000])
     lines = list(claims.table(constant(5000), x))
     row = next(line for line in lines if line.startswith(prop.name)).split()
-    assert lines[0] == "6 rounds" and row[1:3] == ["3", "3"]
+    assert lines[0] == "6 rounds" and row[1:4] == ["3", "3", "0"]
     row = next(ln for ln in claims.table(constant(-5000), x) if ln.startswith(prop.name)).split()
-    assert row[1:3] == ["3", "0"] and float(row[4]) == -0.076
+    assert row[1:4] == ["3", "0", "0"] and float(row[5]) == -0.076
+    idle = next(p for p in properties.PROPERTIES if p.name == "no_shrinking_on_an_idle_path")
+    ends = np.array(idle.box(), dtype=np.int64).T  # slow start in the second, not in the first
+    lines = list(claims.table(constant(-5000), ends))
+    row = next(line for line in lines if line.startswith(idle.name)).split()
+    assert row[1:4] == ["2", "2", "1"]
     assert claims.main([str(dataset)]) == 0
     assert capsys.readouterr().out.count("\n") == len(properties.PROPERTIES)
     assert claims.main([str(tmp_path / "none")]) == 2
