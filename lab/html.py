@@ -113,6 +113,7 @@ def scatter(group: list[Cell]) -> str:
             color="#cf222e" if ours else "#0969da",
         )
         panel.annotate(cell.cc, (x, y), xytext=(4, 3), textcoords="offset points", fontsize=7)
+    panel.axhline(0, linewidth=0)  # so that the room above is a share of all, not of the spread
     panel.margins(0.15)
     panel.set(xlabel="mean RTT, ms", ylabel="goodput, Mbit/s")
     panel.set_ylim(bottom=0)
