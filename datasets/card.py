@@ -160,7 +160,7 @@ def _plot_inputs(dataset: store.Dataset, path: Path) -> None:
         panel.set_ylabel("% of valid rounds", fontsize=8)
     panels[0, 0].legend(fontsize=7)
     with files.replacing(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=100, metadata=plots.NO_VERSION)
+        figure.savefig(temporary, format="png", dpi=100, metadata=plots.NO_VERSION["png"])
 
 
 @plots.plain()
@@ -200,4 +200,4 @@ def _plot_paths(dataset: store.Dataset, facts: dict[str, Any], path: Path) -> No
     panels[3].tick_params(labelsize=7)
     panels[3].invert_yaxis()
     with files.replacing(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=100, metadata=plots.NO_VERSION)
+        figure.savefig(temporary, format="png", dpi=100, metadata=plots.NO_VERSION["png"])

@@ -114,5 +114,4 @@ def plot(table: pa.Table, out: Path) -> None:
         _draw_why(axes[4], table, seconds)
         with files.replacing(out) as temporary:
             kind = out.suffix[1:]
-            metadata = plots.NO_VERSION if kind == "png" else {"Date": None, "Creator": None}
-            figure.savefig(temporary, format=kind, dpi=120, metadata=metadata)
+            figure.savefig(temporary, format=kind, dpi=120, metadata=plots.NO_VERSION[kind])

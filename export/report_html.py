@@ -66,7 +66,7 @@ def histograms(error: Floats, bounds: Sequence[float]) -> str:
             axis.set_ylabel("golden vectors")
             axis.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
         buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(buffer, format="svg", metadata=plots.NO_VERSION["svg"])
     text = buffer.getvalue()
     return text[text.index("<svg") :]
 

@@ -38,7 +38,7 @@ code { background: #f2f4f6; padding: 0 .3em; }
 
 def _image(figure: Any) -> str:
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=100, metadata=plots.NO_VERSION)
+    figure.savefig(buffer, format="png", dpi=100, metadata=plots.NO_VERSION["png"])
     return (
         f'<img alt="" src="data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}">'
     )

@@ -7,8 +7,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-NO_VERSION = {"Software": None}
-"""metadata of a PNG: the same numbers give the same bytes"""
+NO_VERSION = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
+"""format to metadata with which the same numbers give the same bytes"""
 
 
 @contextlib.contextmanager
