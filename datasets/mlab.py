@@ -27,7 +27,7 @@ import orjson
 
 from ndm_tcp import files
 from ndm_tcp.datasets import streams, text_chunks
-from ndm_tcp.datasets.poll import MISSING, Ints, Poll, PollColumns, flow
+from ndm_tcp.datasets.poll import MISSING, Ints, Poll, PollColumns, flow, prevailing, tally
 from ndm_tcp.datasets.records import FlowRecords, flow_id
 from ndm_tcp.datasets.text_chunks import TCP_INFO_BYTES, TCP_INFO_DTYPE
 from ndm_tcp.errors import NdmError
@@ -77,12 +77,7 @@ class Connection:
     rows: list[npt.NDArray[Any]] = field(default_factory=list)
     """`TCP_INFO_DTYPE`"""
     ccs: Counter[str] = field(default_factory=Counter)
-    """algorithm to snapshots: a server may choose another after the first"""
-
-    @property
-    def cc_name(self) -> str | None:
-        """What most snapshots say."""
-        return self.ccs.most_common(1)[0][0] if self.ccs else None
+    """algorithm to snapshots that name it"""
 
 
 def _time_us(text: str) -> int:
@@ -146,9 +141,7 @@ def _polls(rows: npt.NDArray[Any]) -> tuple[PollColumns, int | None]:
 def _take(connection: Connection, rows: npt.NDArray[Any], names: list[str]) -> None:
     """Add records that C has read."""
     connection.rows.append(rows)
-    numbers, counts = np.unique(rows["cc"][rows["cc"] >= 0], return_counts=True)
-    for number, count in zip(numbers, counts, strict=True):
-        connection.ccs[names[number]] += int(count)
+    connection.ccs += tally(rows["cc"], names)
 
 
 @dataclass
@@ -210,7 +203,7 @@ def _flows(path: Path, archive: Archive) -> list[FlowRecords]:
             polls,
             flow_id=flow_id(digest, str(number)),
             format="mlab_tcpinfo",
-            cc_name=item.cc_name,
+            cc_name=prevailing(item.ccs),
             mss=mss,
             facts={"not_open": int((~is_open).sum())},
         )

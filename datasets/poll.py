@@ -7,6 +7,8 @@ code sees rounds of about one round trip, or of one poll where polls are rarer t
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -205,6 +207,24 @@ def _rate_agreement(polls: PollColumns, acks: AckArray, mss: int | None) -> floa
         return None
     rate_bps = packets[good] * mss * 8e6 / acks["interval_us"][good]
     return round(float(np.median(rate_bps / polls.delivery_rate_bps[good])), 3)
+
+
+def tally(numbers: npt.NDArray[Any], names: Sequence[str]) -> Counter[str]:
+    """How many polls name which algorithm.
+
+    Args:
+        numbers: [n] of the name in `names`; negative where a poll has none.
+    """
+    found, counts = np.unique(numbers[numbers >= 0], return_counts=True)
+    return Counter({names[i]: int(n) for i, n in zip(found, counts, strict=True)})
+
+
+def prevailing(said: Counter[str]) -> str | None:
+    """The algorithm of most polls, of equals the first by name; None if no poll has one.
+
+    Not that of the first poll: a program may choose once it has the socket.
+    """
+    return max(sorted(said), key=said.__getitem__, default=None)
 
 
 def flow(

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from ndm_tcp import files
 from ndm_tcp.datasets import text_chunks
-from ndm_tcp.datasets.poll import MISSING, Poll, PollColumns, flow
+from ndm_tcp.datasets.poll import MISSING, Poll, PollColumns, flow, prevailing, tally
 from ndm_tcp.datasets.records import INITIAL_SSTHRESH, FlowRecords, flow_id
 from ndm_tcp.datasets.text_chunks import SS_DTYPE, SS_POLL
 from ndm_tcp.errors import NdmError
@@ -248,11 +248,6 @@ def _columns(rows: npt.NDArray[Any]) -> PollColumns:
     return PollColumns(**values)
 
 
-def _since(ccs: npt.NDArray[Any], cc: int) -> npt.NDArray[Any]:
-    """Without what comes before the first `cc`: the algorithm that the socket began with."""
-    return ccs[np.argmax(ccs == cc) :] if len(ccs) else ccs
-
-
 def read(path: Path, parse: Callable[[Path], Log] = _parse) -> list[FlowRecords]:
     """The open connections of a log, one flow each.
 
@@ -270,17 +265,18 @@ def read(path: Path, parse: Callable[[Path], Log] = _parse) -> list[FlowRecords]
     flows = []
     for number, item in enumerate(_flows(path, log)):
         rows = log.rows[item]
-        # A program may choose the algorithm once it has the socket: most rows, not the first, tell.
-        ccs = rows["cc"][rows["cc"] >= 0]
-        cc = int(np.bincount(ccs).argmax()) if len(ccs) else -1
+        cc_name = prevailing(tally(rows["cc"], log.ccs))
+        # Bare words that are not its name; before its first they are what the socket began with.
+        other = np.array(log.ccs)[rows["cc"][rows["cc"] >= 0]] != cc_name
+        stray = int(other[np.argmin(other) :].sum()) if len(other) else 0
         found = flow(
             _columns(rows),
             flow_id=flow_id(digest, str(number)),
             format="ss",
-            cc_name=log.ccs[cc] if cc >= 0 else None,
+            cc_name=cc_name,
             mss=int(rows["mss"].max()) or None,
             facts={
-                "unknown_tokens": int(log.unknown[item].sum() + (_since(ccs, cc) != cc).sum()),
+                "unknown_tokens": int(log.unknown[item].sum()) + stray,
                 "not_open": log.not_open,
             },
         )

@@ -457,6 +457,13 @@ def test_tcp_info_names_the_algorithm_of_most_snapshots(tmp_path: Path) -> None:
     for reader in (mlab, mlab_twin):
         (item,) = reader.read(path)
         assert item.cc_name == "cubic"
+    # As many of each, and in C the names are numbered over the whole file: the first by name.
+    lines = path.read_text(encoding="utf-8").splitlines()
+    half = [lines[0], lines[2], lines[1]]
+    other = [line.replace('"u"', '"v"') for line in (lines[0], lines[1], lines[2])]
+    path.write_text("\n".join([*half, *other]) + "\n", encoding="utf-8")
+    for reader in (mlab, mlab_twin):
+        assert [item.cc_name for item in reader.read(path)] == ["bbr", "bbr"]
 
 
 @pytest.mark.parametrize("size", [144, 168, 192, 224, 232, 280])
