@@ -7,6 +7,7 @@ clamp.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,9 +27,9 @@ from ndm_tcp.export.quantize import Dense
 from ndm_tcp.training.model import Policy
 
 OPSET = 17
-TOLERANCE = 1e-5  # onnxruntime against PyTorch, both float32
-FOREIGN_TOLERANCE = 1e-4
-"""onnxruntime's float32 on a file of any shape against the layers read from it, in float64."""
+TOLERANCE = 1e-4
+"""onnxruntime, in float32, against float64: in which order it adds and how it computes tanh is the
+processor's matter (1.7e-5 seen for 16 units a layer, 1e-7 elsewhere)."""
 EXPORT = "ndm export RUN"
 INPUT, OUTPUT = "inputs", "outputs"
 
@@ -114,7 +115,7 @@ def read(path: Path) -> Graph:
 
 
 def check_against(policy: Policy, path: Path, x: Floats) -> float:
-    """Largest difference between onnxruntime and PyTorch on x [n, 15].
+    """Largest difference between onnxruntime and PyTorch, the latter in float64, on x [n, 15].
 
     Raises:
         NdmError: if it exceeds `TOLERANCE`.
@@ -122,10 +123,20 @@ def check_against(policy: Policy, path: Path, x: Floats) -> float:
     session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
     (ours,) = session.run([OUTPUT], {INPUT: x})
     with torch.no_grad():
-        theirs = policy(torch.from_numpy(x)).numpy()
+        theirs = copy.deepcopy(policy).double()(torch.from_numpy(x).double()).numpy()
+    return _difference(ours, theirs, path, "PyTorch")
+
+
+def _difference(
+    ours: npt.NDArray[np.floating], theirs: npt.NDArray[np.floating], path: Path, of: str
+) -> float:
+    """Largest of outputs [n, 2]; refused above `TOLERANCE`, and where it is not a number."""
     worst = float(np.abs(ours - theirs).max())
-    if worst > TOLERANCE:
-        raise NdmError(f"{path}: onnxruntime differs from PyTorch by {worst:g} (> {TOLERANCE:g})")
+    if not worst <= TOLERANCE:
+        raise NdmError(
+            f"{path}: onnxruntime differs from {of} by {worst:g} (> {TOLERANCE:g}); "
+            "are its weights of a size that float32 can add?"
+        )
     return worst
 
 
@@ -133,7 +144,7 @@ def compare(graph: Graph, path: Path, x: Floats) -> float:
     """Largest difference on x [n, 15] between a file and the layers read from it, both clamped.
 
     Raises:
-        NdmError: if it exceeds `FOREIGN_TOLERANCE`, or onnxruntime cannot run the file.
+        NdmError: if it exceeds `TOLERANCE`, or onnxruntime cannot run the file.
     """
     step = graph.batch or len(x)
     rows = np.concatenate([x, np.zeros((-len(x) % step, c.N_INPUTS), np.float32)])
@@ -154,10 +165,4 @@ def compare(graph: Graph, path: Path, x: Floats) -> float:
         np.concatenate(parts)[: len(x)], [o.lo for o in c.OUTPUTS], [o.hi for o in c.OUTPUTS]
     )
     ours = quantize.real_forward(graph.layers, x.astype(np.float64))
-    worst = float(np.abs(ours - theirs).max())
-    if not worst <= FOREIGN_TOLERANCE:
-        raise NdmError(
-            f"{path}: onnxruntime differs from the layers read from it by {worst:g} "
-            f"(> {FOREIGN_TOLERANCE:g}); are its weights of a size that float32 can add?"
-        )
-    return worst
+    return _difference(theirs, ours, path, "the layers read from it")
