@@ -44,7 +44,8 @@ def write(folder: Path, tables: Iterable[pa.Table], manifest: dict[str, Any]) ->
         tables: the rounds by `rounds.SCHEMA`, piece by piece; only some are held in memory.
         manifest: what `dataset.json` says of them.
     """
-    metadata = {"ndm_contract": contract.HASH, "ndm_revision": str(contract.REVISION)}
+    ours = contract.INTERFACE_HASH
+    metadata = {"ndm_contract": ours, "ndm_revision": str(contract.REVISION)}
     schema = SCHEMA.with_metadata(metadata)
     with (
         files.replacing(folder / ROUNDS) as temporary,
@@ -52,7 +53,7 @@ def write(folder: Path, tables: Iterable[pa.Table], manifest: dict[str, Any]) ->
     ):
         for group in _row_groups(tables):
             writer.write_table(group.replace_schema_metadata(metadata))
-    manifest = {"contract": contract.HASH, **manifest, "sha256": files.sha256(folder / ROUNDS)}
+    manifest = {"contract": ours, **manifest, "sha256": files.sha256(folder / ROUNDS)}
     text = orjson.dumps(manifest, option=orjson.OPT_INDENT_2).decode() + "\n"
     files.write_text(folder / MANIFEST, text)
 
@@ -95,7 +96,7 @@ def load(folder: Path) -> Dataset:
         detail = str(error).splitlines()[0]
         raise NdmError(f"{folder}: damaged dataset ({detail}); run: {REBUILD}") from None
     found = (table.schema.metadata or {}).get(b"ndm_contract", b"").decode() or None
-    contract.require(found, str(folder), REBUILD)
+    contract.require(found, str(folder), REBUILD, contract.INTERFACE_HASH)
     digest = files.sha256(rounds_path)
     if manifest.get("sha256") != digest:
         raise NdmError(f"{folder}: {ROUNDS} is not the one {MANIFEST} describes; run: {REBUILD}")

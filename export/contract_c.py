@@ -65,6 +65,7 @@ def contract_header() -> str:
 
 def tables_header() -> str:
     """tanh, 2**x and the entropy tables."""
+    step = 1 << (c.TANH_STEPS_LOG2 - c.TANH_RANGE_LOG2)
     parts = [preamble(["src/ndm_tcp/fixedpoint.py"])]
     parts.append('#ifndef _NDM_TABLES_H\n#define _NDM_TABLES_H\n\n#include "../ndm_types.h"\n')
     parts.append(
@@ -72,7 +73,7 @@ def tables_header() -> str:
             "s16",
             "ndm_tanh_table",
             fixedpoint.tanh_table(),
-            "tanh(i / 64), Q15, for i / 64 in [0, 8]",
+            f"tanh(i / {step}), Q15, for i / {step} in [0, {1 << c.TANH_RANGE_LOG2}]",
         )
     )
     parts.append(table("u32", "ndm_exp2_table", fixedpoint.exp2_table(), "2^(i / 32), Q16"))

@@ -97,7 +97,7 @@ def write_layers(layers: Sequence[Dense], path: Path, metadata: dict[str, str]) 
     model = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="ndm-tcp", ir_version=8
     )
-    helper.set_model_props(model, {"ndm_contract": c.HASH, **metadata})
+    helper.set_model_props(model, {"ndm_contract": c.INTERFACE_HASH, **metadata})
     onnx.checker.check_model(model)
     with files.replacing(path) as temporary:
         temporary.write_bytes(model.SerializeToString(deterministic=True))
@@ -110,7 +110,7 @@ def read(path: Path) -> Graph:
         NdmError: see `onnx_read.read`.
     """
     graph = onnx_read.read(path, EXPORT)
-    c.require(graph.contract, str(path), EXPORT)
+    c.require(graph.contract, str(path), EXPORT, c.INTERFACE_HASH)
     return graph
 
 

@@ -34,7 +34,7 @@ static inline s64 ndm_round_shift(s64 acc, u32 n)
 #define NDM_TANH_LIMIT	(1U << (NDM_Q_PRE + NDM_TANH_RANGE_LOG2))
 #define NDM_TANH_BITS	(NDM_Q_PRE + NDM_TANH_RANGE_LOG2 - NDM_TANH_STEPS_LOG2)
 
-/* Q16 to Q15, odd-symmetric, linear interpolation between 513 entries. */
+/* Q16 to Q15, odd-symmetric, linear interpolation between the entries. */
 static inline s16 ndm_tanh(s32 pre)
 {
 	u32 magnitude = pre < 0 ? 0U - (u32)pre : (u32)pre;

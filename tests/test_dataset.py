@@ -41,7 +41,7 @@ def test_splits_do_not_depend_on_order() -> None:
 
 def test_schema_names_units_and_carries_the_contract(dataset: Path) -> None:
     table = pq.read_table(dataset / store.ROUNDS)
-    assert table.schema.metadata[b"ndm_contract"].decode() == contract.HASH
+    assert table.schema.metadata[b"ndm_contract"].decode() == contract.INTERFACE_HASH
     assert all(field.metadata[b"meaning"] for field in table.schema)
     assert [i.name for i in contract.INPUTS] == table.column_names[11 : 11 + contract.N_INPUTS]
 

@@ -63,13 +63,13 @@ int main(void)
 	s64 pre;
 
 	for (pre = -2147483648LL; pre <= 2147483647LL; pre++) {
-		s64 m = pre < 0 ? -pre : pre, i = m / 1024, f = m % 1024, want;
+		s64 m = pre < 0 ? -pre : pre, i = m / 256, f = m % 256, want;
 		s32 got = ndm_tanh((s32)pre);
 
-		if (i >= 512)
-			want = ndm_tanh_table[512];
+		if (i >= 2048)
+			want = ndm_tanh_table[2048];
 		else
-			want = (ndm_tanh_table[i] * (1024 - f) + ndm_tanh_table[i + 1] * f + 512) / 1024;
+			want = (ndm_tanh_table[i] * (256 - f) + ndm_tanh_table[i + 1] * f + 128) / 256;
 		wrong += got != (pre < 0 ? -want : want);
 		falls += got < before;
 		before = got;
@@ -114,7 +114,7 @@ def test_the_cross_compiled_test_can_fail(target: Target, tmp_path: Path) -> Non
     kmod = tmp_path / "kmod"
     shutil.copytree(KMOD, kmod, ignore=shutil.ignore_patterns("*.ko", "*.o", ".*"))
     path = kmod / "generated" / "ndm_tables.h"
-    path.write_text(path.read_text().replace("0, 512, 1024", "0, 512, 1025", 1))
+    path.write_text(path.read_text().replace("0, 128, 256", "0, 128, 257", 1))
     with pytest.raises(AssertionError, match="golden vector"):
         compile_and_run(target, kmod / "ndm_selftest.c", tmp_path)
 
@@ -136,7 +136,7 @@ def test_tanh_is_the_table_for_all_inputs_of_32_bits(tmp_path: Path) -> None:
 
 def test_the_exhaustive_tanh_test_can_fail(tmp_path: Path) -> None:
     source = tmp_path / "tanh.c"
-    source.write_text(TANH.replace("+ 512) / 1024", "+ 511) / 1024"))
+    source.write_text(TANH.replace("+ 128) / 256", "+ 127) / 256"))
     with pytest.raises(AssertionError):
         compile_and_run(Target("gcc", ("-O3",), "gcc"), source, tmp_path)
 

@@ -230,7 +230,7 @@ def test_a_checkpoint_of_another_contract_is_refused(run: Path, tmp_path: Path) 
 def _hash() -> str:
     from ndm_tcp import contract
 
-    return contract.HASH
+    return contract.INTERFACE_HASH
 
 
 def test_bad_settings_are_refused() -> None:

@@ -37,7 +37,7 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
     """Write atomically; the same content gives the same bytes."""
     metadata = {
         "format": FORMAT,
-        "contract": contract.HASH,
+        "contract": contract.INTERFACE_HASH,
         "dataset_sha256": checkpoint.dataset_sha256,
         "epoch": str(checkpoint.epoch),
         "config": json.dumps(checkpoint.config.to_dict(), sort_keys=True),
@@ -65,7 +65,7 @@ def load(path: Path) -> Checkpoint:
     metadata = json.loads(raw) if raw else {}
     if metadata.get("format") != FORMAT:
         raise NdmError(f"{path}: not written by ndm train (no {FORMAT} in it); run: {RETRAIN}")
-    contract.require(metadata.get("contract"), str(path), RETRAIN)
+    contract.require(metadata.get("contract"), str(path), RETRAIN, contract.INTERFACE_HASH)
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
             raise NdmError(f"{path}: {name} holds NaN or infinity; run: {RETRAIN}")

@@ -11,6 +11,9 @@ from fractions import Fraction as Q
 from typing import Any
 
 Box = list[tuple[int, int]]
+UNIT, BITS = 256, 8
+"""Steps of the table per 1.0, and the bits of a Q16 number within one."""
+STEPS = 8 * UNIT
 Layers = list[list[tuple[list[int], int, int, bool]]]
 """Rows of (weights, bias, shift, is it clamped rather than tanh?)."""
 
@@ -25,62 +28,68 @@ class Tanh:
     """The table with its error, step by step, against tanh from continued fractions."""
 
     def __init__(self, table: list[int]) -> None:
-        require(len(table) == 513 and table[0] == 0, "ndm_tables.h: ndm_tanh_table")
+        require(len(table) == STEPS + 1 and table[0] == 0, "ndm_tables.h: ndm_tanh_table")
         require(table == sorted(table) and table[-1] < 2**15, "ndm_tables.h: tanh not monotone")
         self.table = table
         self.error: list[tuple[Q, Q]] = []
-        self.node = [(Q(0), Q(0))] + [self.fraction(i) for i in range(1, 513)]
+        self.node = [(Q(0), Q(0))] + [self.fraction(i) for i in range(1, STEPS + 1)]
         one, margin = 1 << 60, 1 << 10
         inner = []  # tanh d for d = f / 65536: d - d**3/3 <= tanh d <= d - d**3/3 + 2 d**5/15
-        for f in range(1024):
+        for f in range(1 << BITS):
             inner.append((f << 44) - (f**3 << 12) // 3)
-        for i in range(512):
+        for i in range(STEPS):
             t, low, rise = int(self.node[i][0] * one), table[i], table[i + 1] - table[i]
             e = [
-                ((low + ((rise * f + 512) >> 10)) << 45)
+                ((low + ((rise * f + (1 << BITS >> 1)) >> BITS)) << 45)
                 - (((t + u) << 60) // (one + (t * u >> 60)))
                 for f, u in enumerate(inner)
             ]
-            # 2 d**5/15 < 2**-32.9 for d < 1/64; tanh d from below makes e too large by that
-            self.error.append((Q(min(e) - margin - (one >> 32), one), Q(max(e) + margin, one)))
+            # 2 d**5/15 < 2**-42.9 for d < 1/256; tanh d from below makes e too large by that
+            self.error.append((Q(min(e) - margin - (one >> 42), one), Q(max(e) + margin, one)))
         last = Q(table[-1], 2**15)
         self.error.append((last - 1, last - self.node[-1][0]))
 
     @staticmethod
     def fraction(i: int) -> tuple[Any, ...]:
-        """tanh(i/64) between two convergents of x/(1 + x^2/(3 + x^2/(5 + ...))), i > 0."""
+        """tanh(i / UNIT) between two convergents of x/(1 + x^2/(3 + x^2/(5 + ...))), i > 0."""
         p0, q0, p1, q1, k = 1, 0, 0, 1, 0
         while k < 3 or abs(p0 * q1 - p1 * q0) << 90 >= q0 * q1:
-            a, b = i * i if k else i, 64 * (2 * k + 1)
+            a, b = i * i if k else i, UNIT * (2 * k + 1)
             p0, p1, q0, q1, k = p1, b * p1 + a * p0, q1, b * q1 + a * q0, k + 1
         return tuple(sorted((Q(p0, q0), Q(p1, q1))))
 
     def __call__(self, p: int) -> int:
         m = min(abs(p), 1 << 19)
-        i, f = m >> 10, m & 1023
-        v = self.table[i] + (((self.table[i + 1] - self.table[i]) * f + 512) >> 10 if f else 0)
+        i, f = m >> BITS, m & ((1 << BITS) - 1)
+        rise = self.table[i + 1] - self.table[i] if f else 0
+        v = self.table[i] + ((rise * f + (1 << BITS >> 1)) >> BITS)
         return -v if p < 0 else v
+
+    @staticmethod
+    def step(p: int) -> int:
+        """The step of the table in which a Q16 number lies, from 0."""
+        return min(abs(p) >> BITS, STEPS)
 
     def off(self, pre: tuple[Any, ...]) -> tuple[Any, ...]:
         """Table minus tanh over the integers of a Q16 interval."""
         found = []
         if pre[1] >= 0:
-            found += self.error[min(max(pre[0], 0) >> 10, 512) : min(pre[1] >> 10, 512) + 1]
+            found += self.error[self.step(max(pre[0], 0)) : self.step(pre[1]) + 1]
         if pre[0] < 0:
-            part = self.error[min(max(-pre[1], 0) >> 10, 512) : min(-pre[0] >> 10, 512) + 1]
+            part = self.error[self.step(max(-pre[1], 0)) : self.step(-pre[0]) + 1]
             found += [(-b, -a) for a, b in part]
         return min(a for a, _ in found), max(b for _, b in found)
 
     def slope(self, low: Q, high: Q) -> tuple[Any, ...]:
         """1 - tanh^2 over [low, high]."""
         near = Q(0) if low <= 0 <= high else min(abs(low), abs(high))
-        far = -(-max(abs(low), abs(high)) * 64 // 1)
-        least = Q(0) if far > 512 else 1 - self.node[far][1] ** 2
-        return least, 1 - self.node[min(near * 64 // 1, 512)][0] ** 2
+        far = -(-max(abs(low), abs(high)) * UNIT // 1)
+        least = Q(0) if far > STEPS else 1 - self.node[far][1] ** 2
+        return least, 1 - self.node[min(near * UNIT // 1, STEPS)][0] ** 2
 
     def above(self, p: int) -> Q:
         """tanh(p / 2^16), from above."""
-        low, high = self.error[min(abs(p) >> 10, 512)]
+        low, high = self.error[self.step(p)]
         return Q(self(p), 2**15) + (-low if p >= 0 else high)
 
 
@@ -165,18 +174,19 @@ class Relaxation:
             errors = [e + Q(1, 2**17) + table for e in off]
             self.slack.append(math.ceil((max(off) + Q(1, 2**17)) * 2**16))
         nodes = [int(t[1] * 2**40) + 1 for t in tanh.node]
-        bend = (1 << 28) // 10 + 1  # h^2 / 8 max |tanh''| < h^2 / 10, h = 1 / 64, in 2^-40
+        # h^2 / 8 max |tanh''| < h^2 / 10, h = 1 / UNIT, in 2^-40
+        bend = 2**40 // (10 * UNIT**2) + 1
         self.peak: list[tuple[int, int | None]] = [(1 << 24, None)]
         for a in range(1, 257):
-            values = [t - (a * i << 26) for i, t in enumerate(nodes)]
+            values = [t - (a * i * 2**32 // UNIT) for i, t in enumerate(nodes)]
             top = max(values)
-            self.peak.append((-(-(top + bend) >> 16), values.index(top) << 10))
+            self.peak.append((-(-(top + bend) >> 16), values.index(top) << BITS))
 
     def line(self, low: int, high: int) -> tuple[Any, ...]:
         """Slope and offset of a line above tanh on [low, high], Q16."""
 
         def above(p: int) -> int:
-            e = self.error[min(abs(p) >> 10, 512)]
+            e = self.error[self.tanh.step(p)]
             return (self.tanh(p) << 9) + (-e[0] if p >= 0 else e[1])
 
         def chord(a: int, b: int) -> int:
@@ -198,7 +208,7 @@ class Relaxation:
         for a in dict.fromkeys([*tries, touch]):
             beta = max(ends[0] - a * low, ends[1] - a * high)
             top, place = self.peak[a]
-            if place is not None and place - 2048 <= high and low <= place + 2048:
+            if place is not None and place - (2 << BITS) <= high and low <= place + (2 << BITS):
                 beta = max(beta, top)
             if best is None or beta + a * middle < best[0]:
                 best = (beta + a * middle, a, beta)

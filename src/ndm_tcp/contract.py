@@ -3,8 +3,8 @@
 
 The C enum, structs, clamps and constants (`kmod/generated/ndm_contract.h`), the NumPy
 types, the dataset schema and the table in `docs/contract.md` are generated from this
-module. `HASH` travels in datasets, checkpoints, ONNX files, headers and vectors; a loader
-that meets another hash refuses. Standard library only.
+module. `HASH` travels in models, headers and vectors, `INTERFACE_HASH` in datasets, checkpoints
+and ONNX files; a loader that meets another hash refuses. Standard library only.
 """
 
 from __future__ import annotations
@@ -23,11 +23,18 @@ Q_INPUT = 12  # inputs: s16, 1.0 = 4096
 Q_ACT = 15  # hidden activations: s16, tanh in (-1, 1)
 Q_PRE = 16  # pre-activations and outputs: s32
 TANH_RANGE_LOG2 = 3  # the table covers |x| < 8; tanh(8) rounds to 1 in Q15
-TANH_STEPS_LOG2 = 9  # 512 intervals, 513 entries
+TANH_STEPS_LOG2 = 11  # 2048 intervals, 2049 entries
 EXP2_STEPS_LOG2 = 5  # 32 intervals for 2**x on [0, 1]
 MAX_WIDTH = 64  # widest hidden layer; bounds the stack of the inference
 MAX_LAYERS = 4
 WEIGHT_SHIFT_MIN, WEIGHT_SHIFT_MAX = 5, 15  # fractional bits of a weight row
+ARITHMETIC = frozenset(
+    {
+        *("Q_ACT", "Q_PRE", "TANH_RANGE_LOG2", "TANH_STEPS_LOG2", "EXP2_STEPS_LOG2"),
+        *("MAX_WIDTH", "MAX_LAYERS", "WEIGHT_SHIFT_MIN", "WEIGHT_SHIFT_MAX"),
+    }
+)
+"""How the network computes; recorded rounds and real weights outlive a change of these."""
 
 # --- features ----------------------------------------------------------------------------
 ENTROPY_RING = 16  # samples held per entropy, four bits each
@@ -170,33 +177,41 @@ def constants() -> dict[str, int]:
     }
 
 
-def canonical() -> dict[str, object]:
-    """The contract as plain data, in a fixed order."""
+def canonical(without: frozenset[str] = frozenset()) -> dict[str, object]:
+    """The contract as plain data, in a fixed order, without these constants."""
     return {
         "revision": REVISION,
-        "constants": constants(),
+        "constants": {name: value for name, value in constants().items() if name not in without},
         "inputs": [asdict(i) for i in INPUTS],
         "outputs": [asdict(o) for o in OUTPUTS],
         "ack": [asdict(f) for f in ACK_FIELDS],
     }
 
 
-HASH = hashlib.sha256(json.dumps(canonical(), sort_keys=True).encode()).hexdigest()[:16]
-"""First 64 bits of the SHA-256 of the canonical contract, in hex."""
+def _hash(contract: dict[str, object]) -> str:
+    """First 64 bits of the SHA-256, in hex."""
+    return hashlib.sha256(json.dumps(contract, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def require(found: str | None, what: str, remedy: str) -> None:
+HASH = _hash(canonical())
+"""Of the whole contract: what integers depend on."""
+INTERFACE_HASH = _hash(canonical(ARITHMETIC))
+"""Of what the network sees and says: what a dataset and a network in real numbers depend on."""
+
+
+def require(found: str | None, what: str, remedy: str, ours: str = HASH) -> None:
     """Refuse an artefact made under another contract.
 
     Args:
         found: the hash it carries, None if it carries none.
         what: the artefact, for the message.
         remedy: the command that makes it anew.
+        ours: the hash it should carry.
 
     Raises:
-        NdmError: if `found` is not `HASH`.
+        NdmError: if it carries another.
     """
-    if found != HASH:
+    if found != ours:
         raise NdmError(
-            f"{what}: made for contract {found or 'unknown'}, this code has {HASH}; run: {remedy}"
+            f"{what}: made for contract {found or 'unknown'}, this code has {ours}; run: {remedy}"
         )
