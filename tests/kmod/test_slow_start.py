@@ -121,10 +121,10 @@ forth 20000 delay 30ms 25ms
 flow send 10.2.0.2 5000 ndm_tcp send:10000000 info
 counter TCPPartialUndo
 """
-    hold = (INFERENCE, HOLD)
+    network = (INFERENCE, f"{HOLD}\n\t\tout[1] = {NOISE};")
     for name, changes, goes_on in (
-        ("as it is", (hold,), True),
-        ("rates kept", (hold, ("if (ca->target < tp->prior_ssthresh)", "if (0)")), False),
+        ("as it is", (network,), True),
+        ("rates kept", (network, ("if (ca->target < tp->prior_ssthresh)", "if (0)")), False),
     ):
         (tmp_path / name).mkdir()
         seen = play(script, flow, tmp_path / name, changes)
