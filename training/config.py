@@ -16,7 +16,7 @@ OBJECTIVES = ("bc", "awbc", "ideal")
 class TrainConfig:
     """Hyper-parameters; the same data and the same config give the same bytes."""
 
-    hidden: tuple[int, ...] = (16, 16)
+    hidden: tuple[int, ...] = (32, 32)
     """widths of the tanh layers"""
     objective: str = "ideal"
     """bc: clone every action alike; awbc: weigh it by exp(advantage / beta);

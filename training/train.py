@@ -22,7 +22,7 @@ def _numbers(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(",") if part)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected numbers like 16,16") from None
+        raise argparse.ArgumentTypeError(f"{text!r}: expected numbers like 32,32") from None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-o", "--out", type=Path, required=True, help="run folder; resumes")
     parser.add_argument("--objective", choices=OBJECTIVES, default=default.objective)
-    parser.add_argument("--hidden", type=_numbers, default=default.hidden, metavar="16,16")
+    parser.add_argument("--hidden", type=_numbers, default=default.hidden, metavar="32,32")
     parser.add_argument(
         "--mask", type=_numbers, default=default.mask, metavar="7,8", help="inputs held at 0"
     )

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Do not edit directly, auto-generated from: */
 /*	src/ndm_tcp/contract.py */
-/* contract d673940510ee150e */
+/* contract d8b0c767e75af6b3 */
 
 #ifndef _NDM_CONTRACT_H
 #define _NDM_CONTRACT_H
 
 #include "../ndm_types.h"
 
-#define NDM_CONTRACT_HASH	"d673940510ee150e"
-#define NDM_CONTRACT_ID		0xd673940510ee150eULL
+#define NDM_CONTRACT_HASH	"d8b0c767e75af6b3"
+#define NDM_CONTRACT_ID		0xd8b0c767e75af6b3ULL
 
 #define NDM_REVISION	3
 #define NDM_Q_INPUT	12
 #define NDM_Q_ACT	15
 #define NDM_Q_PRE	16
 #define NDM_TANH_RANGE_LOG2	3
-#define NDM_TANH_STEPS_LOG2	9
+#define NDM_TANH_STEPS_LOG2	11
 #define NDM_EXP2_STEPS_LOG2	5
 #define NDM_MAX_WIDTH	64
 #define NDM_MAX_LAYERS	4

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Do not edit directly, auto-generated from: */
 /*	datasets/traces/reno-03-lossy, by ndm export */
-/* contract d673940510ee150e */
+/* contract d8b0c767e75af6b3 */
 /*
  * struct ndm_ack: now_us, rtt_us, acked, lost, inflight, cwnd, ssthresh, srtt_us, rttvar_us, min_rtt_us, delivered, prior_delivered, interval_us, app_limited, ca_state
  */
