@@ -29,7 +29,7 @@ BOARDS = {
     "untrained": "untrained",
 }
 """folder of a variant's boards, less the seed, to the variant"""
-SHIPPED_SEED = 1
+SHIPPED_SEED = 2
 ALONE = ("jitter, reordering", "random loss", "clean, steps")
 BESIDE_CUBIC = ("cubic", "late-cubic")
 KIND = re.compile(r"^valid-\d+-(?P<kind>.+)$")
@@ -240,7 +240,7 @@ def page(out):
         "",
     ]
     inputs = ("without 7, 8", "without 4", "without 10", "without 11 to 15")
-    for name in (*inputs, "8-8", "32-32", "eight rounds at once", "untrained"):
+    for name in (*inputs, "16-16", "64-64", "eight rounds at once", "untrained"):
         lines += finding(found, loops, kinds, name)
     lines += [
         "",

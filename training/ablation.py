@@ -74,7 +74,7 @@ class Variant:
 
     name: str
     mask: tuple[int, ...] = ()
-    hidden: tuple[int, ...] = (16, 16)
+    hidden: tuple[int, ...] = TrainConfig.hidden
     trained: bool = True
     group: str = ""
     """of paths that training does not see"""
@@ -91,8 +91,8 @@ VARIANTS = (
     Variant("without 10", mask=(10,)),
     Variant("without 4, 7, 8, 10", mask=(4, 7, 8, 10)),
     Variant("without 11 to 15", mask=(11, 12, 13, 14, 15)),
-    Variant("8-8", hidden=(8, 8)),
-    Variant("32-32", hidden=(32, 32)),
+    Variant("16-16", hidden=(16, 16)),
+    Variant("64-64", hidden=(64, 64)),
     Variant("eight rounds at once", rounds=8),
     Variant("untrained", trained=False),
     *(Variant(f"never saw {group}", group=group) for group in GROUPS),
