@@ -66,9 +66,8 @@ for k, (panel, output) in enumerate(zip(panels, contract.OUTPUTS, strict=True)):
         f"proved ({share:.3f} % of its range); against the trained network at most "
         f"{np.abs(all_in).max():.2g}, RMS {np.sqrt((all_in**2).mean()):.2g}"
     )
-for panel in panels:
-    panel.set_ylim(top=30 * panel.get_ylim()[1])
-panels[0].legend(fontsize=8, loc="upper center", ncols=2)
+labels = panels[0].get_legend_handles_labels()
+figure.legend(*labels, fontsize=8, loc="outside lower center", ncols=3)
 figure.suptitle("Errors of the integers on recorded rounds")
 f.save(figure, "quantisation")
 
