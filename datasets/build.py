@@ -7,11 +7,12 @@ import fcntl
 import hashlib
 import shutil
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,6 +26,7 @@ HELD_OUT = 5
 """One flow in five is held out for validation, one for testing; the rest trains."""
 SHARED_BYTES = 256 << 20
 """A plain capture from this size on is shared by all processes, flow by flow."""
+PATIENCE_S = 2.0
 
 
 def assign_splits(flow_ids: list[str]) -> dict[str, str]:
@@ -59,16 +61,26 @@ def _tasks(found: list[str], folder: str, jobs: int) -> list[Task]:
     return tasks
 
 
+def _locked(lock: TextIO) -> bool:
+    """Is the lock ours now? Processes of a killed build hold it until they have died, too."""
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        with suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+
+
 @contextmanager
 def _parts_folder(out: Path, parts_url: str | None) -> Iterator[str]:
     """Where the parts go; ours alone, and gone when the build ends but not when it is killed."""
     folder = out.parent / f".{out.name}.parts"
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise NdmError(f"{out}: another build writes here; wait for it") from None
+        if not _locked(lock):
+            raise NdmError(f"{out}: another build writes here; wait for it")
         for name in (store.ROUNDS, store.MANIFEST, *card.FILES):
             for rest in out.glob(f".{name}.*"):  # of a build that was killed
                 rest.unlink()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import multiprocessing
+import os
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -25,7 +26,7 @@ PR_SET_PDEATHSIG = 1
 TICK_S = 0.2
 
 
-def _begin(counter: Any) -> None:
+def _begin(counter: Any, parent: int) -> None:
     """In a new process: count what is read, end with the process that started this one."""
 
     def advance(n: int) -> None:
@@ -34,6 +35,8 @@ def _begin(counter: Any) -> None:
 
     streams.on_read(advance)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before it could be asked for
+        os._exit(1)
 
 
 def run(tasks: list[Task], engine: str, jobs: int, progress: Progress) -> Iterator[Outcome]:
@@ -73,7 +76,7 @@ def _processes(tasks: list[Task], jobs: int, progress: Progress) -> Iterator[Out
     context = multiprocessing.get_context("fork")
     counter = context.Value("q", 0)
     seen = 0
-    pool = ProcessPoolExecutor(jobs, context, _begin, (counter,))
+    pool = ProcessPoolExecutor(jobs, context, _begin, (counter, os.getpid()))
     try:
         numbers: dict[Future[Any], int] = {
             pool.submit(attempt, task): number for number, task in enumerate(tasks)

@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
+import fcntl
+import multiprocessing
+import os
 import random
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import orjson
 import pytest
 
 from ndm_tcp.cli import run_command
-from ndm_tcp.datasets import build, card, parts, sources, store
+from ndm_tcp.datasets import build, card, parts, sources, store, workers
 from ndm_tcp.errors import NdmError
 
 from .captures import RECEIVER, Captured
@@ -119,6 +123,29 @@ def test_a_cut_capture_is_used_named_and_an_exit_code(
     assert error.count("\n") == 1 and at == path.stat().st_size - 49
     assert run_command([*words, "--keep-going"]) == 0
     assert f"byte {at}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_a_process_whose_parent_is_gone_before_it_begins_ends(alive: bool) -> None:
+    """Else it would wait for work for ever, and hold the lock of the build that was killed."""
+    context = multiprocessing.get_context("fork")
+    parent = os.getpid() if alive else 1
+    process = context.Process(target=workers._begin, args=(context.Value("q", 0), parent))
+    process.start()
+    process.join(60)
+    assert process.exitcode == (0 if alive else 1)
+
+
+def test_a_lock_that_is_let_go_in_time_is_taken(tmp_path: Path) -> None:
+    folder = tmp_path / ".out.parts"
+    folder.mkdir()
+    held = (folder / "lock").open("w")
+    fcntl.flock(held, fcntl.LOCK_EX)
+    timer = threading.Timer(0.3, held.close)
+    timer.start()
+    with build._parts_folder(tmp_path / "out", None):
+        assert held.closed
+    timer.join()
 
 
 def test_two_builds_of_one_folder_are_kept_apart(tmp_path: Path) -> None:
