@@ -3,7 +3,8 @@
 
 What is tried out between two trainings is judged on the validation paths, drawn the same way;
 `validation-wide` has more of the two states that are hardest to tell apart, alone and beside CUBIC,
-`validation-short` short transfers, and `validation-aqm` queues that drop before they are full.
+`validation-short` short transfers, `validation-aqm` queues that drop before they are full, and
+`validation-equals` flows of one algorithm.
 The published experiments and ccBench are for evaluation, so no path may resemble theirs: rates
 and delays within ten percent of an evaluation point are drawn again, on routed paths and on the
 loopback device alike; but delays of shaped loopback paths are divided by three afterwards, and four
@@ -129,12 +130,16 @@ AQM_KINDS = {
     "fq-codel-cubic": 2,
     "cake-cubic": 2,
 }
+EQUALS_KINDS = {
+    "long-equals": 14,
+}
 SUITES = {
     "training": (20261121, KINDS),
     "validation": (20261122, VALIDATION_KINDS),
     "validation-wide": (20261123, WIDE_KINDS),
     "validation-short": (20261124, SHORT_KINDS),
     "validation-aqm": (20261125, AQM_KINDS),
+    "validation-equals": (20261130, EQUALS_KINDS),
 }
 """folder to seed and paths"""
 RIVALS = (
