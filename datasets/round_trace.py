@@ -18,7 +18,7 @@ from ndm_tcp.errors import NdmError
 
 EVENT = re.compile(r"(\d+)\.(\d{6,9}): (?:ndm_tcp:)?ndm_tcp_round: (.*)")
 FIELD = re.compile(r"(\w+)=(\S+)")
-WHY = ("network", "blind", "slow_start", "goes_on", "recovery", "watchdog")
+WHY = ("network", "blind", "slow_start", "goes_on", "recovery", "watchdog", "drain")
 INPUTS = [i.name for i in contract.INPUTS]
 SCHEMA = pa.schema(
     [

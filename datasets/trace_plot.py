@@ -22,6 +22,7 @@ COLORS = {
     "goes_on": "#56b4e9",
     "recovery": "#d55e00",
     "watchdog": "#cc79a7",
+    "drain": "#f0e442",
 }
 NEVER = 0x7FFFFFFF
 """the threshold that a flow begins with"""

@@ -10,6 +10,7 @@
 #include "ndm_control.h"
 #include "ndm_features.h"
 #include "ndm_selftest.h"
+#include "ndm_drain.h"
 #include "ndm_watchdog.h"
 
 #define NDM_Q16	65536
@@ -203,11 +204,57 @@ static void ndm_test_watchdog(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, short_queue, 100, true, 9), 0);
 	KUNIT_EXPECT_FALSE(test, ndm_watchdog_bites(&w, short_queue, 300, true));
 	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, short_queue, 100, true, 9), 0);
-	KUNIT_EXPECT_EQ(test, w.starved, 9);
+	KUNIT_EXPECT_EQ(test, (u32)w.starved, 9);
 	ndm_watchdog_forget(&w);
 	KUNIT_EXPECT_EQ(test, w.best_rate, 0);
 	KUNIT_EXPECT_EQ(test, w.loss, 0);
-	KUNIT_EXPECT_EQ(test, w.starved, 0);
+	KUNIT_EXPECT_EQ(test, (u32)w.starved, 0);
+}
+
+/* Rounds until a drain begins, at most limit; phases as the network's rounds pass. */
+static u32 ndm_test_drains_after(struct ndm_drain *d, u8 queue, bool may, u32 limit)
+{
+	u32 n;
+
+	for (n = 1; n <= limit; n++)
+		if (ndm_drain(d, queue, n, may) == NDM_DRAIN_BEGINS)
+			return n;
+	return 0;
+}
+
+static void ndm_test_drain(struct kunit *test)
+{
+	struct ndm_drain d = {};
+	const u8 longer = NDM_DRAIN_QUEUE + 1;
+
+	/* One of the lowest RTT is 32, no lowest RTT none, and it fits a byte. */
+	KUNIT_EXPECT_EQ(test, ndm_drain_queue(80000, 40000), 32);
+	KUNIT_EXPECT_EQ(test, ndm_drain_queue(40000, 40000), 0);
+	KUNIT_EXPECT_EQ(test, ndm_drain_queue(40000, 0), 0);
+	KUNIT_EXPECT_EQ(test, ndm_drain_queue(0xffffffff, 40000), 0);
+	KUNIT_EXPECT_EQ(test, ndm_drain_queue(0xfffffffe, 1), 255);
+
+	/* A queue that empties by itself, and a window that must not be cut. */
+	KUNIT_EXPECT_EQ(test, ndm_test_drains_after(&d, NDM_DRAIN_QUEUE, true, 99), 0);
+	KUNIT_EXPECT_EQ(test, ndm_test_drains_after(&d, longer, false, 99), 0);
+	KUNIT_EXPECT_EQ(test, ndm_test_drains_after(&d, longer, true, 99), 1);
+	/* Alone: 16 rounds, twice as many, eight times. */
+	KUNIT_EXPECT_EQ(test, ndm_drain(&d, 5, 0, true), NDM_DRAIN_ENDS);
+	KUNIT_EXPECT_EQ(test, ndm_test_drains_after(&d, longer, true, 999), 16);
+	KUNIT_EXPECT_EQ(test, ndm_drain(&d, 5, 0, true), NDM_DRAIN_ENDS);
+	KUNIT_EXPECT_EQ(test, ndm_test_drains_after(&d, longer, true, 999), 32);
+	KUNIT_EXPECT_EQ(test, ndm_drain(&d, 5, 0, true), NDM_DRAIN_ENDS);
+	KUNIT_EXPECT_EQ(test, ndm_test_drains_after(&d, longer, true, 999), 128);
+	KUNIT_EXPECT_EQ(test, ndm_drain(&d, 5, 0, true), NDM_DRAIN_ENDS);
+	KUNIT_EXPECT_EQ(test, d.alone, NDM_DRAIN_ALONE);
+	/* What its own drain still lets shrink is no sign of others. */
+	KUNIT_EXPECT_EQ(test, ndm_drain(&d, 4, 8, true), NDM_DRAIN_NOT);
+	KUNIT_EXPECT_EQ(test, d.alone, NDM_DRAIN_ALONE);
+	/* Others drain: 16 rounds from there. */
+	KUNIT_EXPECT_EQ(test, ndm_test_drains_after(&d, longer, true, 40), 0);
+	KUNIT_EXPECT_EQ(test, ndm_drain(&d, 3, 8, true), NDM_DRAIN_NOT);
+	KUNIT_EXPECT_EQ(test, d.alone, 0);
+	KUNIT_EXPECT_EQ(test, ndm_test_drains_after(&d, longer, true, 999), 16);
 }
 
 static void ndm_test_golden(struct kunit *test)
@@ -228,6 +275,7 @@ static struct kunit_case ndm_cases[] = {
 	KUNIT_CASE(ndm_test_tanh),
 	KUNIT_CASE(ndm_test_rounds),
 	KUNIT_CASE(ndm_test_watchdog),
+	KUNIT_CASE(ndm_test_drain),
 	KUNIT_CASE(ndm_test_golden),
 	{}
 };

@@ -13,6 +13,7 @@ enum ndm_why {
 	NDM_WHY_GOES_ON,	/* slow start that losses ended comes back */
 	NDM_WHY_RECOVERY,	/* CWR, Recovery or Loss; the target is not used */
 	NDM_WHY_WATCHDOG,	/* the network is not listened to: one packet more */
+	NDM_WHY_DRAIN,		/* a quarter of the window to empty the queue, then twice it */
 };
 
 struct ndm_round_report {

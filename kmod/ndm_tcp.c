@@ -27,6 +27,7 @@
 
 #include "compat.h"
 #include "ndm_control.h"
+#include "ndm_drain.h"
 #include "ndm_features.h"
 #include "ndm_round.h"
 #include "ndm_selftest.h"
@@ -77,7 +78,9 @@ static const u32 ndm_pacing_percent = 120;
 /* Per-flow state, in the socket's private area of ICSK_CA_PRIV_SIZE bytes. */
 struct ndm {
 	struct ndm_features f;
-	u32 target;		/* window to approach as ACKs arrive, packets */
+	u32 target:24,		/* window to approach as ACKs arrive, packets */
+	    drain_rounds:5,	/* see struct ndm_drain; its queue is the features' spare byte */
+	    drain_alone:2;
 	struct ndm_watchdog watchdog;
 	s32 congestion:21;	/* the network's newest logit, Q16 */
 	u32 has_output:1,	/* congestion is set */
@@ -102,6 +105,12 @@ struct ndm_counters {
 };
 
 static DEFINE_PER_CPU(struct ndm_counters, ndm_counters);
+
+/* More packets than that no window holds, unless they are tiny. */
+static void ndm_set_target(struct ndm *ca, u32 packets)
+{
+	ca->target = min(packets, (1U << 24) - 1);
+}
 
 static void ndm_set_cwnd(struct sock *sk, u32 cwnd)
 {
@@ -135,7 +144,7 @@ static void ndm_jump(struct sock *sk, u32 cwnd)
 	struct ndm *ca = inet_csk_ca(sk);
 
 	ndm_set_cwnd(sk, cwnd);
-	ca->target = tcp_snd_cwnd(tcp_sk(sk));
+	ndm_set_target(ca, tcp_snd_cwnd(tcp_sk(sk)));
 }
 
 /*
@@ -256,12 +265,13 @@ static void ndm_leave_slow_start(struct sock *sk, bool lossless)
 {
 	struct ndm *ca = inet_csk_ca(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
+	u32 half = max(tcp_snd_cwnd(tp) >> 1, ndm_min_cwnd);
 
-	ca->target = max(tcp_snd_cwnd(tp) >> 1, ndm_min_cwnd);
-	tp->snd_ssthresh = ca->target;
+	ndm_set_target(ca, half);
+	tp->snd_ssthresh = half;
 	/* An undo is not to begin it again, nor to bring back its window. */
-	tp->prior_ssthresh = min(tp->prior_ssthresh, ca->target);
-	tp->prior_cwnd = min(tp->prior_cwnd, ca->target);
+	tp->prior_ssthresh = min(tp->prior_ssthresh, half);
+	tp->prior_cwnd = min(tp->prior_cwnd, half);
 	/* Rates with losses are less certain: it may come back, once less. */
 	ca->starting = lossless || !ca->starting ? 0 : ca->starting - 1;
 }
@@ -325,6 +335,32 @@ static void ndm_start_again(struct sock *sk, u32 window)
 	ndm_jump(sk, window);
 }
 
+/* Is the next round, or was this one, to drain the queue? Then with which window? */
+static bool ndm_drains(struct ndm *ca, u32 window, bool limited, u32 *target)
+{
+	struct ndm_drain drain = { ca->f.callers, ca->drain_rounds, ca->drain_alone };
+	u32 lowest_us = min(ca->f.floor_lo_us[0], ca->f.floor_lo_us[1]);
+	u8 queue = ndm_drain_queue(lowest_us, ca->f.callers_us);
+	enum ndm_drain_step step = ndm_drain(&drain, queue, ca->phase,
+					     limited && window >= 2 * ndm_min_cwnd);
+
+	ca->f.callers = drain.shortest;
+	ca->drain_rounds = drain.rounds;
+	ca->drain_alone = drain.alone;
+	if (step == NDM_DRAIN_BEGINS)
+		*target = window >> NDM_DRAIN_SHIFT;
+	else if (step == NDM_DRAIN_ENDS)
+		*target = window << 1;
+	return step != NDM_DRAIN_NOT;
+}
+
+/* A loss, a timeout or a silence: the window is another one than it left. */
+static void ndm_drain_forget(struct ndm *ca)
+{
+	if (ca->drain_rounds == NDM_DRAINING)
+		ca->drain_rounds = 0;
+}
+
 /* Set the target of the next round; who did? out is the network's if the round is valid. */
 static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const s32 *out,
 			       bool app_limited)
@@ -378,7 +414,7 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 		if (bites || (ca->watchdog.left && valid &&
 			      x[NDM_IN_LOSS_RATE] >= NDM_WATCHDOG_LOSS)) {
 			tp->snd_ssthresh = max(tp->snd_ssthresh >> 1, ndm_min_ssthresh);
-			ca->target = tp->snd_ssthresh;
+			ndm_set_target(ca, tp->snd_ssthresh);
 		}
 		return NDM_WHY_RECOVERY;
 	}
@@ -390,6 +426,8 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 	} else if (valid && ndm_window_is_used(sk, window) && ndm_slow_start_goes_on(ca, x)) {
 		ndm_start_again(sk, window);
 		return NDM_WHY_GOES_ON;
+	} else if (valid && !recovery && ndm_drains(ca, window, limited, &target)) {
+		why = NDM_WHY_DRAIN;
 	} else if (valid) {
 		target = ndm_apply_gain(window,
 					ndm_probed_gain(out[NDM_OUT_CWND_GAIN], ca->phase++));
@@ -399,21 +437,21 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 	}
 	if (!ndm_window_is_used(sk, window))
 		target = min(target, window);
-	target = max(target, ndm_min_cwnd);
-	ca->target = min(target, tp->snd_cwnd_clamp);
+	ndm_set_target(ca, min(max(target, ndm_min_cwnd), tp->snd_cwnd_clamp));
+	target = ca->target;
 	/*
 	 * A window below ssthresh would be in slow start and double again; but
 	 * in a reduction ssthresh is where ndm_reduce() goes.
 	 */
-	if (recovery || ca->target < tp->snd_ssthresh)
-		tp->snd_ssthresh = max(ca->target, ndm_min_ssthresh);
+	if (recovery || target < tp->snd_ssthresh)
+		tp->snd_ssthresh = max(target, ndm_min_ssthresh);
 	/*
 	 * Was it noise, then nothing stands in the way of the lost packets and
 	 * as many new ones: no need to conserve packets any longer.
 	 */
 	if (recovery && ca->reducing && ca->congestion < 0) {
 		ca->reducing = 0;
-		ndm_set_cwnd(sk, ca->target);
+		ndm_set_cwnd(sk, target);
 	}
 	return why;
 }
@@ -523,9 +561,9 @@ static void ndm_update_cwnd(struct sock *sk, u32 acked, u32 lost)
 		return;
 	}
 	if (cwnd > ca->target)
-		cwnd -= min(cwnd - ca->target, acked);
+		cwnd -= min_t(u32, cwnd - ca->target, acked);
 	else if (tcp_is_cwnd_limited(sk))
-		cwnd += min(ca->target - cwnd, acked);
+		cwnd += min_t(u32, ca->target - cwnd, acked);
 	ndm_set_cwnd(sk, cwnd);
 }
 
@@ -568,6 +606,7 @@ static u32 ndm_ssthresh(struct sock *sk)
 	u32 window = cwnd >> 1;
 	bool queued = tp->srtt_us >> 3 > ca->f.callers_us + (ca->f.callers_us >> 2);
 
+	ndm_drain_forget(ca);
 	/*
 	 * A mark ends slow start; not so a loss while there is no queue: whether
 	 * that was noise the network says when it has seen it.
@@ -596,7 +635,7 @@ static u32 ndm_undo_cwnd(struct sock *sk)
 
 	ca->reducing = 0;
 	ca->spared = 0;
-	ca->target = max(ca->target, tp->prior_cwnd);
+	ndm_set_target(ca, max_t(u32, ca->target, tp->prior_cwnd));
 	/* In slow start again, whose growth the rates of the recovery say nothing of. */
 	if (ca->target < tp->prior_ssthresh)
 		ca->watchdog.best_rate = 0;
@@ -616,6 +655,7 @@ static void ndm_enter_loss(struct sock *sk)
 	ca->reducing = 0;
 	ca->starting = 0;
 	ca->spared = 0;
+	ndm_drain_forget(ca);
 	ndm_watchdog_forget(&ca->watchdog);
 	/* Without undo_marker it is a smaller MTU, after which nothing was lost. */
 	if (tp->undo_marker)
@@ -670,6 +710,7 @@ static void ndm_leave_idle(struct sock *sk)
 	    tp->packets_out || idle <= rto)
 		return;
 	tp->snd_ssthresh = tcp_current_ssthresh(sk);
+	ndm_drain_forget(ca);
 	ndm_watchdog_forget(&ca->watchdog);
 	ca->starting = 0;
 	for (; idle > rto && cwnd > floor; idle -= rto)
@@ -690,7 +731,7 @@ static void ndm_init(struct sock *sk)
 	struct ndm *ca = inet_csk_ca(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
 
-	ca->target = tcp_snd_cwnd(tp);
+	ndm_set_target(ca, tcp_snd_cwnd(tp));
 	ca->starting = tcp_in_initial_slowstart(tp) ? ndm_start_rounds : 0;
 	/* Not zero, a mark, where a tail loss probe repairs the very first loss. */
 	if (!tp->undo_marker && inet_csk(sk)->icsk_ca_state == TCP_CA_Open)

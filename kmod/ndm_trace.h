@@ -21,6 +21,7 @@ TRACE_DEFINE_ENUM(NDM_WHY_SLOW_START);
 TRACE_DEFINE_ENUM(NDM_WHY_GOES_ON);
 TRACE_DEFINE_ENUM(NDM_WHY_RECOVERY);
 TRACE_DEFINE_ENUM(NDM_WHY_WATCHDOG);
+TRACE_DEFINE_ENUM(NDM_WHY_DRAIN);
 
 #define ndm_show_why(why)				\
 	__print_symbolic(why,				\
@@ -29,7 +30,8 @@ TRACE_DEFINE_ENUM(NDM_WHY_WATCHDOG);
 		{ NDM_WHY_SLOW_START,	"slow_start" },	\
 		{ NDM_WHY_GOES_ON,	"goes_on" },	\
 		{ NDM_WHY_RECOVERY,	"recovery" },	\
-		{ NDM_WHY_WATCHDOG,	"watchdog" })
+		{ NDM_WHY_WATCHDOG,	"watchdog" },	\
+		{ NDM_WHY_DRAIN,	"drain" })
 
 TRACE_EVENT(ndm_tcp_round,
 	    TP_PROTO(const struct sock *sk, const struct ndm_round_report *report),

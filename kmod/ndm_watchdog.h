@@ -32,7 +32,8 @@ struct ndm_watchdog {
 	u32 best_rate;		/* the highest there was, fading; Q24 packets/us. In */
 				/* slow start: when that last grew it, not fading */
 	u16 loss;		/* share of lost packets, smoothed, Q12 */
-	u8 starved;		/* rounds in a row in which it starved */
+	u8 starved:4,		/* rounds in a row in which it starved */
+	   unused:4;
 	u8 left;		/* rounds for which the network is not listened to */
 };
 

@@ -17,7 +17,7 @@ DECISION = "ndm_probed_gain(out[NDM_OUT_CWND_GAIN], ca->phase++)"
 EXPLORING = "ndm_probed_gain(out[NDM_OUT_CWND_GAIN] + ndm_explore(ca), ca->phase++)"
 BEFORE = "/* Set the target of the next round; who did?"
 EXPLORE = """\
-/* For recordings: unused counts the rounds left, 2 bits; the features' spare byte is the step. */
+/* For recordings: unused counts the rounds left, 2 bits; the watchdog's, 4 bits, is the step. */
 static s32 ndm_explore(struct ndm *ca)
 {
 	u32 random = get_random_u32();
@@ -27,10 +27,10 @@ static s32 ndm_explore(struct ndm *ca)
 	} else {
 		if (random & 15)
 			return 0;
-		ca->f.callers = random >> 4 & 63;
-		ca->unused = random >> 10 & 3;
+		ca->watchdog.unused = random >> 4 & 15;
+		ca->unused = random >> 8 & 3;
 	}
-	return ((s32)ca->f.callers - 32) * 1536;
+	return ((s32)ca->watchdog.unused * 2 - 15) * 3277;
 }
 
 """

@@ -8,6 +8,7 @@
 
 #include "ndm_control.h"
 #include "ndm_features.h"
+#include "ndm_drain.h"
 #include "ndm_watchdog.h"
 #include "generated/ndm_model.h"
 
@@ -40,6 +41,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 {
 	struct ndm_watchdog watchdog = { 0 };
 	struct ndm_features f = { 0 };
+	struct ndm_drain drain = { 0 };
 	struct ndm_ack ack;
 
 	for (; size >= sizeof(ack); data += sizeof(ack), size -= sizeof(ack)) {
@@ -59,6 +61,11 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		require(out[0] < 0 || ndm_apply_gain(ack.cwnd, out[0]) >= ack.cwnd);
 		ndm_watchdog_bites(&watchdog, x, ndm_max(f.max_rate[0], f.max_rate[1]),
 				   ack.app_limited & 1);
+		ndm_drain(&drain, ndm_drain_queue(ndm_min(f.floor_lo_us[0], f.floor_lo_us[1]),
+						  ack.min_rtt_us), ack.cwnd, ack.acked & 1);
+		require(drain.rounds <= NDM_DRAIN_ROUNDS || drain.rounds == NDM_DRAINING);
+		require(drain.alone <= NDM_DRAIN_ALONE);
+		require(watchdog.starved < NDM_WATCHDOG_PATIENCE);
 		require(watchdog.left <= NDM_WATCHDOG_ROUNDS && watchdog.loss <= NDM_ONE);
 	}
 	return 0;
