@@ -52,7 +52,7 @@ flow() {{ guest in s /run/host/flow "$@"; }}
 INFERENCE = "ndm_infer(&ndm_model, x, out, NULL);"
 HOLD = f"{INFERENCE}\n\t\tout[0] = 0;"
 CERTAIN = f"{HOLD}\n\t\tout[1] = NDM_OUT_CONGESTION_HI;"
-UNDO = "ca->target = max(ca->target, tp->prior_cwnd);"
+UNDO = "ndm_set_target(ca, max_t(u32, ca->target, tp->prior_cwnd));"
 KEEPS_CUT = (UNDO, "return ca->target = tcp_snd_cwnd(tp);")
 
 
