@@ -39,10 +39,10 @@ load() {
 
 # A connection that uses the module is open: the module must stay.
 busy() {
-	tcp_transfer -w >/tmp/hold &
+	tcp_transfer -w >hold.txt &
 	holder=$!
-	for i in 1 2 3 4 5 6 7 8 9 10; do grep -q holding /tmp/hold && break; sleep 1; done
-	grep -q holding /tmp/hold || { echo "no connection"; return 1; }
+	for i in 1 2 3 4 5 6 7 8 9 10; do grep -q holding hold.txt && break; sleep 1; done
+	grep -q holding hold.txt || { echo "no connection"; return 1; }
 	echo "users=$(cat /sys/module/ndm_tcp/refcnt)"
 	rmmod ndm_tcp && { echo "rmmod took the module from an open socket"; return 1; }
 	loaded || return 1
@@ -52,17 +52,17 @@ busy() {
 }
 
 unload() {
-	for i in 1 2 3 4 5; do rmmod ndm_tcp 2>/tmp/rmmod && break; sleep 1; done
-	loaded && { cat /tmp/rmmod; return 1; }
+	for i in 1 2 3 4 5; do rmmod ndm_tcp 2>rmmod.txt && break; sleep 1; done
+	loaded && { cat rmmod.txt; return 1; }
 	return 0
 }
 
 # Refused, for the reason that it is corrupt, and said so.
 corrupt_refused() {
-	dmesg -c >>/tmp/log
-	insmod /corrupt.ko 2>/tmp/insmod && { echo "a wrong model was loaded"; return 1; }
+	dmesg -c >>log.txt
+	insmod /corrupt.ko 2>insmod.txt && { echo "a wrong model was loaded"; return 1; }
 	loaded && return 1
-	grep -q 'nvalid' /tmp/insmod || { cat /tmp/insmod; return 1; }
+	grep -q 'nvalid' insmod.txt || { cat insmod.txt; return 1; }
 	dmesg | grep -o 'ndm_tcp: golden .*' | head -n 1
 }
 
@@ -98,21 +98,21 @@ trace_rounds() {
 	echo 1 >$tracing/events/ndm_tcp/ndm_tcp_round/enable || return 1
 	tcp_transfer -b 9000000 -t 90 || return 1
 	echo 0 >$tracing/events/ndm_tcp/ndm_tcp_round/enable
-	grep ndm_tcp_round: $tracing/trace >/tmp/trace || return 1
-	echo "rounds=$(wc -l </tmp/trace)"
+	grep ndm_tcp_round: $tracing/trace >trace.txt || return 1
+	echo "rounds=$(wc -l <trace.txt)"
 }
 
 # Nothing gets through for two seconds: timeouts, backoff, slow start again.
 outage() {
 	before=$(counter TCPTimeouts)
-	tcp_transfer -b 1500000 -t 90 >/tmp/outage &
+	tcp_transfer -b 1500000 -t 90 >outage.txt &
 	transfer=$!
 	sleep 1
 	netem_change delay 20ms rate 4mbit loss 100%
 	sleep 2
 	netem_change delay 20ms rate 4mbit
-	wait $transfer || { cat /tmp/outage; return 1; }
-	cat /tmp/outage
+	wait $transfer || { cat outage.txt; return 1; }
+	cat outage.txt
 	after=$(counter TCPTimeouts)
 	echo "timeouts=$((after - before))"
 	test $((after - before)) -gt 0
@@ -144,7 +144,7 @@ if test -e /sch_netem.ko; then
 	# A pipe that fills, or slow start would never end.
 	netem delay 20ms loss 2% rate 20mbit
 	step trace trace_rounds
-	cat /tmp/trace
+	cat trace.txt
 	echo 1 >/proc/sys/net/ipv4/tcp_ecn
 	# Else a lost SYN, resent without ECN, would leave nothing to mark.
 	echo 0 >/proc/sys/net/ipv4/tcp_ecn_fallback
@@ -155,7 +155,7 @@ if test -e /sch_netem.ko; then
 fi
 step final-unload unload
 
-cat /tmp/log
+cat log.txt
 dmesg
 echo "NDM-PROOF end"
 poweroff -f
