@@ -27,6 +27,7 @@ HELD_OUT = 5
 SHARED_BYTES = 256 << 20
 """A plain capture from this size on is shared by all processes, flow by flow."""
 PATIENCE_S = 2.0
+"""for the processes of a killed build to die"""
 
 
 def assign_splits(flow_ids: list[str]) -> dict[str, str]:
