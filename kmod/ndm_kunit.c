@@ -8,9 +8,9 @@
 
 #define NDM_SELFTEST_STAYS
 #include "ndm_control.h"
+#include "ndm_drain.h"
 #include "ndm_features.h"
 #include "ndm_selftest.h"
-#include "ndm_drain.h"
 #include "ndm_watchdog.h"
 
 #define NDM_Q16	65536

@@ -9,10 +9,11 @@
  * arrive, the second the depth of the cut when a packet is lost.
  *
  * The network proposes, classic rules dispose. How slow start grows,
- * retransmission timeouts, ECN, idle restart and the rule that an unused window
- * does not grow are not the network's to decide; it may say that a loss ends the
- * first slow start, or was noise, and it comes back. In a recovery from losses it
- * goes on to set the window to reach, and how that is reached is RFC 6937's.
+ * retransmission timeouts, ECN, idle restart, when a queue is drained and the rule
+ * that an unused window does not grow are not the network's to decide; it may say
+ * that a loss ends the first slow start, or was noise, and it comes back. In a
+ * recovery from losses it goes on to set the window to reach, and how that is
+ * reached is RFC 6937's.
  * The core leaves all of that to a module with cong_control(), so it is here.
  *
  * The weights are fixed when the module is built (generated/ndm_model.h). Before
@@ -106,7 +107,7 @@ struct ndm_counters {
 
 static DEFINE_PER_CPU(struct ndm_counters, ndm_counters);
 
-/* More packets than that no window holds, unless they are tiny. */
+/* 24 bits: more packets than that no window holds, unless they are tiny. */
 static void ndm_set_target(struct ndm *ca, u32 packets)
 {
 	ca->target = min(packets, (1U << 24) - 1);

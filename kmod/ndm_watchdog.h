@@ -33,7 +33,7 @@ struct ndm_watchdog {
 				/* slow start: when that last grew it, not fading */
 	u16 loss;		/* share of lost packets, smoothed, Q12 */
 	u8 starved:4,		/* rounds in a row in which it starved */
-	   unused:4;
+	   unused:4;		/* room for a module that explores, lab/explore.py */
 	u8 left;		/* rounds for which the network is not listened to */
 };
 

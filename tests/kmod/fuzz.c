@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Hostile ACK records through the features, the network, the window and the
- * watchdog: no undefined behaviour, and nothing that leaves its range. The input
+ * Hostile ACK records through the features, the network, the window, the watchdog
+ * and the drains: no undefined behaviour, and nothing that leaves its range. The input
  * is read as records of struct ndm_ack, one after the other, of one flow.
  */
 #include <stdlib.h>
 
 #include "ndm_control.h"
-#include "ndm_features.h"
 #include "ndm_drain.h"
+#include "ndm_features.h"
 #include "ndm_watchdog.h"
 #include "generated/ndm_model.h"
 
