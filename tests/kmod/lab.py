@@ -6,15 +6,25 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from ndm_tcp.datasets import round_trace
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab import guest, uml_build
+from ndm_tcp.lab import run as lab_run
 from ndm_tcp.lab.scenario import Scenario, parse
 
+from ..kernel.kbuild import copy_kmod
+
 EVENT = "ndm_tcp/ndm_tcp_round"
+INFERENCE = "ndm_infer(&ndm_model, x, out, NULL);"
+Changes = Iterable[tuple[str, str]]
+"""what there is, once, in a file of the module, and what takes its place"""
 
 
 def need_kernel() -> uml_build.UmlKernel:
@@ -31,6 +41,34 @@ def need_kernel() -> uml_build.UmlKernel:
 def scenario(text: str, name: str = "test") -> Scenario:
     """A scenario from its text."""
     return parse(text, name, f"{name}.toml")
+
+
+def change(file: Path, changes: Changes) -> None:
+    """Put changes into a source file."""
+    text = file.read_text()
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    file.write_text(text)
+
+
+def drive(text: str, to: Path, **changes: Changes) -> tuple[dict[str, Any], pa.Table]:
+    """Run a scenario with a changed module: its result, and its rounds.
+
+    Args:
+        text: the scenario.
+        to: a folder for sources and run.
+        changes: of the module's files, named without what follows the dot.
+    """
+    need_kernel()
+    sources = copy_kmod(to / "kmod")
+    for name, some in changes.items():
+        (file,) = sources.glob(f"{name}.[ch]")
+        change(file, some)
+    out = to / "run"
+    result = lab_run.run(scenario(text), "ndm_tcp", 1, out, module=sources, events=(EVENT,))
+    assert "kernel_trouble" not in result
+    return result, round_trace.read(out / "tcp_probe.txt.zst")
 
 
 def need_debug_kernel() -> uml_build.UmlKernel:

@@ -20,7 +20,7 @@ from ndm_tcp.datasets import round_trace
 from ndm_tcp.lab import uml_build
 
 from ..kernel.kbuild import KMOD, copy_kmod
-from .lab import boot
+from .lab import INFERENCE, boot, change
 
 TRACING = "/sys/kernel/tracing"
 PATH = f"""
@@ -49,7 +49,6 @@ guest in d /run/host/flow serve 5000 $RCVBUF & server=$!
 sleep 0.2
 flow() {{ guest in s /run/host/flow "$@"; }}
 """.replace("{event}", "ndm_tcp/ndm_tcp_round")
-INFERENCE = "ndm_infer(&ndm_model, x, out, NULL);"
 HOLD = f"{INFERENCE}\n\t\tout[0] = 0;"
 CERTAIN = f"{HOLD}\n\t\tout[1] = NDM_OUT_CONGESTION_HI;"
 UNDO = "ndm_set_target(ca, max_t(u32, ca->target, tp->prior_cwnd));"
@@ -85,11 +84,7 @@ def play(
     sources = KMOD
     if changes:
         sources = copy_kmod(tmp_path / "kmod")
-        text = (sources / "ndm_tcp.c").read_text()
-        for old, new in changes:
-            assert text.count(old) == 1
-            text = text.replace(old, new)
-        (sources / "ndm_tcp.c").write_text(text)
+        change(sources / "ndm_tcp.c", changes)
     work = tmp_path / "work"
     plan = f"RCVBUF={rcvbuf}\n{PATH}\n{script}\nkill $server\n"
     plan += f"cat {TRACING}/trace >/run/host/out/trace\n"

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .test_cases import CERTAIN, INFERENCE, KEEPS_CUT, Seen, play
+from .lab import INFERENCE
+from .test_cases import CERTAIN, KEEPS_CUT, Seen, play
 
 
 def reordered(undo: bool, flow: Path, tmp_path: Path) -> Seen:

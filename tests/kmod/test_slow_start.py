@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from .test_cases import HOLD, INFERENCE, play
+from .lab import INFERENCE
+from .test_cases import HOLD, play
 
 INFINITE = 0x7FFFFFFF  # TCP_INFINITE_SSTHRESH
 NOISE, CONGESTION = "NDM_OUT_CONGESTION_LO", "NDM_OUT_CONGESTION_HI"

@@ -9,11 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ndm_tcp.datasets import round_trace
-from ndm_tcp.lab import run as lab_run
-
-from ..kernel.kbuild import copy_kmod
-from .lab import EVENT, need_kernel, scenario
+from .lab import INFERENCE, drive
 
 CLEAN = """
 seconds = 10
@@ -23,26 +19,17 @@ rate_bps = 8_000_000
 rtt_us = 40_000
 queue_packets = 30
 """
-INFERENCE = "ndm_infer(&ndm_model, x, out, NULL);"
 BITES = "!ndm_watchdog_bites(&ca->watchdog, x, max_rate, limited)"
 STARVES = f"{INFERENCE}\n\t\tout[0] = -20000;"
 FLOODS = f"{INFERENCE}\n\t\tout[0] = 65536;\n\t\tout[1] = -524288;"
 
 
-def drive(tmp_path: Path, network: str, watched: bool = True) -> tuple[Any, pa.Table]:
+def network(code: str, to: Path, watched: bool = True) -> tuple[dict[str, Any], pa.Table]:
     """A run with something else instead of the network; its result and its rounds."""
-    need_kernel()
-    sources = copy_kmod(tmp_path / "kmod")
-    module = sources / "ndm_tcp.c"
-    text = module.read_text()
-    assert text.count(INFERENCE) == 1
-    assert text.count(BITES) == 1
-    text = text.replace(INFERENCE, network)
-    module.write_text(text if watched else text.replace(BITES, f"1 || {BITES}"))
-    out = tmp_path / "run"
-    result = lab_run.run(scenario(CLEAN), "ndm_tcp", 1, out, module=sources, events=(EVENT,))
-    assert "kernel_trouble" not in result
-    return result, round_trace.read(out / "tcp_probe.txt.zst")
+    changes = [(INFERENCE, code)]
+    if not watched:
+        changes.append((BITES, f"1 || {BITES}"))
+    return drive(CLEAN, to, ndm_tcp=changes)
 
 
 def by_watchdog(table: pa.Table) -> int:
@@ -50,16 +37,16 @@ def by_watchdog(table: pa.Table) -> int:
 
 
 def test_it_never_bites_on_a_clean_path(tmp_path: Path) -> None:
-    _, rounds = drive(tmp_path, INFERENCE)
+    _, rounds = network(INFERENCE, tmp_path)
     assert rounds.num_rows > 100 and by_watchdog(rounds) == 0
 
 
-@pytest.mark.parametrize("network", [STARVES, FLOODS], ids=["starves", "floods"])
-def test_it_ends_what_the_network_does(network: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("code", [STARVES, FLOODS], ids=["starves", "floods"])
+def test_it_ends_what_the_network_does(code: str, tmp_path: Path) -> None:
     (tmp_path / "with").mkdir()
     (tmp_path / "without").mkdir()
-    with_it, rounds = drive(tmp_path / "with", network)
-    without, others = drive(tmp_path / "without", network, watched=False)
+    with_it, rounds = network(code, tmp_path / "with")
+    without, others = network(code, tmp_path / "without", watched=False)
     print(f"\n{by_watchdog(rounds)} of {rounds.num_rows} rounds by the watchdog")
     for name, result in (("with", with_it), ("without", without)):
         flow = result["flows"][0]
@@ -68,7 +55,7 @@ def test_it_ends_what_the_network_does(network: str, tmp_path: Path) -> None:
     assert by_watchdog(others) == 0
     assert by_watchdog(rounds) >= 20  # of 32 each time, less those of a recovery
     mine, theirs = with_it["flows"][0], without["flows"][0]
-    if network == STARVES:
+    if code == STARVES:
         assert mine["goodput_mbps"] > 1.5 * theirs["goodput_mbps"]
     else:
         assert mine["retransmissions"] < 0.7 * theirs["retransmissions"]
