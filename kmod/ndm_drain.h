@@ -18,6 +18,7 @@
 
 #define NDM_DRAIN_UNIT		32	/* of queues, in the lowest RTT */
 #define NDM_DRAIN_QUEUE		16	/* one longer than this does not empty by itself */
+#define NDM_DRAIN_EMPTY		4	/* one up to this is empty */
 #define NDM_DRAIN_ROUNDS	16	/* from one drain to the next, at least */
 #define NDM_DRAIN_ALONE		3	/* after so many it drains most seldom */
 #define NDM_DRAIN_SHIFT		2	/* down to a quarter of the window */
@@ -43,7 +44,8 @@ static inline u8 ndm_drain_queue(u32 lowest_of_some_us, u32 lowest_us)
 enum ndm_drain_step {
 	NDM_DRAIN_NOT,
 	NDM_DRAIN_BEGINS,	/* the next round is to be sent with a small window */
-	NDM_DRAIN_ENDS,		/* that round is over */
+	NDM_DRAIN_EMPTIED,	/* that round is over, and so is the queue */
+	NDM_DRAIN_LINGERS,	/* that round is over; others keep the queue */
 };
 
 /*
@@ -59,7 +61,7 @@ static inline enum ndm_drain_step ndm_drain(struct ndm_drain *d, u8 queue, u32 p
 		d->alone += d->alone < NDM_DRAIN_ALONE;
 		d->shortest = queue;
 		d->rounds = 0;
-		return NDM_DRAIN_ENDS;
+		return queue <= NDM_DRAIN_EMPTY ? NDM_DRAIN_EMPTIED : NDM_DRAIN_LINGERS;
 	}
 	if (queue < d->shortest) {
 		d->shortest = queue;

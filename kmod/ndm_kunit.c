@@ -239,22 +239,26 @@ static void ndm_test_drain(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ndm_test_drains_after(&d, longer, false, 99), 0);
 	KUNIT_EXPECT_EQ(test, ndm_test_drains_after(&d, longer, true, 99), 1);
 	/* Alone: 16 rounds, twice as many, eight times. */
-	KUNIT_EXPECT_EQ(test, ndm_drain(&d, 5, 0, true), NDM_DRAIN_ENDS);
+	KUNIT_EXPECT_EQ(test, ndm_drain(&d, 4, 0, true), NDM_DRAIN_EMPTIED);
 	KUNIT_EXPECT_EQ(test, ndm_test_drains_after(&d, longer, true, 999), 16);
-	KUNIT_EXPECT_EQ(test, ndm_drain(&d, 5, 0, true), NDM_DRAIN_ENDS);
+	KUNIT_EXPECT_EQ(test, ndm_drain(&d, 4, 0, true), NDM_DRAIN_EMPTIED);
 	KUNIT_EXPECT_EQ(test, ndm_test_drains_after(&d, longer, true, 999), 32);
-	KUNIT_EXPECT_EQ(test, ndm_drain(&d, 5, 0, true), NDM_DRAIN_ENDS);
+	KUNIT_EXPECT_EQ(test, ndm_drain(&d, 4, 0, true), NDM_DRAIN_EMPTIED);
 	KUNIT_EXPECT_EQ(test, ndm_test_drains_after(&d, longer, true, 999), 128);
-	KUNIT_EXPECT_EQ(test, ndm_drain(&d, 5, 0, true), NDM_DRAIN_ENDS);
+	KUNIT_EXPECT_EQ(test, ndm_drain(&d, 4, 0, true), NDM_DRAIN_EMPTIED);
 	KUNIT_EXPECT_EQ(test, d.alone, NDM_DRAIN_ALONE);
 	/* What its own drain still lets shrink is no sign of others. */
-	KUNIT_EXPECT_EQ(test, ndm_drain(&d, 4, 8, true), NDM_DRAIN_NOT);
+	KUNIT_EXPECT_EQ(test, ndm_drain(&d, 3, 8, true), NDM_DRAIN_NOT);
 	KUNIT_EXPECT_EQ(test, d.alone, NDM_DRAIN_ALONE);
 	/* Others drain: 16 rounds from there. */
 	KUNIT_EXPECT_EQ(test, ndm_test_drains_after(&d, longer, true, 40), 0);
-	KUNIT_EXPECT_EQ(test, ndm_drain(&d, 3, 8, true), NDM_DRAIN_NOT);
+	KUNIT_EXPECT_EQ(test, ndm_drain(&d, 2, 8, true), NDM_DRAIN_NOT);
 	KUNIT_EXPECT_EQ(test, d.alone, 0);
 	KUNIT_EXPECT_EQ(test, ndm_test_drains_after(&d, longer, true, 999), 16);
+	/* They keep the queue, or do not. */
+	KUNIT_EXPECT_EQ(test, ndm_drain(&d, NDM_DRAIN_EMPTY + 1, 0, true), NDM_DRAIN_LINGERS);
+	KUNIT_EXPECT_EQ(test, ndm_test_drains_after(&d, longer, true, 999), 16);
+	KUNIT_EXPECT_EQ(test, ndm_drain(&d, NDM_DRAIN_EMPTY, 0, true), NDM_DRAIN_EMPTIED);
 }
 
 static void ndm_test_golden(struct kunit *test)

@@ -107,10 +107,15 @@ struct ndm_counters {
 
 static DEFINE_PER_CPU(struct ndm_counters, ndm_counters);
 
-/* 24 bits: more packets than that no window holds, unless they are tiny. */
+/*
+ * 24 bits: more packets than that no window holds, unless they are tiny. A drain
+ * is over as soon as anything else sets a target: what it took is not given back.
+ */
 static void ndm_set_target(struct ndm *ca, u32 packets)
 {
 	ca->target = min(packets, (1U << 24) - 1);
+	if (ca->drain_rounds == NDM_DRAINING)
+		ca->drain_rounds = 0;
 }
 
 static void ndm_set_cwnd(struct sock *sk, u32 cwnd)
@@ -336,30 +341,47 @@ static void ndm_start_again(struct sock *sk, u32 window)
 	ndm_jump(sk, window);
 }
 
-/* Is the next round, or was this one, to drain the queue? Then with which window? */
-static bool ndm_drains(struct ndm *ca, u32 window, bool limited, u32 *target)
+/*
+ * The target of the next round. A window below ssthresh would be in slow start and
+ * double again; but in a reduction ssthresh is where ndm_reduce() goes.
+ */
+static void ndm_aim(struct sock *sk, u32 packets, bool recovery)
 {
+	struct ndm *ca = inet_csk_ca(sk);
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	ndm_set_target(ca, min(max(packets, ndm_min_cwnd), tp->snd_cwnd_clamp));
+	if (recovery || ca->target < tp->snd_ssthresh)
+		tp->snd_ssthresh = max_t(u32, ca->target, ndm_min_ssthresh);
+}
+
+/*
+ * Is the next round, or was this one, to drain the queue? An empty queue has room
+ * for all of the window before, paced; where others keep it, those who come to
+ * drain a little later are to find this flow still small.
+ */
+static bool ndm_drains(struct sock *sk, u32 window, bool limited)
+{
+	struct ndm *ca = inet_csk_ca(sk);
 	struct ndm_drain drain = { ca->f.callers, ca->drain_rounds, ca->drain_alone };
 	u32 lowest_us = min(ca->f.floor_lo_us[0], ca->f.floor_lo_us[1]);
 	u8 queue = ndm_drain_queue(lowest_us, ca->f.callers_us);
 	enum ndm_drain_step step = ndm_drain(&drain, queue, ca->phase,
 					     limited && window >= 2 * ndm_min_cwnd);
 
+	if (step == NDM_DRAIN_BEGINS) {
+		ndm_aim(sk, window >> NDM_DRAIN_SHIFT, false);
+	} else if (step == NDM_DRAIN_EMPTIED && ca->target > ndm_min_cwnd) {
+		ndm_aim(sk, ca->target << NDM_DRAIN_SHIFT, false);
+		ndm_set_cwnd(sk, ca->target);
+	} else if (step != NDM_DRAIN_NOT) {
+		/* The smallest target may be more than a quarter. */
+		ndm_aim(sk, window << 1, false);
+	}
 	ca->f.callers = drain.shortest;
 	ca->drain_rounds = drain.rounds;
 	ca->drain_alone = drain.alone;
-	if (step == NDM_DRAIN_BEGINS)
-		*target = window >> NDM_DRAIN_SHIFT;
-	else if (step == NDM_DRAIN_ENDS)
-		*target = window << 1;
 	return step != NDM_DRAIN_NOT;
-}
-
-/* A loss, a timeout or a silence: the window is another one than it left. */
-static void ndm_drain_forget(struct ndm *ca)
-{
-	if (ca->drain_rounds == NDM_DRAINING)
-		ca->drain_rounds = 0;
 }
 
 /* Set the target of the next round; who did? out is the network's if the round is valid. */
@@ -427,8 +449,8 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 	} else if (valid && ndm_window_is_used(sk, window) && ndm_slow_start_goes_on(ca, x)) {
 		ndm_start_again(sk, window);
 		return NDM_WHY_GOES_ON;
-	} else if (valid && !recovery && ndm_drains(ca, window, limited, &target)) {
-		why = NDM_WHY_DRAIN;
+	} else if (valid && !recovery && ndm_drains(sk, window, limited)) {
+		return NDM_WHY_DRAIN;
 	} else if (valid) {
 		target = ndm_apply_gain(window,
 					ndm_probed_gain(out[NDM_OUT_CWND_GAIN], ca->phase++));
@@ -438,21 +460,14 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 	}
 	if (!ndm_window_is_used(sk, window))
 		target = min(target, window);
-	ndm_set_target(ca, min(max(target, ndm_min_cwnd), tp->snd_cwnd_clamp));
-	target = ca->target;
-	/*
-	 * A window below ssthresh would be in slow start and double again; but
-	 * in a reduction ssthresh is where ndm_reduce() goes.
-	 */
-	if (recovery || target < tp->snd_ssthresh)
-		tp->snd_ssthresh = max(target, ndm_min_ssthresh);
+	ndm_aim(sk, target, recovery);
 	/*
 	 * Was it noise, then nothing stands in the way of the lost packets and
 	 * as many new ones: no need to conserve packets any longer.
 	 */
 	if (recovery && ca->reducing && ca->congestion < 0) {
 		ca->reducing = 0;
-		ndm_set_cwnd(sk, target);
+		ndm_set_cwnd(sk, ca->target);
 	}
 	return why;
 }
@@ -607,7 +622,6 @@ static u32 ndm_ssthresh(struct sock *sk)
 	u32 window = cwnd >> 1;
 	bool queued = tp->srtt_us >> 3 > ca->f.callers_us + (ca->f.callers_us >> 2);
 
-	ndm_drain_forget(ca);
 	/*
 	 * A mark ends slow start; not so a loss while there is no queue: whether
 	 * that was noise the network says when it has seen it.
@@ -656,7 +670,6 @@ static void ndm_enter_loss(struct sock *sk)
 	ca->reducing = 0;
 	ca->starting = 0;
 	ca->spared = 0;
-	ndm_drain_forget(ca);
 	ndm_watchdog_forget(&ca->watchdog);
 	/* Without undo_marker it is a smaller MTU, after which nothing was lost. */
 	if (tp->undo_marker)
@@ -711,7 +724,6 @@ static void ndm_leave_idle(struct sock *sk)
 	    tp->packets_out || idle <= rto)
 		return;
 	tp->snd_ssthresh = tcp_current_ssthresh(sk);
-	ndm_drain_forget(ca);
 	ndm_watchdog_forget(&ca->watchdog);
 	ca->starting = 0;
 	for (; idle > rto && cwnd > floor; idle -= rto)

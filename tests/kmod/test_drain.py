@@ -14,7 +14,7 @@ from .lab import INFERENCE, drive
 LOWEST_MS = 30
 # The second flow comes when the first fills the queue.
 TWO = f"""
-seconds = 24
+seconds = 36
 topology = "path"
 [link]
 rate_bps = 20_000_000
@@ -23,52 +23,82 @@ queue_packets = 400
 [[flows]]
 [[flows]]
 sender = 1
-start_s = 4.0
-seconds = 20
+start_s = 6.0
+seconds = 30
 """
 ONE = TWO[: TWO.index("[[flows]]")]
 LOSSY = ONE.replace("[link]", "[link]\nloss = 0.01")
 # Both windows stay where slow start left them: a queue that nobody empties.
-STAND = f"{INFERENCE}\n\t\tout[0] = window < 90 ? 8000 : -2000;\n\t\tout[1] = -65536;"
+STAND = f"{INFERENCE}\n\t\tout[0] = window < 100 ? 8000 : -2000;\n\t\tout[1] = -65536;"
 NEVER = ("#define NDM_DRAIN_QUEUE\t\t16", "#define NDM_DRAIN_QUEUE\t\t255")
 
 
 def stand(text: str, to: Path, drains: bool = True) -> tuple[dict[str, Any], pa.Table]:
-    """A run in which the network wants about 90 packets, whatever it sees; result and rounds."""
+    """A run in which the network wants about 100 packets, whatever it sees; result and rounds."""
     return drive(text, to, ndm_tcp=[(INFERENCE, STAND)], ndm_drain=[] if drains else [NEVER])
 
 
+def drained(table: pa.Table) -> list[list[dict[str, Any]]]:
+    """Of every drain: the round that ends before it, the one it takes, and the next."""
+    found = []
+    for port in sorted(set(table["sport"].to_pylist())):
+        rows = [row for row in table.to_pylist() if row["sport"] == port]
+        begins = [n for n, row in enumerate(rows[:-2]) if begins_drain(row)]
+        found += [rows[n : n + 3] for n in begins]
+    return found
+
+
+def begins_drain(row: dict[str, Any]) -> bool:
+    return bool(row["why"] == "drain" and row["target"] < row["cwnd"])
+
+
 def test_a_late_flow_comes_to_see_the_lowest_rtt(tmp_path: Path) -> None:
-    """Two times 90 packets, where 50 fill the pipe: a queue of 78 ms."""
-    lowest = {}
-    for drains in (True, False):
-        result, rounds = stand(TWO, tmp_path / str(drains), drains)
-        assert ("drain" in rounds["why"].to_pylist()) == drains
+    """Two times 100 packets, where 50 fill the pipe: a queue of 90 ms."""
+    lowest, afterwards = [], set()
+    for start in (4, 6, 8):
+        text = TWO.replace("start_s = 6.0", f"start_s = {start}.0")
+        result, rounds = stand(text, tmp_path / str(start))
         late = result["flows"][1]
-        lowest[drains] = late["rtt_min_ms"] / LOWEST_MS
+        lowest.append(late["rtt_min_ms"] / LOWEST_MS)
         assert late["rtt_mean_ms"] > 2 * LOWEST_MS, "there is a queue"
-    print(
-        f"\nits lowest RTT, of the path's: {lowest[True]:.2f}, without drains {lowest[False]:.2f}"
-    )
-    assert lowest[True] < 1.25
-    assert lowest[False] > 1.4
+        afterwards |= {row["target"] // row["cwnd"] for _, row, _ in drained(rounds)}
+    assert afterwards == {2, 4}, "one keeps the queue of the other; both empty it"
+    result, rounds = stand(TWO, tmp_path / "never", drains=False)
+    assert "drain" not in rounds["why"].to_pylist()
+    without = result["flows"][1]["rtt_min_ms"] / LOWEST_MS
+    print(f"\nits lowest RTT, of the path's: {lowest}, without drains {without:.3f}")
+    assert sorted(lowest)[1] < 1.05 < 1.5 < without
+    assert max(lowest) < without
 
 
-def test_a_drain_is_a_quarter_then_twice_that(tmp_path: Path) -> None:
+def test_an_empty_queue_gives_the_window_back(tmp_path: Path) -> None:
     """Alone with its queue a flow drains less and less, and always for one round."""
     _, table = stand(ONE, tmp_path)
-    rows = table.to_pylist()
-    begins = [n for n, row in enumerate(rows) if row["why"] == "drain"][::2]
-    assert len(begins) >= 4
-    for n in begins:
-        first, second = rows[n : n + 2]
-        assert second["why"] == "drain"
-        assert first["target"] == first["cwnd"] // 4 == second["cwnd"]
-        assert second["target"] in (2 * second["cwnd"], second["cwnd"]), "held if not used"
-        assert first["ssthresh"] <= first["target"], "no slow start"
+    drains = drained(table)
+    assert len(drains) >= 4
+    for before, drain, after in drains:
+        assert drain["why"] == "drain"
+        assert before["target"] == before["cwnd"] // 4 == drain["cwnd"]
+        assert before["ssthresh"] <= before["target"], "no slow start"
+        # A round that ends with a packet from before does not see the queue empty.
+        emptied = drain["queue_floor"] == 0
+        assert drain["target"] == (4 if emptied else 2) * drain["cwnd"]
+        assert not emptied or after["cwnd"] == drain["target"], "at once"
+    assert sum(drain["queue_floor"] == 0 for _, drain, _ in drains) >= 3
     # The rounds in between; of those with a drain two, and none is counted in a recovery.
-    gaps = [after - before for before, after in pairwise(begins)]
+    rows = table.to_pylist()
+    gaps = [b - a for a, b in pairwise(n for n, row in enumerate(rows) if begins_drain(row))]
     assert 16 <= gaps[0] <= 24 and 32 <= gaps[1] <= 40 and min(gaps[2:]) > 100
+
+
+def test_a_small_window_does_not_come_back_larger(tmp_path: Path) -> None:
+    """No target is below four packets, which of such a window is more than a quarter."""
+    text = ONE.replace("20_000_000", "2_400_000")
+    small = STAND.replace("window < 100", "window < 12")
+    _, table = drive(text, tmp_path, ndm_tcp=[(INFERENCE, small)])
+    drains = [found for found in drained(table) if found[0]["target"] > found[0]["cwnd"] // 4]
+    assert any(drain["queue_floor"] == 0 for _, drain, _ in drains)
+    assert all(drain["target"] <= before["cwnd"] for before, drain, _ in drains)
 
 
 def test_a_loss_ends_it(tmp_path: Path) -> None:
@@ -76,6 +106,6 @@ def test_a_loss_ends_it(tmp_path: Path) -> None:
     _, table = stand(LOSSY, tmp_path)
     rows = table.to_pylist()
     drains = {n for n, row in enumerate(rows) if row["why"] == "drain"}
-    begins = {n for n in drains if rows[n]["target"] < rows[n]["cwnd"]}
+    begins = {n for n in drains if begins_drain(rows[n])}
     assert all(n - 1 in begins for n in drains - begins), "over at once or never"
     assert any(n + 1 not in drains for n in begins), "a loss came in between"
