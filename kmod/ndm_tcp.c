@@ -71,10 +71,16 @@ static const u32 ndm_start_rounds = 3;
 /*
  * Percent of cwnd / srtt, the rate at which packets leave. In slow start the
  * window doubles in a round, so must the rate. Else 120: enough above the rate
- * of the ACKs that the window and not the pacing limits the flow.
+ * of the ACKs that the window and not the pacing limits the flow. With nothing in
+ * flight, what the application sends next, an object of a web page perhaps, has no
+ * ACKs to come with and is as late as its last packet leaves: 1600.
  */
 static const u32 ndm_pacing_start_percent = 200;
 static const u32 ndm_pacing_percent = 120;
+static const u32 ndm_pacing_empty_percent = 1600;
+
+/* Where more than 1/128 of what was delivered was lost, bursts may be why. */
+static const u32 ndm_burst_loss_shift = 7;
 
 /* Per-flow state, in the socket's private area of ICSK_CA_PRIV_SIZE bytes. */
 struct ndm {
@@ -153,24 +159,30 @@ static void ndm_jump(struct sock *sk, u32 cwnd)
 	ndm_set_target(ca, tcp_snd_cwnd(tcp_sk(sk)));
 }
 
+static u32 ndm_pace(const struct tcp_sock *tp)
+{
+	if (!tp->packets_out && tp->lost <= tp->delivered >> ndm_burst_loss_shift)
+		return ndm_pacing_empty_percent;
+	return tcp_in_slow_start(tp) ? ndm_pacing_start_percent : ndm_pacing_percent;
+}
+
 /*
  * Pace at a percentage of window per smoothed RTT. packets_out counts what a
  * reduction has not yet drained: paced by the small window of a recovery, its
  * retransmissions would trickle.
  *
  * srtt_us is in 1/8 us, hence the 8. The product fits u64: mss * window is at
- * most 2^31, the sequence space, and 2^31 * 200 * 80000 < 2^55.
+ * most 2^31, the sequence space, and 2^31 * 1600 * 80000 < 2^58.
  */
 static void ndm_update_pacing(struct sock *sk)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
-	u32 percent = tcp_in_slow_start(tp) ? ndm_pacing_start_percent : ndm_pacing_percent;
 	u64 rate = (u64)tp->mss_cache * max(tcp_snd_cwnd(tp), tp->packets_out);
 
 	/* Without an RTT there is no rate; the initial window bounds the burst. */
 	if (!tp->srtt_us)
 		return;
-	rate = div_u64(rate * percent * (USEC_PER_SEC / 100 * 8), tp->srtt_us);
+	rate = div_u64(rate * ndm_pace(tp) * (USEC_PER_SEC / 100 * 8), tp->srtt_us);
 	/* sch_fq reads the rate without the socket's lock. */
 	WRITE_ONCE(sk->sk_pacing_rate, min_t(u64, rate, READ_ONCE(sk->sk_max_pacing_rate)));
 }

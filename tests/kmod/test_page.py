@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Web pages: objects one after another, each into a pipe that has become empty."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ndm_tcp.lab import run as lab_run
+
+from .lab import Changes, drive, scenario
+
+PAGE = """
+seconds = 10
+topology = "path"
+[link]
+rate_bps = 200_000_000
+rtt_us = 40_000
+queue_packets = 700
+[web]
+objects = 60
+bytes = 3_600_000
+"""
+# A queue of half an object.
+SHALLOW = PAGE.replace("200_000_000", "30_000_000").replace("packets = 700", "packets = 20")
+GUARD = "tp->lost <= tp->delivered >> ndm_burst_loss_shift"
+
+
+def page(text: str, to: Path, changes: Changes = ()) -> dict[str, Any]:
+    """The page's result with the module."""
+    result, _ = drive(text, to, ndm_tcp=changes)
+    web: dict[str, Any] = result["web"]
+    return web
+
+
+def test_an_object_is_not_later_than_at_one_stroke(tmp_path: Path) -> None:
+    """As CUBIC sends it, which does not pace."""
+    ours = page(PAGE, tmp_path / "ndm_tcp")
+    theirs = lab_run.run(scenario(PAGE), "cubic", 1, tmp_path / "cubic")["web"]
+    print(f"\nms an object: {ours['object_ms_mean']}, with CUBIC {theirs['object_ms_mean']}")
+    assert ours["retransmissions"] == theirs["retransmissions"] == 0
+    assert ours["object_ms_mean"] < 1.02 * theirs["object_ms_mean"]
+
+
+def test_bursts_that_a_queue_cannot_hold_come_to_an_end(tmp_path: Path) -> None:
+    """It then paces, and little more is lost."""
+    ours = page(SHALLOW, tmp_path / "guarded")
+    without = page(SHALLOW, tmp_path / "always", [(GUARD, "true")])
+    lost, always = (web["retransmissions"] / web["segments"] for web in (ours, without))
+    print(f"\nsent again: {lost:.2%}, without end {always:.2%}")
+    assert 0 < lost < 0.02 < 0.1 < always
+    assert ours["object_ms_mean"] < without["object_ms_mean"] / 2
