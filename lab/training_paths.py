@@ -3,8 +3,8 @@
 
 What is tried out between two trainings is judged on the validation paths, drawn the same way;
 `validation-wide` has more of the two states that are hardest to tell apart, alone and beside CUBIC,
-`validation-short` short transfers, `validation-aqm` queues that drop before they are full, and
-`validation-equals` flows of one algorithm.
+`validation-short` short transfers, `validation-aqm` queues that drop before they are full,
+`validation-equals` flows of one algorithm, and `validation-shallow` queues of less than a BDP.
 The published experiments and ccBench are for evaluation, so no path may resemble theirs: rates
 and delays within ten percent of an evaluation point are drawn again, on routed paths and on the
 loopback device alike; but delays of shaped loopback paths are divided by three afterwards, and four
@@ -28,6 +28,7 @@ RTT_MS = (8, 180)
 BDP_PACKETS = (8, 800)
 QUEUE_BDP = (0.4, 10.0)
 RIVAL_QUEUE_BDP = (0.8, 5.0)
+SHALLOW_QUEUE_BDP = (0.03, 0.8)
 LOSS = (0.002, 0.06)
 HEAVY_LOSS = (0.03, 0.12)
 FAR_LOSS = (0.003, 0.02)
@@ -84,6 +85,12 @@ KINDS = {
     "cake": 8,
     "fq-codel-cubic": 3,
     "cake-cubic": 3,
+    "shallow": 12,
+    "shallow-loss": 5,
+    "shallow-jitter": 3,
+    "shallow-cubic": 6,
+    "shallow-equals": 4,
+    "fast-shallow": 3,
 }
 """how many of each to train on"""
 VALIDATION_KINDS = {
@@ -133,6 +140,14 @@ AQM_KINDS = {
 EQUALS_KINDS = {
     "long-equals": 14,
 }
+SHALLOW_KINDS = {
+    "shallow": 8,
+    "shallow-loss": 3,
+    "shallow-jitter": 2,
+    "shallow-cubic": 4,
+    "shallow-equals": 3,
+    "fast-shallow": 2,
+}
 SUITES = {
     "training": (20261121, KINDS),
     "validation": (20261122, VALIDATION_KINDS),
@@ -140,11 +155,12 @@ SUITES = {
     "validation-short": (20261124, SHORT_KINDS),
     "validation-aqm": (20261125, AQM_KINDS),
     "validation-equals": (20261130, EQUALS_KINDS),
+    "validation-shallow": (20261131, SHALLOW_KINDS),
 }
 """folder to seed and paths"""
 RIVALS = (
     *("cubic", "reno", "bbr", "late-cubic", "long-cubic", "long-reno", "long-bbr"),
-    *("fq-codel-cubic", "cake-cubic"),
+    *("fq-codel-cubic", "cake-cubic", "shallow-cubic"),
 )
 FQ_CODEL_PACKETS = 1024
 PACKET_BITS = 1500 * 8
@@ -186,7 +202,8 @@ class _Link:
         return lines if self.qdisc == "cake" else f"{lines}queue_packets = {FQ_CODEL_PACKETS}\n"
 
     def __str__(self) -> str:
-        queue = f"a queue of {self.queue_bdp:.1f} BDP" if self.qdisc == "droptail" else self.qdisc
+        digits = ".2f" if self.queue_bdp < 0.4 else ".1f"
+        queue = f"a queue of {self.queue_bdp:{digits}} BDP" if self.qdisc == "droptail" else self.qdisc
         return f"{self.mbps:.1f} Mbit/s, {self.rtt_ms:.0f} ms, {queue}"
 
 
@@ -195,12 +212,15 @@ def _link(rng: random.Random, kind: str) -> _Link:
     mbps = FAST_MBPS if fast or far else SLOW_MBPS if kind.startswith("slow") else RATE_MBPS
     rtt_ms = FAR_RTT_MS if far else SLOW_RTT_MS if kind.startswith("slow") else RTT_MS
     qdisc = kind.removesuffix("-cubic").replace("-", "_") if kind in AQM_KINDS else "droptail"
+    queue = RIVAL_QUEUE_BDP if kind in RIVALS else QUEUE_BDP
+    if "shallow" in kind:
+        queue = SHALLOW_QUEUE_BDP
     bdp = (1500, 5000) if far else (300, 2500) if fast else BDP_PACKETS
     while True:
         link = _Link(
             _away(rng, *mbps, EVALUATION_MBPS),
             _away(rng, *rtt_ms, EVALUATION_RTT_MS),
-            _log_uniform(rng, *(RIVAL_QUEUE_BDP if kind in RIVALS else QUEUE_BDP)),
+            _log_uniform(rng, *queue),
             qdisc,
         )
         if bdp[0] <= link.bdp <= bdp[1]:
