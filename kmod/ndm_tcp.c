@@ -322,6 +322,15 @@ static bool ndm_was_congestion(const struct ndm *ca, const s16 *x, bool grew)
 }
 
 /*
+ * A loss of twice what is usual here, and congestion as the network sees it: what a
+ * probe would ask has been answered. Random losses are seldom that much more.
+ */
+static bool ndm_is_full(const struct ndm *ca, const s16 *x)
+{
+	return ca->congestion >= 0 && x[NDM_IN_LOSS_RATE] > 2 * x[NDM_IN_LOSS_RATE_MEAN];
+}
+
+/*
  * Losses ended slow start, in a window of a few packets perhaps. Now that the
  * network has seen them: were they noise, and has what was sent arrived and left
  * room, then it comes back, and goes on for as long as the rate grows. A full pipe
@@ -466,6 +475,10 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 	} else if (valid) {
 		target = ndm_apply_gain(window,
 					ndm_probed_gain(out[NDM_OUT_CWND_GAIN], ca->phase++));
+		if (ndm_is_full(ca, x)) {
+			target = min(target, window);
+			ca->phase = NDM_PROBE_ANSWERED;
+		}
 		why = NDM_WHY_NETWORK;
 	} else {
 		why = NDM_WHY_BLIND;
