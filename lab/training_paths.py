@@ -4,7 +4,7 @@
 What is tried out between two trainings is judged on the validation paths, drawn the same way;
 `validation-wide` has more of the two states that are hardest to tell apart, alone and beside CUBIC,
 `validation-short` short transfers, `validation-aqm` queues that drop before they are full,
-`validation-equals` flows of one algorithm, and `validation-shallow` queues of less than a BDP.
+`validation-equals` flows of one algorithm, `validation-shallow` queues of less than a BDP, and `validation-pages` web pages.
 The published experiments and ccBench are for evaluation, so no path may resemble theirs: rates
 and delays within ten percent of an evaluation point are drawn again, on routed paths and on the
 loopback device alike; but delays of shaped loopback paths are divided by three afterwards, and four
@@ -85,12 +85,6 @@ KINDS = {
     "cake": 8,
     "fq-codel-cubic": 3,
     "cake-cubic": 3,
-    "shallow": 12,
-    "shallow-loss": 5,
-    "shallow-jitter": 3,
-    "shallow-cubic": 6,
-    "shallow-equals": 4,
-    "fast-shallow": 3,
 }
 """how many of each to train on"""
 VALIDATION_KINDS = {
@@ -148,6 +142,12 @@ SHALLOW_KINDS = {
     "shallow-equals": 3,
     "fast-shallow": 2,
 }
+PAGES_KINDS = {
+    "page": 8,
+    "shallow-page": 10,
+    "fast-page": 4,
+    "page-loss": 8,
+}
 SUITES = {
     "training": (20261121, KINDS),
     "validation": (20261122, VALIDATION_KINDS),
@@ -156,6 +156,7 @@ SUITES = {
     "validation-aqm": (20261125, AQM_KINDS),
     "validation-equals": (20261130, EQUALS_KINDS),
     "validation-shallow": (20261131, SHALLOW_KINDS),
+    "validation-pages": (20261132, PAGES_KINDS),
 }
 """folder to seed and paths"""
 RIVALS = (
