@@ -4,7 +4,8 @@
 What is tried out between two trainings is judged on the validation paths, drawn the same way;
 `validation-wide` has more of the two states that are hardest to tell apart, alone and beside CUBIC,
 `validation-short` short transfers, `validation-aqm` queues that drop before they are full,
-`validation-equals` flows of one algorithm, `validation-shallow` queues of less than a BDP, and `validation-pages` web pages.
+`validation-equals` flows of one algorithm, `validation-shallow` queues of less than a BDP, and
+`validation-pages` web pages.
 The published experiments and ccBench are for evaluation, so no path may resemble theirs: rates
 and delays within ten percent of an evaluation point are drawn again, on routed paths and on the
 loopback device alike; but delays of shaped loopback paths are divided by three afterwards, and four
