@@ -65,6 +65,9 @@ static const s16 ndm_full_pipe_ratio = NDM_ONE * 3 / 8;
  */
 static const s16 ndm_room_ratio = NDM_ONE * 3 / 4;
 
+/* rttvar / srtt, Q12: below, nothing overtakes, and what is missing is lost. */
+static const s16 ndm_steady_ratio = NDM_ONE / 16;
+
 /* Rounds in which a slow start that losses ended may come back. */
 static const u32 ndm_start_rounds = 3;
 
@@ -327,7 +330,8 @@ static bool ndm_was_congestion(const struct ndm *ca, const s16 *x, bool grew)
  */
 static bool ndm_is_full(const struct ndm *ca, const s16 *x)
 {
-	return ca->congestion >= 0 && x[NDM_IN_LOSS_RATE] > 2 * x[NDM_IN_LOSS_RATE_MEAN];
+	return ca->congestion >= 0 && x[NDM_IN_RTT_VARIATION] < ndm_steady_ratio &&
+	       x[NDM_IN_LOSS_RATE] > 2 * x[NDM_IN_LOSS_RATE_MEAN];
 }
 
 /*

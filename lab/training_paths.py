@@ -205,7 +205,9 @@ class _Link:
 
     def __str__(self) -> str:
         digits = ".2f" if self.queue_bdp < 0.4 else ".1f"
-        queue = f"a queue of {self.queue_bdp:{digits}} BDP" if self.qdisc == "droptail" else self.qdisc
+        queue = (
+            f"a queue of {self.queue_bdp:{digits}} BDP" if self.qdisc == "droptail" else self.qdisc
+        )
         return f"{self.mbps:.1f} Mbit/s, {self.rtt_ms:.0f} ms, {queue}"
 
 

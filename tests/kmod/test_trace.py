@@ -73,10 +73,6 @@ def test_the_action_follows_from_the_outputs(table: pa.Table) -> None:
     held = target == np.maximum(cwnd, 4)  # the window was not used: it does not grow
     assert ((target == wanted) | (held & (wanted > cwnd))).all()
     assert (target == wanted).sum() > 50
-    full = (rows["congestion"].to_numpy() >= 0) & (
-        rows["loss_rate"].to_numpy() > 2 * rows["loss_rate_mean"].to_numpy()
-    )
-    assert full.sum() > 2 and (target[full] <= np.maximum(cwnd[full], 4)).all()
     assert set(table["why"].to_pylist()) >= {"network", "slow_start"}
     assert 3 in rows["ca_state"].to_pylist()  # in a recovery too
 
