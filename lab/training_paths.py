@@ -193,21 +193,24 @@ class _Link:
     def bdp(self) -> float:
         return self.mbps * 1000 * self.rtt_ms / PACKET_BITS
 
+    @property
+    def queue_packets(self) -> int:
+        return max(6, round(self.queue_bdp * self.bdp))
+
     def toml(self) -> str:
         lines = (
             f"[link]\nrate_bps = {round(self.mbps * 1e6, -4):.0f}\n"
             f"rtt_us = {round(self.rtt_ms * 1e3, -2):.0f}\n"
         )
         if self.qdisc == "droptail":
-            return f"{lines}queue_packets = {max(6, round(self.queue_bdp * self.bdp))}\n"
+            return f"{lines}queue_packets = {self.queue_packets}\n"
         lines += f'qdisc = "{self.qdisc}"\n'
         return lines if self.qdisc == "cake" else f"{lines}queue_packets = {FQ_CODEL_PACKETS}\n"
 
     def __str__(self) -> str:
-        digits = ".2f" if self.queue_bdp < 0.4 else ".1f"
-        queue = (
-            f"a queue of {self.queue_bdp:{digits}} BDP" if self.qdisc == "droptail" else self.qdisc
-        )
+        bdp = self.queue_packets / self.bdp
+        digits = 2 if bdp < 0.4 else 1
+        queue = f"a queue of {bdp:.{digits}f} BDP" if self.qdisc == "droptail" else self.qdisc
         return f"{self.mbps:.1f} Mbit/s, {self.rtt_ms:.0f} ms, {queue}"
 
 
