@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A queue of a fifth of the BDP: what a probe loses there is not asked for again at once."""
+"""A queue of a third of the BDP: what a probe loses there is not asked for again at once."""
 
 from __future__ import annotations
 
