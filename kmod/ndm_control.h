@@ -34,7 +34,6 @@ static inline u32 ndm_apply_gain(u32 cwnd, s32 gain)
 
 #define NDM_PROBE		12288	/* 3/16: 2^(3/16) = 1.14 */
 #define NDM_PROBE_ROUNDS	8
-#define NDM_PROBE_ANSWERED	1	/* the phase after the first step upwards */
 
 /*
  * What is added to the gain in a round of the eight of a probe: two rounds with

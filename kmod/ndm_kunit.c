@@ -7,6 +7,7 @@
 #include <linux/module.h>
 
 #define NDM_SELFTEST_STAYS
+#include "ndm_ceiling.h"
 #include "ndm_control.h"
 #include "ndm_drain.h"
 #include "ndm_features.h"
@@ -261,6 +262,47 @@ static void ndm_test_drain(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ndm_drain(&d, NDM_DRAIN_EMPTY, 0, true), NDM_DRAIN_EMPTIED);
 }
 
+static void ndm_test_ceiling(struct kunit *test)
+{
+	s16 x[NDM_N_INPUTS] = {};
+	u32 left;
+
+	/* 3/5 of 101 packets in the lowest RTT, and 5/4 of it is the usual one. */
+	x[NDM_IN_BDP_RATIO] = NDM_ONE * 3 / 5;
+	x[NDM_IN_RTT_RATIO] = NDM_ONE * 4 / 5;
+	KUNIT_EXPECT_EQ(test, ndm_ceiling(101, x), 75);
+	x[NDM_IN_RTT_RATIO] = 0;
+	KUNIT_EXPECT_EQ(test, ndm_ceiling(100, x), 100 * (NDM_ONE * 3 / 5));
+	KUNIT_EXPECT_EQ(test, ndm_ceiling(~0U, x), ~0U);
+
+	/* Not noise, not as much as usual, not a long queue, not where RTTs vary. */
+	x[NDM_IN_RTT_RATIO] = NDM_CEILING_SHORT + 1;
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0), 0);
+	x[NDM_IN_LOSS_RATE_MEAN] = 100;
+	x[NDM_IN_LOSS_RATE] = 200;
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0), 0);
+	x[NDM_IN_LOSS_RATE] = 201;
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1), 0);
+	x[NDM_IN_RTT_RATIO]--;
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0), 0);
+	x[NDM_IN_RTT_RATIO]++;
+	x[NDM_IN_RTT_VARIATION] = NDM_CEILING_STEADY;
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0), 0);
+	x[NDM_IN_RTT_VARIATION]--;
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0), NDM_CEILING_ROUNDS);
+
+	/* The larger window's losses go on for two rounds; after that they are others'. */
+	left = NDM_CEILING_ROUNDS;
+	left = ndm_ceiling_rounds(left, x, -1);
+	KUNIT_EXPECT_EQ(test, left, NDM_CEILING_ROUNDS - 1);
+	left = ndm_ceiling_rounds(left, x, -1);
+	KUNIT_EXPECT_EQ(test, left, NDM_CEILING_ROUNDS - 2);
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(left, x, 0), 0);
+	x[NDM_IN_LOSS_RATE] = x[NDM_IN_LOSS_RATE_MEAN];
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(left, x, 0), left - 1);
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(1, x, 0), 0);
+}
+
 static void ndm_test_golden(struct kunit *test)
 {
 	struct ndm_selftest_result r = {};
@@ -280,6 +322,7 @@ static struct kunit_case ndm_cases[] = {
 	KUNIT_CASE(ndm_test_rounds),
 	KUNIT_CASE(ndm_test_watchdog),
 	KUNIT_CASE(ndm_test_drain),
+	KUNIT_CASE(ndm_test_ceiling),
 	KUNIT_CASE(ndm_test_golden),
 	{}
 };

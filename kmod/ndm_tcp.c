@@ -9,9 +9,10 @@
  * arrive, the second the depth of the cut when a packet is lost.
  *
  * The network proposes, classic rules dispose. How slow start grows,
- * retransmission timeouts, ECN, idle restart, when a queue is drained and the rule
- * that an unused window does not grow are not the network's to decide; it may say
- * that a loss ends the first slow start, or was noise, and it comes back. In a
+ * retransmission timeouts, ECN, idle restart, when a queue is drained, how far a
+ * window grows that has overflowed the path and the rule that an unused window does
+ * not grow are not the network's to decide; it may say that a loss was congestion,
+ * or ends the first slow start, or was noise, and it comes back. In a
  * recovery from losses it goes on to set the window to reach, and how that is
  * reached is RFC 6937's.
  * The core leaves all of that to a module with cong_control(), so it is here.
@@ -27,6 +28,7 @@
 #include <net/tcp.h>
 
 #include "compat.h"
+#include "ndm_ceiling.h"
 #include "ndm_control.h"
 #include "ndm_drain.h"
 #include "ndm_features.h"
@@ -65,9 +67,6 @@ static const s16 ndm_full_pipe_ratio = NDM_ONE * 3 / 8;
  */
 static const s16 ndm_room_ratio = NDM_ONE * 3 / 4;
 
-/* rttvar / srtt, Q12: below, nothing overtakes, and what is missing is lost. */
-static const s16 ndm_steady_ratio = NDM_ONE / 16;
-
 /* Rounds in which a slow start that losses ended may come back. */
 static const u32 ndm_start_rounds = 3;
 
@@ -88,7 +87,8 @@ static const u32 ndm_burst_loss_shift = 7;
 /* Per-flow state, in the socket's private area of ICSK_CA_PRIV_SIZE bytes. */
 struct ndm {
 	struct ndm_features f;
-	u32 target:24,		/* window to approach as ACKs arrive, packets */
+	u32 target:20,		/* window to approach as ACKs arrive, packets */
+	    ceiling_rounds:5,	/* for which ndm_ceiling() holds */
 	    drain_rounds:5,	/* see struct ndm_drain; its queue is the features' spare byte */
 	    drain_alone:2;
 	struct ndm_watchdog watchdog;
@@ -117,12 +117,12 @@ struct ndm_counters {
 static DEFINE_PER_CPU(struct ndm_counters, ndm_counters);
 
 /*
- * 24 bits: more packets than that no window holds, unless they are tiny. A drain
- * is over as soon as anything else sets a target: what it took is not given back.
+ * 20 bits: a receiver offers 1 GiB at most, and that is as many packets of 1 KiB. A
+ * drain is over as soon as anything else sets a target: what it took is not given back.
  */
 static void ndm_set_target(struct ndm *ca, u32 packets)
 {
-	ca->target = min(packets, (1U << 24) - 1);
+	ca->target = min(packets, (1U << 20) - 1);
 	if (ca->drain_rounds == NDM_DRAINING)
 		ca->drain_rounds = 0;
 }
@@ -325,16 +325,6 @@ static bool ndm_was_congestion(const struct ndm *ca, const s16 *x, bool grew)
 }
 
 /*
- * A loss of twice what is usual here, and congestion as the network sees it: what a
- * probe would ask has been answered. Random losses are seldom that much more.
- */
-static bool ndm_is_full(const struct ndm *ca, const s16 *x)
-{
-	return ca->congestion >= 0 && x[NDM_IN_RTT_VARIATION] < ndm_steady_ratio &&
-	       x[NDM_IN_LOSS_RATE] > 2 * x[NDM_IN_LOSS_RATE_MEAN];
-}
-
-/*
  * Losses ended slow start, in a window of a few packets perhaps. Now that the
  * network has seen them: were they noise, and has what was sent arrived and left
  * room, then it comes back, and goes on for as long as the rate grows. A full pipe
@@ -479,10 +469,9 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 	} else if (valid) {
 		target = ndm_apply_gain(window,
 					ndm_probed_gain(out[NDM_OUT_CWND_GAIN], ca->phase++));
-		if (ndm_is_full(ca, x)) {
-			target = min(target, window);
-			ca->phase = NDM_PROBE_ANSWERED;
-		}
+		ca->ceiling_rounds = ndm_ceiling_rounds(ca->ceiling_rounds, x, ca->congestion);
+		if (ca->ceiling_rounds && limited)
+			target = min(target, ndm_ceiling(window, x));
 		why = NDM_WHY_NETWORK;
 	} else {
 		why = NDM_WHY_BLIND;

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A trace's rounds through the integers of Python's extension: the same bits as in the kernel."""
+"""A trace's rounds once more: the integers, by Python's extension, and the rule of ceilings."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +12,10 @@ import pyarrow as pa
 from ndm_tcp import core
 from ndm_tcp.datasets import round_trace
 from ndm_tcp.export import generated, model_c
+
+STEADY, SHORT = 4096 // 16, 4096 // 2
+ROUNDS, SETTLES = 31, 2
+"""for how long a ceiling holds; with losses that are still those of the larger window"""
 
 
 def inputs(table: pa.Table) -> npt.NDArray[np.int16]:
@@ -27,3 +33,36 @@ def assert_replays(table: pa.Table) -> int:
     assert (out[:, 1] == table["congestion"].to_numpy()[valid]).all()
     assert not inputs(table)[~valid].any()
     return int(valid.sum())
+
+
+def overflowed(row: dict[str, Any]) -> bool:
+    steady = row["rtt_variation"] < STEADY and row["rtt_ratio"] > SHORT
+    return bool(row["congestion"] >= 0 and steady and row["loss_rate"] > 2 * row["loss_rate_mean"])
+
+
+def ceilings(rows: list[dict[str, Any]]) -> tuple[list[int | None], list[int]]:
+    """kmod/ndm_ceiling.h once more: the ceiling of each round that the network decides, if any.
+
+    Args:
+        rows: one flow's, in order.
+
+    Returns:
+        packets, by row, and how many rounds each ceiling held.
+    """
+    found: list[int | None] = []
+    held, left = [0], 0
+    for row in rows:
+        if row["why"] != "network":
+            found.append(None)
+            continue
+        loss, usual = row["loss_rate"], row["loss_rate_mean"]
+        if 0 < left <= ROUNDS - SETTLES and loss > usual:
+            left = 0
+        elif overflowed(row):
+            left = ROUNDS
+            held.append(0)
+        else:
+            left = max(left - 1, 0)
+        held[-1] += left > 0
+        found.append(row["cwnd"] * row["bdp_ratio"] // max(row["rtt_ratio"], 1) if left else None)
+    return found, held[1:]

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Hostile ACK records through the features, the network, the window, the watchdog
- * and the drains: no undefined behaviour, and nothing that leaves its range. The input
+ * Hostile ACK records through the features, the network, the window, the watchdog,
+ * the drains and the ceiling: no undefined behaviour, and nothing that leaves its range. The input
  * is read as records of struct ndm_ack, one after the other, of one flow.
  */
 #include <stdlib.h>
 
+#include "ndm_ceiling.h"
 #include "ndm_control.h"
 #include "ndm_drain.h"
 #include "ndm_features.h"
@@ -42,6 +43,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	struct ndm_watchdog watchdog = { 0 };
 	struct ndm_features f = { 0 };
 	struct ndm_drain drain = { 0 };
+	u32 ceiling_rounds = 0;
 	struct ndm_ack ack;
 
 	for (; size >= sizeof(ack); data += sizeof(ack), size -= sizeof(ack)) {
@@ -65,6 +67,9 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 						  ack.min_rtt_us), ack.cwnd, ack.acked & 1);
 		require(drain.rounds <= NDM_DRAIN_ROUNDS || drain.rounds == NDM_DRAINING);
 		require(drain.alone <= NDM_DRAIN_ALONE);
+		ceiling_rounds = ndm_ceiling_rounds(ceiling_rounds, x, out[1]);
+		require(ceiling_rounds <= NDM_CEILING_ROUNDS);
+		ndm_ceiling(ack.cwnd, x);
 		require(watchdog.starved < NDM_WATCHDOG_PATIENCE);
 		require(watchdog.left <= NDM_WATCHDOG_ROUNDS && watchdog.loss <= NDM_ONE);
 	}

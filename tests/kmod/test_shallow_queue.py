@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A queue of a third of the BDP: what a probe loses there is not asked for again at once."""
+"""Queues too short to be seen: who overflows one keeps below a ceiling for a while."""
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+from .. import replay
 from .lab import drive
 
+# A queue of a third of the BDP.
 PATH = """
 seconds = 10
 topology = "path"
@@ -16,26 +18,59 @@ rate_bps = 15_000_000
 rtt_us = 16_000
 queue_packets = 6
 """
-RULE = "return ca->congestion >= 0 &&"
-STEADY = 4096 // 16
+FASTER = PATH.replace("queue_packets = 6", "queue_packets = 6\nsteps = [[5.0, 30_000_000]]")
+NOISY = """
+seconds = 10
+topology = "path"
+[link]
+rate_bps = 30_000_000
+rtt_us = 40_000
+queue_packets = 200
+loss = 0.1
+jitter_us = 8_000
+reorder = false
+"""
+HOLDS = "if (ca->ceiling_rounds && limited)"
+ENDS = ("x[NDM_IN_LOSS_RATE] > x[NDM_IN_LOSS_RATE_MEAN])", "false)")
 
 
-def test_it_does_not_grow_on_the_loss_it_made(tmp_path: Path) -> None:
+def ceilings(rows: list[dict[str, Any]]) -> list[int]:
+    """How long each ceiling held; no target was above it."""
+    found, held = replay.ceilings(rows)
+    for row, ceiling in zip(rows, found, strict=True):
+        assert ceiling is None or row["target"] <= max(ceiling, 4), row
+    return held
+
+
+def test_what_overflowed_is_not_tried_again_at_once(tmp_path: Path) -> None:
     result, table = drive(PATH, tmp_path / "rule")
-    rows = [row for row in table.to_pylist() if row["why"] == "network"]
-    full = 0
-    for row, after in pairwise(rows):
-        if row["congestion"] < 0 or row["rtt_variation"] >= STEADY:
-            continue
-        if row["loss_rate"] <= 2 * row["loss_rate_mean"]:
-            continue
-        assert row["target"] <= max(row["cwnd"], 4)
-        assert after["phase"] == 1, "the probe goes on behind its first step"
-        full += 1
-    assert full > 20
-    without, _ = drive(PATH, tmp_path / "none", ndm_tcp=[(RULE, "return false &&")])
+    held = ceilings(table.to_pylist())
+    assert len(held) > 5 and max(held) >= replay.ROUNDS
+    without, _ = drive(PATH, tmp_path / "none", ndm_tcp=[(HOLDS, "if (false)")])
     ours, theirs = result["flows"][0], without["flows"][0]
     lost, more = (flow["retransmissions"] / flow["segments"] for flow in (ours, theirs))
-    print(f"\nsent again: {lost:.2%}, without the rule {more:.2%}")
-    print(f"Mbit/s: {ours['goodput_mbps']}, without the rule {theirs['goodput_mbps']}")
-    assert lost < 0.8 * more and ours["goodput_mbps"] > 0.98 * theirs["goodput_mbps"]
+    print(f"\nsent again: {lost:.2%}, without ceilings {more:.2%}; they held for {held} rounds")
+    print(f"Mbit/s: {ours['goodput_mbps']}, without ceilings {theirs['goodput_mbps']}")
+    assert lost < 0.5 * more and ours["goodput_mbps"] > 0.98 * theirs["goodput_mbps"]
+
+
+def test_losses_of_others_end_it(tmp_path: Path) -> None:
+    """Random ones, of which the network now and then takes some for congestion."""
+    result, table = drive(NOISY, tmp_path / "rule")
+    without, _ = drive(NOISY, tmp_path / "none", ndm_ceiling=[ENDS])
+    ours, theirs = (found["flows"][0]["goodput_mbps"] for found in (result, without))
+    held = ceilings(table.to_pylist())
+    print(f"\nMbit/s: {ours}, if they do not end {theirs}; they held for {held} rounds")
+    assert 0 < len(held) and sum(held) < 10 * len(held)
+    assert ours > 1.2 * theirs
+
+
+def test_a_path_that_becomes_faster_is_found(tmp_path: Path) -> None:
+    """A ceiling is of the path that was."""
+    result, table = drive(FASTER, tmp_path)
+    rows = table.to_pylist()
+    end = rows[-1]["t_us"]
+    before = [row["cwnd"] for row in rows if end - 6_000_000 < row["t_us"] < end - 5_000_000]
+    after = [row["cwnd"] for row in rows if end - 1_000_000 < row["t_us"]]
+    print(f"\nwindows up to {max(before)} before, {max(after)} after; {len(ceilings(rows))} ceilings")
+    assert max(after) > 1.5 * max(before)
