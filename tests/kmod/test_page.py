@@ -23,6 +23,10 @@ bytes = 3_600_000
 """
 # A queue of half an object.
 SHALLOW = PAGE.replace("200_000_000", "30_000_000").replace("packets = 700", "packets = 20")
+# Objects of 17 packets, where 16 fill the pipe and the queue holds 6.
+UNUSED = PAGE.replace("200_000_000", "14_000_000").replace("40_000", "14_000")
+UNUSED = UNUSED.replace("packets = 700", "packets = 6").replace("3_600_000", "1_420_000")
+VERDICT = "limited ? NDM_WATCHDOG_LOSS : ndm_unused_loss"
 GUARD = "tp->lost <= tp->delivered >> ndm_burst_loss_shift"
 
 
@@ -50,3 +54,14 @@ def test_bursts_that_a_queue_cannot_hold_come_to_an_end(tmp_path: Path) -> None:
     print(f"\nsent again: {lost:.2%}, without end {always:.2%}")
     assert 0 < lost < 0.02 < 0.1 < always
     assert ours["object_ms_mean"] < without["object_ms_mean"] / 2
+
+
+def test_losses_end_a_slow_start_that_is_not_used(tmp_path: Path) -> None:
+    """Each object loses some of its packets, and never more of them than are noise in a flow."""
+    ours = page(UNUSED, tmp_path / "ends")
+    without = page(UNUSED, tmp_path / "goes_on", [(VERDICT, "NDM_WATCHDOG_LOSS")])
+    lost, more = (web["retransmissions"] / web["segments"] for web in (ours, without))
+    print(f"\nsent again: {lost:.2%}, in slow start {more:.2%}")
+    print(f"ms an object: {ours['object_ms_mean']}, in slow start {without['object_ms_mean']}")
+    assert lost < more / 4
+    assert ours["object_ms_mean"] < 0.8 * without["object_ms_mean"]
