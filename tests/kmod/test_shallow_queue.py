@@ -61,16 +61,18 @@ def test_losses_of_others_end_it(tmp_path: Path) -> None:
     ours, theirs = (found["flows"][0]["goodput_mbps"] for found in (result, without))
     held = ceilings(table.to_pylist())
     print(f"\nMbit/s: {ours}, if they do not end {theirs}; they held for {held} rounds")
-    assert 0 < len(held) and sum(held) < 10 * len(held)
+    assert held and sum(held) < 10 * len(held)
     assert ours > 1.2 * theirs
 
 
 def test_a_path_that_becomes_faster_is_found(tmp_path: Path) -> None:
     """A ceiling is of the path that was."""
-    result, table = drive(FASTER, tmp_path)
+    _, table = drive(FASTER, tmp_path)
     rows = table.to_pylist()
     end = rows[-1]["t_us"]
     before = [row["cwnd"] for row in rows if end - 6_000_000 < row["t_us"] < end - 5_000_000]
     after = [row["cwnd"] for row in rows if end - 1_000_000 < row["t_us"]]
-    print(f"\nwindows up to {max(before)} before, {max(after)} after; {len(ceilings(rows))} ceilings")
+    print(
+        f"\nwindows up to {max(before)} before, {max(after)} after; {len(ceilings(rows))} ceilings"
+    )
     assert max(after) > 1.5 * max(before)

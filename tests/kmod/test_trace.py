@@ -95,11 +95,27 @@ def distances(folder: Path, table: pa.Table) -> tuple[npt.NDArray[Any], int]:
     return np.abs(difference[same]) * 100 / spans, len(rounds.x)
 
 
-def test_captures_come_close_to_the_kernel(folder: Path, table: pa.Table) -> None:
-    """Per input: the median within 0.1 % of the range, 95 % of the rounds within 0.5 %."""
-    percent, rounds = distances(folder, table)
-    print(f"\n{table.num_rows} rounds in the kernel, {rounds} in the capture, {len(percent)} same")
-    assert len(percent) > 0.8 * table.num_rows
+def test_captures_come_close_to_the_kernel(tmp_path: Path) -> None:
+    """Per input: the median within 0.1 % of the range, 95 % of the rounds within 0.5 %.
+
+    What RACK's timer marks as lost is not in the rate sample of any ACK, and the kernel's inputs
+    do not have it; the capture's do. Such marks are counted, and end the comparison of a run.
+    """
+    need_kernel()
+    parts, rounds, marks = [], 0, 0
+    loss = round_trace.INPUTS.index("loss_rate")
+    for seed in range(1, 6):
+        out = tmp_path / str(seed)
+        lab_run.run(scenario(LOSSY), "ndm_tcp", seed, out, events=(EVENT,))
+        table = round_trace.read(out / "tcp_probe.txt.zst")
+        percent, _ = distances(out, table)
+        assert len(percent) > 0.8 * table.num_rows
+        differ = np.flatnonzero(percent[:, loss])
+        parts.append(percent[: differ[0]] if len(differ) else percent)
+        rounds, marks = rounds + len(percent), marks + len(differ)
+    percent = np.concatenate(parts)
+    print(f"\n{rounds} rounds, {marks} with a loss that only one has seen, {len(percent)} compared")
+    assert marks <= 0.003 * rounds and len(percent) > 0.8 * rounds
     misses = []
     for number, name in enumerate(round_trace.INPUTS):
         median, p95 = np.percentile(percent[:, number], [50, 95])
