@@ -73,9 +73,6 @@ static const s16 ndm_room_ratio = NDM_ONE * 3 / 4;
  */
 static const s16 ndm_unused_loss = NDM_ONE / 16;
 
-/* (srtt - srtt of the round before) / that, Q12: from here on a queue grows. */
-static const s16 ndm_queue_gradient = NDM_ONE / 4;
-
 /* Rounds in which a slow start that losses ended may come back. */
 static const u32 ndm_start_rounds = 3;
 
@@ -269,22 +266,15 @@ static u32 ndm_max_rate(const struct ndm *ca)
 	return max(ca->f.max_rate[0], ca->f.max_rate[1]);
 }
 
-static bool ndm_queue_grows(const s16 *x)
-{
-	return x[NDM_IN_RTT_GRADIENT] > ndm_queue_gradient;
-}
-
 /*
- * Asked once per round of slow start, in which the rate should double: growth by
- * less than a quarter is none, and as a queue grows less than three quarters, for
- * then this round has filled the pipe, and the next would double the queue.
+ * Asked once per round of slow start, in which the rate should double: growth
+ * by less than a quarter is none.
  */
-static bool ndm_rate_grew(struct ndm *ca, const s16 *x)
+static bool ndm_rate_grew(struct ndm *ca)
 {
-	u32 quarters = ndm_queue_grows(x) ? 7 : 5;
 	u32 rate = ndm_max_rate(ca);
 
-	if (rate < ((u64)ca->watchdog.best_rate * quarters) >> 2)
+	if (rate < ((u64)ca->watchdog.best_rate * 5) >> 2)
 		return false;
 	/* Zero is what an undo leaves. */
 	if (ca->starting && ca->watchdog.best_rate)
@@ -446,10 +436,9 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 	if (!repairs)
 		ca->spared = 0;
 	if (tcp_in_slow_start(tp) && (!recovery || (repairs && spared))) {
-		bool grew = limited && ndm_rate_grew(ca, x);
+		bool grew = limited && ndm_rate_grew(ca);
 
-		if (limited && !grew &&
-		    (ndm_queue_grows(x) || x[NDM_IN_BDP_RATIO] < ndm_full_pipe_ratio))
+		if (limited && !grew && x[NDM_IN_BDP_RATIO] < ndm_full_pipe_ratio)
 			ndm_leave_slow_start(sk, !x[NDM_IN_LOSS_RATE]);
 		else if (marked || (spared && ndm_was_congestion(ca, x, limited, grew)))
 			ndm_leave_slow_start(sk, false);
