@@ -133,21 +133,6 @@ def test_copies_without_ids_are_known_by_their_time(tmp_path: Path) -> None:
     assert flow.facts["retransmitted"] == 0 and report.duplicates == 150
 
 
-@pytest.mark.parametrize(("after_us", "lost"), [(500, 1), (3_000, 0)])
-def test_what_is_sent_again_at_once_was_lost(tmp_path: Path, after_us: int, lost: int) -> None:
-    """Whatever RACK says of one SACK and a lowest RTT seen elsewhere; else it was a timer."""
-    made = plain(tmp_path / "x.pcap")
-    end = 1 + 150 * 1000
-    for i in range(4):
-        made.data(2_000_000 + i * 1000, end + i * 1000, 1000)
-    made.ack(2_021_000, end, options=captures.sack(end + 1000, end + 2000))
-    made.data(2_021_000 + after_us, end, 1000)
-    made.ack(2_041_000 + after_us, end + 4000)
-    (flow,), _, _ = read(made)
-    assert flow.facts["retransmitted"] == 1
-    assert flow.acks["lost"].tolist() == [0] * 151 + [lost]
-
-
 def test_packets_that_the_capture_lost_are_no_losses_of_the_network(tmp_path: Path) -> None:
     made = plain(tmp_path / "x.pcap")
     data = [number for number, record in enumerate(made.records) if outward(record)]

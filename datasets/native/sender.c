@@ -8,7 +8,6 @@ enum { OPEN, DISORDER, CWR, RECOVERY, LOSS };
 #define LEFT_SLOW_START 2	/* the window is estimated, so only "above it" can be told */
 #define REO_PERSIST 16		/* recoveries, TCP_RACK_RECOVERY_THRESH */
 #define MIN_RTO_US 200000	/* TCP_RTO_MIN */
-#define MIN_TIMER_US 2000	/* TCP_TIMEOUT_MIN_US, the soonest that RACK's timer fires */
 #define MIN_RTT_WINDOW_US 300000000LL /* sysctl tcp_min_rtt_wlen */
 #define MAX_STAMPS 4096
 #define MAX_MINIMA 65536
@@ -224,40 +223,6 @@ static void enter_loss(struct ndm_sender *s)
 	}
 }
 
-static uint8_t cause_of(const struct ndm_sender *s, const struct ndm_out *p)
-{
-	const struct ndm_drops *d = s->drops;
-	uint32_t seq = (uint32_t)p->seq;
-	int64_t low = 0, high = d->n;
-
-	if (d->n < 0)
-		return 0;
-	while (low < high) {
-		int64_t middle = low + (high - low) / 2;
-
-		if (d->seq[middle] < seq)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	for (; low < d->n && d->seq[low] == seq; low++)
-		if (d->at_us[low] >= p->sent_us - 1000)
-			return d->cause[low];
-	return REORDERED;
-}
-
-/*
- * The sender took p for lost where rack() did not, by a hair of its lowest RTT perhaps. If
- * no timer can have done so, it was at the last ACK: the next one's row has the loss.
- */
-static void note_late_loss(struct ndm_sender *s, int64_t now_us, const struct ndm_out *p)
-{
-	if (now_us - s->last_ack_us >= MIN_TIMER_US)
-		return;
-	s->late_lost++;
-	s->late_cause = (uint8_t)max64(s->late_cause, cause_of(s, p));
-}
-
 static void sent_again(struct ndm_sender *s, int64_t now_us, int64_t seq, int64_t end)
 {
 	size_t i = find(s, seq);
@@ -272,7 +237,6 @@ static void sent_again(struct ndm_sender *s, int64_t now_us, int64_t seq, int64_
 		if (!p->lost && !p->sacked && !tail) {
 			p->lost = true;
 			s->lost_out++;
-			note_late_loss(s, now_us, p);
 		}
 		stamp(s, p, now_us);
 		p->resent = true;
@@ -501,6 +465,28 @@ static void take_ack(struct ndm_sender *s, int64_t now_us, int64_t ack,
 		}
 }
 
+static uint8_t cause_of(const struct ndm_sender *s, const struct ndm_out *p)
+{
+	const struct ndm_drops *d = s->drops;
+	uint32_t seq = (uint32_t)p->seq;
+	int64_t low = 0, high = d->n;
+
+	if (d->n < 0)
+		return 0;
+	while (low < high) {
+		int64_t middle = low + (high - low) / 2;
+
+		if (d->seq[middle] < seq)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (; low < d->n && d->seq[low] == seq; low++)
+		if (d->at_us[low] >= p->sent_us - 1000)
+			return d->cause[low];
+	return REORDERED;
+}
+
 /*
  * Mark what a later packet overtook; returns how many. The later packet may be a repetition: new
  * data above the highest SACKed byte that left before it is lost too.
@@ -657,7 +643,6 @@ bool ndm_sender_acked(struct ndm_sender *s, int64_t now_us, uint32_t ack32, uint
 	if (s->failed || s->nxt < 0)
 		return false;
 	ack = unwrap(ack32, s->una);
-	s->last_ack_us = now_us;
 	s->zero_windows += !window;
 	if (ack > s->nxt || !packets_out(s)) {
 		s->unseen += ack > s->nxt;
@@ -678,9 +663,8 @@ bool ndm_sender_acked(struct ndm_sender *s, int64_t now_us, uint32_t ack32, uint
 		take_min_rtt(s, now_us, max64(ca_rtt, 1));
 		take_srtt(s, max64(rtt, 1));
 	}
-	row->cause = s->late_cause;
-	row->ack.lost = s->late_lost + rack(s, now_us, &row->cause);
-	s->late_lost = s->late_cause = 0;
+	row->cause = 0;
+	row->ack.lost = rack(s, now_us, &row->cause);
 	advance_state(s, row->ack.lost);
 	if (is_dsack(s, ack, options))
 		s->dsack_seen = true;

@@ -67,9 +67,7 @@ struct ndm_sender {
 	int64_t rack_sent_us, rack_end, rack_rtt_us;
 	int64_t reo_steps, reo_persist, reo_mark;
 	int64_t window;
-	int64_t last_progress_us, last_ack_us;
-	uint32_t late_lost;	/* what rack() did not mark, and was sent again at once */
-	uint8_t late_cause;
+	int64_t last_progress_us;
 
 	uint32_t *stamp;	/* a ring of TSval and when it was first sent */
 	int64_t *stamp_us;

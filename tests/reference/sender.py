@@ -26,7 +26,6 @@ DUPTHRESH = 3
 LEFT_SLOW_START = 2  # packets; the window is estimated, so only "above it" can be told
 REO_PERSIST = 16  # recoveries, TCP_RACK_RECOVERY_THRESH
 MIN_RTO_US = 200_000  # TCP_RTO_MIN
-MIN_TIMER_US = 2_000  # TCP_TIMEOUT_MIN_US
 MIN_RTT_WINDOW_US = 300_000_000  # sysctl tcp_min_rtt_wlen
 
 
@@ -108,8 +107,7 @@ class SenderReplay:
         self.rack_advanced = self.dsack_seen = False
         self.reo_steps, self.reo_persist, self.reo_mark = 1, 0, 0
         self.window = 0
-        self.last_progress_us = self.last_ack_us = 0
-        self.late_lost, self.late_cause = 0, int(LossCause.UNKNOWN)
+        self.last_progress_us = 0
         self.ts_sent: dict[int, int] = {}
         self.ssthresh = INITIAL_SSTHRESH
         self.peak = self.last_peak = 0
@@ -179,9 +177,6 @@ class SenderReplay:
             if not packet.lost and not packet.sacked and not tail:
                 packet.lost = True
                 self.lost_out += 1
-                if now_us - self.last_ack_us < MIN_TIMER_US:
-                    self.late_lost += 1
-                    self.late_cause = max(self.late_cause, self._cause(packet))
             self._stamp(packet, now_us)
             packet.resent = True
             if not packet.resent_out and not packet.sacked:
@@ -214,7 +209,6 @@ class SenderReplay:
         if self.nxt < 0:
             return
         ack = _unwrap(ack32, self.una)
-        self.last_ack_us = now_us
         if ack > self.nxt or not self._packets_out():
             self.window = window << (self.wscale or 0)
             self.una = max(self.una, min(ack, self.nxt))
@@ -231,8 +225,6 @@ class SenderReplay:
             self.min_rtt.update(now_us, max(ca_rtt_us, 1))
             self.rtt.update(max(rtt_us, 1))
         lost, cause = self._rack(now_us)
-        lost, cause = lost + self.late_lost, max(cause, self.late_cause)
-        self.late_lost, self.late_cause = 0, int(LossCause.UNKNOWN)
         self._advance_state(lost)
         if options.sack and self._is_dsack(ack, options.sack):
             self.dsack_seen = True
