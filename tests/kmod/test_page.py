@@ -8,6 +8,7 @@ from typing import Any
 
 from ndm_tcp.lab import run as lab_run
 
+from .. import replay
 from .lab import Changes, drive, scenario
 
 PAGE = """
@@ -27,6 +28,7 @@ SHALLOW = PAGE.replace("200_000_000", "30_000_000").replace("packets = 700", "pa
 UNUSED = PAGE.replace("200_000_000", "14_000_000").replace("40_000", "14_000")
 UNUSED = UNUSED.replace("packets = 700", "packets = 6").replace("3_600_000", "1_420_000")
 VERDICT = "limited ? NDM_WATCHDOG_LOSS : ndm_unused_loss"
+LOSSY = PAGE.replace("[web]", "loss = 0.02\n[web]")
 GUARD = "tp->lost <= tp->delivered >> ndm_burst_loss_shift"
 
 
@@ -65,3 +67,16 @@ def test_losses_end_a_slow_start_that_is_not_used(tmp_path: Path) -> None:
     print(f"ms an object: {ours['object_ms_mean']}, in slow start {without['object_ms_mean']}")
     assert lost < more / 4
     assert ours["object_ms_mean"] < 0.8 * without["object_ms_mean"]
+
+
+def test_a_ceiling_is_not_for_a_window_that_is_not_used(tmp_path: Path) -> None:
+    """What arrives then is what the application sends, not what the path holds."""
+    _, table = drive(LOSSY, tmp_path)
+    rows = table.to_pylist()
+    found, _ = replay.ceilings(rows)
+    limits = [limit for limit in found if limit is not None]
+    above = [
+        row for row, limit in zip(rows, found, strict=True) if limit and row["target"] > limit >= 4
+    ]
+    print(f"\n{len(limits)} rounds with a ceiling, {len(above)} above it")
+    assert above
