@@ -16,9 +16,6 @@ from pathlib import Path
 import numpy as np
 
 from ndm_tcp.datasets import round_trace
-from ndm_tcp.lab import run as lab_run
-from ndm_tcp.lab.scenario import parse
-from tests.kmod.lab import EVENT
 from tests.kmod.test_trace import LOSSY, distances
 
 
@@ -30,13 +27,9 @@ def main() -> None:
     found, kernel_rounds = [], 0
     with tempfile.TemporaryDirectory() as name:
         for seed in range(1, args.seeds + 1):
-            folder = Path(name) / str(seed)
-            scenario = parse(LOSSY, "inputs", "inputs.toml")
-            lab_run.run(scenario, "ndm_tcp", seed, folder, events=(EVENT,))
-            table = round_trace.read(folder / "tcp_probe.txt.zst")
-            percent, _ = distances(folder, table)
+            percent, in_kernel = distances(LOSSY, seed, Path(name))
             found.append(percent)
-            kernel_rounds += table.num_rows
+            kernel_rounds += in_kernel
     percent = np.concatenate(found)
     print(f"{kernel_rounds} rounds in the kernel, {len(percent)} of them in the captures too\n")
     print(f"| input | median | 95 % | largest |\n|{'---|' * 4}")

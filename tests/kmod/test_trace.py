@@ -80,8 +80,15 @@ def test_the_action_follows_from_the_outputs(table: pa.Table) -> None:
     assert 3 in rows["ca_state"].to_pylist()  # in a recovery too
 
 
-def distances(folder: Path, table: pa.Table) -> tuple[npt.NDArray[Any], int]:
-    """Per matched round and input, the capture's distance from the kernel in % of the range."""
+def distances(text: str, seed: int, to: Path) -> tuple[npt.NDArray[Any], int]:
+    """Run a scenario, and compare its capture with the kernel.
+
+    Returns:
+        the distance in % of the range, per matched round and input; the kernel's rounds.
+    """
+    folder = to / str(seed)
+    lab_run.run(scenario(text), "ndm_tcp", seed, folder, events=(EVENT,))
+    table = round_trace.read(folder / "tcp_probe.txt.zst")
     (flow,), _ = run_folder.read(folder)
     rounds = core.replay(flow.acks)
     theirs_us = table["t_us"].to_numpy()
@@ -92,7 +99,7 @@ def distances(folder: Path, table: pa.Table) -> tuple[npt.NDArray[Any], int]:
     same &= rounds.valid[nearest] & table["valid"].to_numpy(zero_copy_only=False)
     spans = np.array([i.hi_q - i.lo_q for i in contract.INPUTS])
     difference = rounds.x[nearest].astype(np.int64) - inputs(table)
-    return np.abs(difference[same]) * 100 / spans, len(rounds.x)
+    return np.abs(difference[same]) * 100 / spans, table.num_rows
 
 
 def test_captures_come_close_to_the_kernel(tmp_path: Path) -> None:
@@ -105,11 +112,8 @@ def test_captures_come_close_to_the_kernel(tmp_path: Path) -> None:
     parts, rounds, marks = [], 0, 0
     loss = round_trace.INPUTS.index("loss_rate")
     for seed in range(1, 6):
-        out = tmp_path / str(seed)
-        lab_run.run(scenario(LOSSY), "ndm_tcp", seed, out, events=(EVENT,))
-        table = round_trace.read(out / "tcp_probe.txt.zst")
-        percent, _ = distances(out, table)
-        assert len(percent) > 0.8 * table.num_rows
+        percent, in_kernel = distances(LOSSY, seed, tmp_path)
+        assert len(percent) > 0.8 * in_kernel
         differ = np.flatnonzero(percent[:, loss])
         parts.append(percent[: differ[0]] if len(differ) else percent)
         rounds, marks = rounds + len(percent), marks + len(differ)
@@ -142,11 +146,9 @@ def test_the_lowest_rtt_is_no_timestamps(tmp_path: Path) -> None:
     need_kernel()
     parts = []
     for seed in (1, 2, 3):
-        out = tmp_path / str(seed)
-        lab_run.run(scenario(HEAVY), "ndm_tcp", seed, out, events=(EVENT,))
-        table = round_trace.read(out / "tcp_probe.txt.zst")
-        parts.append(distances(out, table)[0])
-        assert len(parts[-1]) > 0.8 * table.num_rows > 80
+        percent, in_kernel = distances(HEAVY, seed, tmp_path)
+        assert len(percent) > 0.8 * in_kernel > 80
+        parts.append(percent)
     percent = np.concatenate(parts)
     for name in ("rtt_ratio", "bdp_ratio", "queue_floor"):
         median, p95 = np.percentile(percent[:, round_trace.INPUTS.index(name)], [50, 95])
