@@ -11,8 +11,8 @@
  * The network proposes, classic rules dispose. How slow start grows,
  * retransmission timeouts, ECN, idle restart, when a queue is drained, how far a
  * window grows that has overflowed the path and the rule that an unused window does
- * not grow are not the network's to decide; it may say that a loss was congestion,
- * or ends the first slow start, or was noise, and it comes back. In a
+ * not grow are not the network's to decide. It may say that a loss was congestion,
+ * so that the first slow start ends, or noise, so that it comes back. In a
  * recovery from losses it goes on to set the window to reach, and how that is
  * reached is RFC 6937's.
  * The core leaves all of that to a module with cong_control(), so it is here.
