@@ -102,25 +102,35 @@ def from_json(path: Path) -> Model:
     return model
 
 
+def _lines(parts: list[str], indent: str) -> str:
+    lines, line = [], indent
+    for part in parts:
+        if len(line.expandtabs(8)) + len(part) + 2 > 96:
+            lines.append(line.rstrip())
+            line = indent
+        line += part + ", "
+    lines.append(line.rstrip())
+    return "\n".join(lines)
+
+
 def _rows(values: npt.NDArray[Any], indent: str = "\t") -> str:
     if values.ndim == 1:
-        parts = [str(v) for v in values.tolist()]
-        lines, line = [], indent
-        for part in parts:
-            if len(line.expandtabs(8)) + len(part) + 2 > 96:
-                lines.append(line.rstrip())
-                line = indent
-            line += part + ", "
-        lines.append(line.rstrip())
-        return "\n".join(lines)
+        return _lines([str(v) for v in values.tolist()], indent)
     return "\n".join(f"{indent}{{\n{_rows(row, indent + chr(9))}\n{indent}}}," for row in values)
 
 
+def _pairs(rows: npt.NDArray[Any]) -> str:
+    """An even number of rows as `NDM_PAIR`s, [rows / 2, ...]."""
+    pairs = zip(rows[::2].ravel().tolist(), rows[1::2].ravel().tolist(), strict=True)
+    return _lines([f"NDM_PAIR({even}, {odd})" for even, odd in pairs], "\t")
+
+
 def _array(
-    ctype: str, name: str, dims: str, values: npt.NDArray[Any], comment: Sequence[str] = ()
+    ctype: str, name: str, dims: str, values: npt.NDArray[Any] | str, comment: Sequence[str] = ()
 ) -> str:
     head = "/*\n" + "".join(f" * {line}\n" for line in comment) + " */\n" if comment else ""
-    return f"{head}static const {ctype} {name}{dims} = {{\n{_rows(values)}\n}};\n"
+    text = values if isinstance(values, str) else _rows(values)
+    return f"{head}static const {ctype} {name}{dims} = {{\n{text}\n}};\n"
 
 
 def upward(value: float) -> float:
@@ -157,21 +167,22 @@ def model_header(model: Model, proof: Proof) -> str:
         norm = int(np.abs(layer.weight.astype(np.int64)).sum(axis=1).max())
         low = min(row.accumulator[0] for row in proof.rows[number])
         high = max(row.accumulator[1] for row in proof.rows[number])
+        even = layer.even()
         parts.append(
             _array(
-                "s16",
+                "u64",
                 f"ndm_weight{number}",
-                f"[{layer.n_out} * {layer.n_in}]",
-                layer.weight.ravel(),
+                f"[{even.n_out // 2} * {layer.n_in}]",
+                _pairs(even.weight),
                 [
-                    f"Layer {number}, [out][in]: inputs Q{q_in}, weights Q{bits.min()} to "
-                    f"Q{bits.max()} by row, largest row norm {norm}.",
+                    f"Layer {number}, [out / 2][in], two rows each: inputs Q{q_in}, weights "
+                    f"Q{bits.min()} to Q{bits.max()} by row, largest row norm {norm}.",
                     f"Accumulators within [{low}, {high}] for every input in the box.",
                 ],
             )
         )
-        parts.append(_array("s32", f"ndm_bias{number}", f"[{layer.n_out}]", layer.bias))
-        parts.append(_array("u8", f"ndm_shift{number}", f"[{layer.n_out}]", layer.shift))
+        parts.append(_array("u64", f"ndm_bias{number}", f"[{even.n_out // 2}]", _pairs(even.bias)))
+        parts.append(_array("u8", f"ndm_shift{number}", f"[{even.n_out}]", even.shift))
     rows = "\n".join(
         "\t{\n"
         f"\t\t.weight = ndm_weight{i}, .bias = ndm_bias{i}, .shift = ndm_shift{i},\n"

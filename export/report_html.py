@@ -151,7 +151,7 @@ def page(
     ]
     sizes = [
         (n, f"{layer.n_in} x {layer.n_out}", layer.weight.size + layer.bias.size,
-         layer.weight.nbytes + layer.bias.nbytes + layer.shift.nbytes)
+         layer.bytes_in_c)
         for n, layer in enumerate(model.layers)
     ]  # fmt: skip
     ranges = [

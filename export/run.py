@@ -219,9 +219,7 @@ def export(what: Path, out: Path, qat_data: Path | None = None, measure: bool = 
         network=network,
         onnx_sha256=graph.sha256,
         parameters=sum(layer.weight.size + layer.bias.size for layer in layers),
-        weight_bytes=sum(
-            layer.weight.nbytes + layer.bias.nbytes + layer.shift.nbytes for layer in layers
-        ),
+        weight_bytes=sum(layer.bytes_in_c for layer in layers),
         vectors=len(x),
         compared=source.compared,
         onnx_vs_torch=onnx_error,

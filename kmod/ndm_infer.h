@@ -4,6 +4,9 @@
  * activations, accumulators that the exporter proves to fit s32, one
  * rounding rule, tanh from a table or saturation. No division, no floating point.
  * src/ndm_tcp/fixedpoint.py specifies every bit of it.
+ *
+ * A kernel has no vector registers, but a multiplication of 64 bits is one instruction
+ * too: two rows share it, one in each half.
  */
 #ifndef _NDM_INFER_H
 #define _NDM_INFER_H
@@ -11,10 +14,14 @@
 #include "generated/ndm_contract.h"
 #include "generated/ndm_tables.h"
 
+/* Weights of two rows for one input; the carry of a negative one is undone at the end. */
+#define NDM_PAIR(even, odd)	((u64)(even) + ((u64)(odd) << 32))
+
+/* All but n_out as if an odd last row had one of zeros beside it. */
 struct ndm_layer {
-	const s16 *weight;	/* [n_out][n_in] */
-	const s32 *bias;	/* [n_out], in the scale of the accumulator */
-	const u8 *shift;	/* [n_out], accumulator to Q16, 1 .. 31 */
+	const u64 *weight;	/* [(n_out + 1) / 2][n_in], pairs of rows */
+	const u64 *bias;	/* likewise, in the scale of the accumulator */
+	const u8 *shift;	/* [n_out + n_out % 2], accumulator to Q16, 1 .. 31 */
 	u8 n_in;
 	u8 n_out;
 	u8 n_clamped;		/* how many of n_out, the last ones, saturate instead of tanh */
@@ -25,10 +32,12 @@ struct ndm_model {
 	u8 n_layers;		/* the last one is linear */
 };
 
-/* Round half up; n is 1 .. 31. */
-static inline s64 ndm_round_shift(s64 acc, u32 n)
+static_assert(NDM_MAX_WIDTH % 2 == 0, "rows come in pairs");
+
+/* Round half up, without an overflow; n is 1 .. 31. */
+static inline s32 ndm_round_shift(s32 acc, u32 n)
 {
-	return (acc + ((s64)1 << (n - 1))) >> n;
+	return ((acc >> (n - 1)) + 1) >> 1;
 }
 
 #define NDM_TANH_LIMIT	(1U << (NDM_Q_PRE + NDM_TANH_RANGE_LOG2))
@@ -48,41 +57,58 @@ static inline s16 ndm_tanh(s32 pre)
 		low = ndm_tanh_table[index];
 		high = ndm_tanh_table[index + 1];
 		value = (high - low) * (s32)(magnitude & ((1U << NDM_TANH_BITS) - 1));
-		value = low + (s32)ndm_round_shift(value, NDM_TANH_BITS);
+		value = low + ndm_round_shift(value, NDM_TANH_BITS);
 	}
 	return (s16)(pre < 0 ? -value : value);
 }
 
-/*
- * weight . in, modulo 2^32: products of s16 fit s32, and the exporter proves that
- * with the bias the sum does too, for every input in the box. A foreign or damaged
- * model wraps around, which in unsigned numbers is no undefined behaviour. Eight at
- * a time, or counting would cost as much as multiplying.
- */
-static inline u32 ndm_dot(const s16 *weight, const s32 *in, u32 n)
+static inline u64 ndm_dot2_8(const u64 *w, const u64 *in)
 {
-	u32 sum = 0;
+	return w[0] * in[0] + w[1] * in[1] + w[2] * in[2] + w[3] * in[3] +
+	       w[4] * in[4] + w[5] * in[5] + w[6] * in[6] + w[7] * in[7];
+}
 
-	for (; n >= 8; n -= 8, weight += 8, in += 8)
-		sum += (u32)(weight[0] * in[0]) + (u32)(weight[1] * in[1]) +
-		       (u32)(weight[2] * in[2]) + (u32)(weight[3] * in[3]) +
-		       (u32)(weight[4] * in[4]) + (u32)(weight[5] * in[5]) +
-		       (u32)(weight[6] * in[6]) + (u32)(weight[7] * in[7]);
-	while (n--)
-		sum += (u32)(*weight++ * *in++);
-	return sum;
+/*
+ * sum + weight . in of two rows, modulo 2^64: products of s16 fit s32, and the exporter
+ * proves that with the bias the sums do too, for every input in the box. A foreign or
+ * damaged model wraps around, which in unsigned numbers is no undefined behaviour.
+ * Many at a time, or counting would cost as much as multiplying.
+ */
+static inline u64 ndm_dot2(u64 sum, const u64 *w, const u64 *in, u32 n)
+{
+	for (; n >= 16; n -= 16, w += 16, in += 16)
+		sum += ndm_dot2_8(w, in) + ndm_dot2_8(w + 8, in + 8);
+	if (n & 8) {
+		sum += ndm_dot2_8(w, in);
+		w += 8;
+		in += 8;
+	}
+	if (n & 4) {
+		sum += w[0] * in[0] + w[1] * in[1] + w[2] * in[2] + w[3] * in[3];
+		w += 4;
+		in += 4;
+	}
+	if (n & 2) {
+		sum += w[0] * in[0] + w[1] * in[1];
+		w += 2;
+		in += 2;
+	}
+	return n & 1 ? sum + w[0] * in[0] : sum;
 }
 
 /* One linear layer: pre[r] = (weight[r] . in + bias[r]) >> shift[r], Q16. */
-static inline void ndm_layer_forward(const struct ndm_layer *layer, const s32 *in, s32 *pre)
+static inline void ndm_layer_forward(const struct ndm_layer *layer, const u64 *in, s32 *pre)
 {
-	const s16 *weight = layer->weight;
-	u32 row;
+	const u64 *weight = layer->weight;
+	const u8 *shift = layer->shift;
+	u32 i;
 
-	for (row = 0; row < layer->n_out; row++, weight += layer->n_in) {
-		s32 acc = (s32)(ndm_dot(weight, in, layer->n_in) + (u32)layer->bias[row]);
+	for (i = 0; i < (layer->n_out + 1U) / 2; i++, weight += layer->n_in) {
+		u64 sum = ndm_dot2(layer->bias[i], weight, in, layer->n_in);
+		s32 even = (s32)sum;
 
-		pre[row] = (s32)ndm_round_shift(acc, layer->shift[row]);
+		*pre++ = ndm_round_shift(even, *shift++);
+		*pre++ = ndm_round_shift((s32)((sum - (u64)even) >> 32), *shift++);
 	}
 }
 
@@ -94,18 +120,18 @@ static inline s32 ndm_clamp(s32 value, s32 lo, s32 hi)
 /* Q16 to Q15, clamped to [-1, 1): what ReLU and Clip become, scaled by the exporter. */
 static inline s16 ndm_saturate(s32 pre)
 {
-	return (s16)ndm_clamp((s32)ndm_round_shift(pre, NDM_Q_PRE - NDM_Q_ACT), -32768, 32767);
+	return (s16)ndm_clamp(ndm_round_shift(pre, NDM_Q_PRE - NDM_Q_ACT), -32768, 32767);
 }
 
-static inline void ndm_activate(const struct ndm_layer *layer, const s32 *pre, s32 *out)
+static inline void ndm_activate(const struct ndm_layer *layer, const s32 *pre, u64 *out)
 {
 	const u32 n_tanh = layer->n_out - layer->n_clamped;
 	u32 i;
 
 	for (i = 0; i < n_tanh; i++)
-		out[i] = ndm_tanh(pre[i]);
+		out[i] = (u64)ndm_tanh(pre[i]);
 	for (; i < layer->n_out; i++)
-		out[i] = ndm_saturate(pre[i]);
+		out[i] = (u64)ndm_saturate(pre[i]);
 }
 
 /*
@@ -115,12 +141,12 @@ static inline void ndm_activate(const struct ndm_layer *layer, const s32 *pre, s
 static inline void ndm_infer(const struct ndm_model *model, const s16 x[NDM_N_INPUTS],
 			     s32 out[NDM_N_OUTPUTS], s32 *trace)
 {
-	s32 in[NDM_MAX_WIDTH];	/* s16, widened once for all rows */
+	u64 in[NDM_MAX_WIDTH];	/* s16, widened once for all rows */
 	s32 pre[NDM_MAX_WIDTH];
 	u32 i, l;
 
 	for (i = 0; i < NDM_N_INPUTS; i++)
-		in[i] = x[i];
+		in[i] = (u64)x[i];
 	for (l = 0; l < model->n_layers; l++) {
 		const struct ndm_layer *layer = &model->layer[l];
 

@@ -398,9 +398,9 @@ def forge(folder: Path, name: str, old: str, new: str) -> None:
     [
         (
             "ndm_model.h",
-            f"ndm_weight0[{WIDTH} * {c.N_INPUTS}] = {{\n",
-            f"ndm_weight0[{WIDTH} * {c.N_INPUTS}] = {{\n7,",
-            f"{WIDTH * c.N_INPUTS + 1} entries",
+            f"ndm_weight0[{WIDTH // 2} * {c.N_INPUTS}] = {{\n",
+            f"ndm_weight0[{WIDTH // 2} * {c.N_INPUTS}] = {{\nNDM_PAIR(7, 7),",
+            f"{WIDTH // 2 * c.N_INPUTS + 1} entries",
         ),
         ("ndm_model.h", ".weight = ndm_weight0", ".weight = ndm_weight1", "out of order"),
         ("ndm_model.h", ".n_layers = 3", ".n_layers = 2", "number of layers"),
@@ -418,10 +418,10 @@ def test_a_forged_header_is_refused(folder: Path, name: str, old: str, new: str,
 
 
 def test_a_forged_weight_is_refused(folder: Path) -> None:
-    found = re.search(r"ndm_weight1\[.*?\] = \{\s*-?\d+", (folder / "ndm_model.h").read_text())
+    text = (folder / "ndm_model.h").read_text()
+    found = re.search(r"(ndm_weight1\[.*?\] = \{\s*NDM_PAIR\()(-?\d+)", text)
     assert found
-    head, number = found[0].rsplit("\t", 1)
-    forge(folder, "ndm_model.h", found[0], f"{head}\t{int(number) ^ 1}")
+    forge(folder, "ndm_model.h", found[0], f"{found[1]}{int(found[2]) ^ 1}")
     refused(folder, "integers do not match")
 
 

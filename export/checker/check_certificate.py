@@ -56,8 +56,10 @@ ITEM = re.compile(
     r"|#define (?P<name>NDM_\w+)[ \t]+(?P<value>\(-?\d+\)|-?\d+|0x[0-9a-f]+ULL|\"[0-9a-f]+\""
     r"|\(1 << NDM_Q_INPUT\))[ \t]*(?=\n)"
     r"|static_assert\([^;]*\);|enum \w+ \{[\w\s,]*\};|struct \w+ \{[\w\s;]*\};"
-    r"|static const (?:s16|s32|u32|u8) (?P<array>\w+)\[(?P<size>\d+(?: \* \d+)?)\] = \{"
+    r"|static const (?:s16|s32|u32|u8) (?P<array>\w+)\[(?P<size>\d+)\] = \{"
     r"(?P<numbers>[-\d\s,]*)\};"
+    r"|static const u64 (?P<pairs>\w+)\[(?P<rows>\d+)(?: \* (?P<columns>\d+))?\] = \{"
+    r"(?P<both>(?:\s*NDM_PAIR\(-?\d+, -?\d+\),)*)\s*\};"
     r"|static const struct ndm_layer ndm_model_layer\[\] = \{(?P<layers>[\w\s,{}.=]*)\};"
     r"|static const struct ndm_model ndm_model = \{\s*\.layer = ndm_model_layer,"
     r"\s*\.n_layers = (?P<count>\d+),\s*\};"
@@ -78,18 +80,28 @@ def parse(text: str, name: str) -> dict[str, Any]:
         if m is None or m.end() == at:
             raise ValueError(f"{name}: unexpected text {text[at : at + 40].splitlines()[0]!r}")
         at = m.end()
-        key = m["name"] or m["array"] or (m["layers"] and "layers") or (m["count"] and "count")
+        key = m["name"] or m["array"] or m["pairs"]
+        key = key or (m["layers"] and "layers") or (m["count"] and "count")
         require(not key or key not in found, f"{name}: {key} is there twice")
         if m["name"]:
             value = m["value"].strip("()")
             plain = re.fullmatch(r"-?\d+", value)
             found[key] = int(value) if plain else value.strip('"')
         elif m["array"]:
-            size = 1
-            for factor in m["size"].split(" * "):
-                size *= int(factor)
             found[key] = [int(v) for v in m["numbers"].split(",") if v.strip()]
-            require(len(found[key]) == size, f"{name}: {key} has {len(found[key])} entries")
+            require(
+                len(found[key]) == int(m["size"]), f"{name}: {key} has {len(found[key])} entries"
+            )
+        elif m["pairs"]:
+            rows, columns = int(m["rows"]), int(m["columns"] or 1)
+            both = [(int(a), int(b)) for a, b in re.findall(r"\((-?\d+), (-?\d+)\)", m["both"])]
+            require(len(both) == rows * columns, f"{name}: {key} has {len(both)} entries")
+            found[key] = [
+                pair[half]
+                for r in range(rows)
+                for half in (0, 1)
+                for pair in both[r * columns : (r + 1) * columns]
+            ]
         elif key:
             found[key] = m[key]
     return found
@@ -107,8 +119,11 @@ def network(h: dict[str, Any]) -> Layers:
         i, o, bent = int(n_in), int(n_out), int(n_out) - int(n_clamped or 0)
         ends = bent == o if n + 1 == len(rows) else bent >= 0
         require(ends, f"ndm_model.h: layer {n}: {n_clamped} clamped units")
-        require(len(h[w]) == i * o and len(h[b]) == len(h[s]) == o, f"ndm_model.h: layer {n}: size")
+        even = o + o % 2  # in pairs; what an odd last row is paired with is not used
+        require(len(h[w]) == i * even, f"ndm_model.h: layer {n}: size")
+        require(len(h[b]) == len(h[s]) == even, f"ndm_model.h: layer {n}: size")
         require(all(-(2**15) <= v < 2**15 for v in h[w]), f"ndm_model.h: {w} leaves s16")
+        require(all(-(2**31) <= v < 2**31 for v in h[b]), f"ndm_model.h: {b} leaves s32")
         require(all(1 <= v <= 31 for v in h[s]), f"ndm_model.h: {s} leaves 1 .. 31")
         layers.append([(h[w][r * i : r * i + i], h[b][r], h[s][r], r >= bent) for r in range(o)])
         width = o

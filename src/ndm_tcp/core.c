@@ -39,11 +39,12 @@ int ndm_core_replay(const void *acks, int n, void *features, int16_t *x, int32_t
 }
 
 /*
- * widths: n_layers + 1 values, NDM_N_INPUTS first; clamped: n_layers. trace: NULL or n
- * times the sum of the other widths.
+ * widths: n_layers + 1 values, NDM_N_INPUTS first; clamped: n_layers; the rest as in
+ * struct ndm_layer, one layer after the other.
+ * trace: NULL or n times the sum of the other widths.
  */
 int ndm_core_infer(int n_layers, const uint8_t *widths, const uint8_t *clamped,
-		   const int16_t *weight, const int32_t *bias, const uint8_t *shift,
+		   const uint64_t *weight, const uint64_t *bias, const uint8_t *shift,
 		   const int16_t *x, int n, int32_t *out, int32_t *trace)
 {
 	struct ndm_layer layer[NDM_MAX_LAYERS];
@@ -54,15 +55,17 @@ int ndm_core_infer(int n_layers, const uint8_t *widths, const uint8_t *clamped,
 	    widths[n_layers] != NDM_N_OUTPUTS)
 		return -1;
 	for (i = 0; i < n_layers; i++) {
+		int pairs = (widths[i + 1] + 1) / 2;
+
 		if (widths[i + 1] < 1 || widths[i + 1] > NDM_MAX_WIDTH ||
 		    clamped[i] > widths[i + 1])
 			return -1;
 		layer[i] = (struct ndm_layer){
 			weight, bias, shift, widths[i], widths[i + 1], clamped[i],
 		};
-		weight += widths[i] * widths[i + 1];
-		bias += widths[i + 1];
-		shift += widths[i + 1];
+		weight += widths[i] * pairs;
+		bias += pairs;
+		shift += 2 * pairs;
 		traced += widths[i + 1];
 	}
 	for (i = 0; i < n; i++)

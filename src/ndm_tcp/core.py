@@ -84,6 +84,12 @@ def replay(acks: npt.NDArray[Any]) -> Rounds:
     return Rounds(x[:rounds].copy(), index[:rounds].copy(), valid[:rounds].astype(bool))
 
 
+def _pairs(rows: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+    """An even number of rows, two in a number: NDM_PAIR of ndm_infer.h, flat."""
+    wide = rows.astype(np.int64)
+    return (wide[::2] + (wide[1::2] << 32)).view(np.uint64).ravel()
+
+
 def infer(
     layers: Sequence[Layer], x: npt.NDArray[np.int16]
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
@@ -111,17 +117,18 @@ def infer(
     x = np.ascontiguousarray(x)
     width_array = np.array(widths, dtype=np.uint8)
     clamped = np.array([layer.clamped for layer in layers], dtype=np.uint8)
-    weight = np.concatenate([layer.weight.ravel() for layer in layers]).astype(np.int16)
-    bias = np.concatenate([layer.bias for layer in layers]).astype(np.int32)
-    shift = np.concatenate([layer.shift for layer in layers]).astype(np.uint8)
+    even = [layer.even() for layer in layers]
+    weight = np.concatenate([_pairs(layer.weight) for layer in even])
+    bias = np.concatenate([_pairs(layer.bias) for layer in even])
+    shift = np.concatenate([layer.shift for layer in even]).astype(np.uint8)
     out = np.zeros((len(x), contract.N_OUTPUTS), dtype=np.int32)
     trace = np.zeros((len(x), sum(widths[1:])), dtype=np.int32)
     status = lib.ndm_core_infer(
         len(layers),
         _pointer("uint8_t *", width_array),
         _pointer("uint8_t *", clamped),
-        _pointer("int16_t *", weight),
-        _pointer("int32_t *", bias),
+        _pointer("uint64_t *", weight),
+        _pointer("uint64_t *", bias),
         _pointer("uint8_t *", shift),
         _pointer("int16_t *", x),
         len(x),

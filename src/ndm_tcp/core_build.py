@@ -22,7 +22,7 @@ ffi.cdef(
     int ndm_core_replay(const void *acks, int n, void *features, int16_t *x,
                         int32_t *ack_index, uint8_t *valid);
     int ndm_core_infer(int n_layers, const uint8_t *widths, const uint8_t *clamped,
-                       const int16_t *weight, const int32_t *bias, const uint8_t *shift,
+                       const uint64_t *weight, const uint64_t *bias, const uint8_t *shift,
                        const int16_t *x, int n, int32_t *out, int32_t *trace);
     void ndm_core_tanh(const int32_t *pre, int n, int16_t *out);
     void ndm_core_exp2(const int32_t *gain, int n, uint32_t *out);

@@ -117,6 +117,23 @@ class Layer:
     def n_out(self) -> int:
         return int(self.weight.shape[0])
 
+    @property
+    def bytes_in_c(self) -> int:
+        """of the arrays in ndm_model.h: 4 for a weight or a bias, 1 for a shift"""
+        even = self.even()
+        return int(4 * (even.weight.size + even.bias.size) + even.shift.size)
+
+    def even(self) -> Layer:
+        """The same with a row of zeros more if their number is odd: C takes two at a time."""
+        if self.n_out % 2 == 0:
+            return self
+        return Layer(
+            np.vstack([self.weight, np.zeros_like(self.weight[:1])]),
+            np.append(self.bias, np.int32(0)),
+            np.append(self.shift, np.uint8(1)),
+            self.clamped,
+        )
+
 
 def activate(layer: Layer, pre: IntArray) -> IntArray:
     """[..., out] pre-activations of a hidden layer, Q16, to activations, Q15."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 KMOD = Path(__file__).resolve().parents[2] / "kmod"
 KERNELS = ("6.1", "6.12")  # the series that Debian 12 ships
-_WEIGHTS = re.compile(r"(static const s16 \w*[^{;]*\{[\s{]*)(-?\d+)")
+_WEIGHTS = re.compile(r"(static const u64 \w*[^{;]*\{\s*NDM_PAIR\()(-?\d+)")
 
 
 class Unavailable(RuntimeError):
@@ -66,7 +66,7 @@ def change_one_weight(sources: Path) -> None:
         count=1,
     )
     if n != 1:
-        raise BuildFailed(f"{model.name}: no array of s16 weights")
+        raise BuildFailed(f"{model.name}: no array of weights")
     model.write_text(text)
 
 
