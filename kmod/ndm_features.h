@@ -101,17 +101,15 @@ static inline u32 ndm_entropy(u64 ring, u32 n)
 }
 
 /* The bin of an RTT into the ring: four times a round. */
-static NDM_RARE void ndm_push_rtt(struct ndm_features *f, const struct ndm_ack *ack)
+static NDM_RARE void ndm_push_rtt(struct ndm_features *f, u32 now_us, u32 rtt_us, u32 srtt_us)
 {
-	u32 rtt = (u32)ack->rtt_us;
 	u64 bin;
 
 	/* Bin 8 is centred on srtt: floor(rtt * 16 / srtt + 1/2) - 8. */
-	bin = ndm_div((u64)rtt * NDM_RTT_BINS_PER_SRTT * 2 + ack->srtt_us,
-		      2 * (u64)ack->srtt_us);
+	bin = ndm_div((u64)rtt_us * NDM_RTT_BINS_PER_SRTT * 2 + srtt_us, 2 * (u64)srtt_us);
 	bin = bin < 8 ? 0 : bin - 8;
 	f->rtt_n = ndm_push(&f->rtt_ring, f->rtt_n, bin < 15 ? (u32)bin : 15);
-	f->sample_us = (u32)ack->now_us;
+	f->sample_us = now_us;
 	f->rtt_taken++;
 }
 
@@ -124,20 +122,20 @@ static inline void ndm_take_rtt(struct ndm_features *f, const struct ndm_ack *ac
 	f->floor_hi_us[0] = ndm_max(f->floor_hi_us[0], rtt);
 	if (ack->srtt_us && f->rtt_taken != NDM_RTT_SAMPLES_PER_ROUND &&
 	    (!f->rtt_n || now - f->sample_us >= ack->srtt_us / NDM_RTT_SAMPLES_PER_ROUND))
-		ndm_push_rtt(f, ack);
+		ndm_push_rtt(f, now, rtt, ack->srtt_us);
 }
 
 /* Losses marked together lie zero packets apart; the first one ends a gap. */
-static NDM_RARE void ndm_take_loss(struct ndm_features *f, const struct ndm_ack *ack)
+static NDM_RARE void ndm_take_loss(struct ndm_features *f, u32 delivered, u32 lost)
 {
-	u32 gap = ack->delivered - f->loss_delivered;
-	u32 more = ndm_min(ack->lost - 1, NDM_ENTROPY_RING);
+	u32 gap = delivered - f->loss_delivered;
+	u32 more = ndm_min(lost - 1, NDM_ENTROPY_RING);
 
 	f->gap_n = ndm_push(&f->gap_ring, f->gap_n, ndm_min(ndm_bit_length(gap), 15));
 	while (more--)
 		f->gap_n = ndm_push(&f->gap_ring, f->gap_n, 0);
-	f->loss_delivered = ack->delivered;
-	f->round_lost += ack->lost;
+	f->loss_delivered = delivered;
+	f->round_lost += lost;
 	f->plasticity = NDM_ONE;
 }
 
@@ -261,18 +259,18 @@ static inline void ndm_features_next_round(struct ndm_features *f, const struct 
 	}
 }
 
-static NDM_RARE void ndm_features_start(struct ndm_features *f, const struct ndm_ack *ack)
+static NDM_RARE void ndm_features_start(struct ndm_features *f, u32 delivered, u32 srtt_us)
 {
 	memset(f, 0, sizeof(*f));
-	f->round_delivered = ack->delivered;
-	f->loss_delivered = ack->delivered;
-	f->srtt_us = ack->srtt_us;
+	f->round_delivered = delivered;
+	f->loss_delivered = delivered;
+	f->srtt_us = srtt_us;
 	f->floor_lo_us[1] = 0xffffffffU;
 	ndm_floor_restart(f);
 	f->started = 1;
 }
 
-/* All that comes once per round. */
+/* All that comes once per round. x: its inputs, all zero if it was blind. */
 static NDM_RARE enum ndm_round ndm_features_end_round(struct ndm_features *f,
 						      const struct ndm_ack *ack,
 						      s16 x[NDM_N_INPUTS])
@@ -294,30 +292,35 @@ static NDM_RARE enum ndm_round ndm_features_end_round(struct ndm_features *f,
 }
 
 /*
- * Take one ACK. f: all zero before the first. x is written when a round ends:
- * at the first ACK for a packet sent after the round began, or at an RTO.
+ * Take one ACK. f: all zero before the first. True if it ends a round: the first for a
+ * packet sent after the round began, or at an RTO; ndm_features_end_round() is next. The
+ * record's inflight, cwnd, ssthresh, rttvar_us, min_rtt_us and app_limited matter only there.
  */
-static inline enum ndm_round ndm_features_ack(struct ndm_features *f, const struct ndm_ack *ack,
-					      s16 x[NDM_N_INPUTS])
+static inline bool ndm_features_take(struct ndm_features *f, const struct ndm_ack *ack)
 {
 	bool rto = ack->ca_state == NDM_CA_LOSS && !f->in_loss;
 
 	if (!f->started)
-		ndm_features_start(f, ack);
+		ndm_features_start(f, ack->delivered, ack->srtt_us);
 	f->in_loss = ack->ca_state == NDM_CA_LOSS;
 	if (ack->rtt_us > 0)
 		ndm_take_rtt(f, ack);
 	if (ack->lost)
-		ndm_take_loss(f, ack);
+		ndm_take_loss(f, ack->delivered, ack->lost);
 	if (rto)
 		f->plasticity = NDM_ONE;
 	if (ack->acked && ack->interval_us > 0) {
 		f->rate_delivered = ack->delivered - ack->prior_delivered;
 		f->rate_interval_us = (u32)ack->interval_us;
 	}
-	if (!rto && (!ack->acked || ndm_before(ack->prior_delivered, f->round_delivered)))
-		return NDM_ROUND_GOES_ON;
-	return ndm_features_end_round(f, ack, x);
+	return rto || (ack->acked && !ndm_before(ack->prior_delivered, f->round_delivered));
+}
+
+/* Both. x is written when a round ends. */
+static inline enum ndm_round ndm_features_ack(struct ndm_features *f, const struct ndm_ack *ack,
+					      s16 x[NDM_N_INPUTS])
+{
+	return ndm_features_take(f, ack) ? ndm_features_end_round(f, ack, x) : NDM_ROUND_GOES_ON;
 }
 
 #endif /* _NDM_FEATURES_H */

@@ -206,29 +206,36 @@ static bool ndm_is_rounded(const struct tcp_sock *tp, u32 rtt_us)
 }
 
 /*
- * The lowest RTT, us; 0: none yet. As soon as packets are lost, the core's may fall
- * short by up to a millisecond, and stays for minutes: RTTs without a queue then
- * look as if there was one. So remember the lowest that was not rounded.
+ * As soon as packets are lost, the core's lowest RTT may fall short by up to a
+ * millisecond, and stays for minutes: RTTs without a queue then look as if there
+ * was one. So remember the lowest that was not rounded, in us; 0: none yet.
  */
-static u32 ndm_min_rtt(struct sock *sk, const struct rate_sample *rs)
+static void ndm_note_rtt(struct sock *sk, long rtt_us)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+
+	if (rtt_us > 0 && (u32)rtt_us - 1 < ca->f.callers_us - 1 &&
+	    !ndm_is_rounded(tcp_sk(sk), (u32)rtt_us))
+		ca->f.callers_us = (u32)rtt_us;
+}
+
+/* The lowest RTT, us; 0: none yet. No lower than the core's, which forgets in time. */
+static u32 ndm_min_rtt(struct sock *sk)
 {
 	struct ndm *ca = inet_csk_ca(sk);
 	const struct tcp_sock *tp = tcp_sk(sk);
 	u32 core = tcp_min_rtt(tp);
-	u32 lowest = ca->f.callers_us ? ca->f.callers_us : ~0U;
 
 	if (core == ~0U)
 		return 0;
-	if (rs->rtt_us > 0 && rs->rtt_us < lowest && !ndm_is_rounded(tp, rs->rtt_us))
-		lowest = rs->rtt_us;
-	/* It is no lower than the core's, which forgets what is too long ago. */
-	ca->f.callers_us = clamp(lowest, core,
+	ca->f.callers_us = clamp(ca->f.callers_us ? ca->f.callers_us : ~0U, core,
 				 ndm_is_rounded(tp, core) ? core + (u32)USEC_PER_MSEC : core);
 	return ca->f.callers_us;
 }
 
-/* The contract's record of this ACK, before it changes the window. */
-static void ndm_fill_ack(struct sock *sk, const struct rate_sample *rs, struct ndm_ack *ack)
+/* The contract's record of this ACK, before it changes the window; but min_rtt_us. */
+static __always_inline void ndm_fill_ack(struct sock *sk, const struct rate_sample *rs,
+					 struct ndm_ack *ack)
 {
 	const struct ndm *ca = inet_csk_ca(sk);
 	const struct tcp_sock *tp = tcp_sk(sk);
@@ -243,7 +250,6 @@ static void ndm_fill_ack(struct sock *sk, const struct rate_sample *rs, struct n
 		.ssthresh	= tp->snd_ssthresh,
 		.srtt_us	= tp->srtt_us >> 3,
 		.rttvar_us	= tp->mdev_us >> 2,
-		.min_rtt_us	= ndm_min_rtt(sk, rs),
 		.delivered	= tp->delivered,
 		.prior_delivered = rs->prior_delivered,
 		.interval_us	= rs->delivered < 0 || rs->interval_us < 0 ?
@@ -516,23 +522,28 @@ static void ndm_trace_round(const struct sock *sk, bool valid, const s16 *x, con
 }
 
 /* A round ended: ask the network, act, and tell. */
-static void ndm_end_round(struct sock *sk, enum ndm_round round, const s16 *x,
-			  bool app_limited)
+static NDM_RARE void ndm_end_round(struct sock *sk, const struct rate_sample *rs)
 {
 	struct ndm *ca = inet_csk_ca(sk);
 	u32 window = ndm_window_of(sk);
 	u8 phase = ca->phase;
-	bool valid = round == NDM_ROUND_VALID;
 	s32 out[NDM_N_OUTPUTS] = {};
+	s16 x[NDM_N_INPUTS];
+	struct ndm_ack ack;
 	enum ndm_why why;
+	bool valid;
 
+	/* Again, and all of it: the common ACK does without what is only asked here. */
+	ndm_fill_ack(sk, rs, &ack);
+	ack.min_rtt_us = ndm_min_rtt(sk);
+	valid = ndm_features_end_round(&ca->f, &ack, x) == NDM_ROUND_VALID;
 	this_cpu_inc(ndm_counters.count[NDM_COUNT_ROUNDS]);
 	if (valid) {
 		ndm_infer(&ndm_model, x, out, NULL);
 		ca->congestion = out[NDM_OUT_CONGESTION];
 		ca->has_output = 1;
 	}
-	why = ndm_decide(sk, valid, x, out, app_limited);
+	why = ndm_decide(sk, valid, x, out, ack.app_limited);
 	if (trace_ndm_tcp_round_enabled())
 		ndm_trace_round(sk, valid, x, out, window, phase, why);
 }
@@ -610,14 +621,12 @@ static void ndm_update_cwnd(struct sock *sk, u32 acked, u32 lost)
 static void ndm_ack_arrived(struct sock *sk, const struct rate_sample *rs)
 {
 	struct ndm *ca = inet_csk_ca(sk);
-	s16 x[NDM_N_INPUTS];
-	enum ndm_round round;
 	struct ndm_ack ack;
 
+	ndm_note_rtt(sk, rs->rtt_us);
 	ndm_fill_ack(sk, rs, &ack);
-	round = ndm_features_ack(&ca->f, &ack, x);
-	if (round != NDM_ROUND_GOES_ON)
-		ndm_end_round(sk, round, x, ack.app_limited);
+	if (ndm_features_take(&ca->f, &ack))
+		ndm_end_round(sk, rs);
 	ndm_update_cwnd(sk, ack.acked, ack.lost);
 	ndm_update_pacing(sk);
 }
@@ -644,7 +653,8 @@ static u32 ndm_ssthresh(struct sock *sk)
 	const struct tcp_sock *tp = tcp_sk(sk);
 	u32 cwnd = tcp_snd_cwnd(tp);
 	u32 window = cwnd >> 1;
-	bool queued = tp->srtt_us >> 3 > ca->f.callers_us + (ca->f.callers_us >> 2);
+	u32 min_rtt_us = ndm_min_rtt(sk);
+	bool queued = tp->srtt_us >> 3 > min_rtt_us + (min_rtt_us >> 2);
 
 	/*
 	 * A mark ends slow start; not so a loss while there is no queue: whether
