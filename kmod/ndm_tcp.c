@@ -769,9 +769,32 @@ static void ndm_leave_idle(struct sock *sk)
 static NDM_TX_START(ndm_tx_start, ndm_leave_idle)
 
 /*
+ * Who opens a connection has an ACK of its SYN, with which the features started before
+ * init(). Who accepts one has none, and most senders do that: without its like their first
+ * round would be missing, and the means, which begin with it, be those of a slow start
+ * under way.
+ */
+static void ndm_start_features(struct sock *sk)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+	const struct tcp_sock *tp = tcp_sk(sk);
+	u32 srtt_us = tp->srtt_us >> 3;
+	struct ndm_ack ack = {
+		.now_us		= tp->tcp_mstamp,
+		.rtt_us		= srtt_us && !tp->data_segs_out ? (s32)srtt_us : -1,
+		.srtt_us	= srtt_us,
+		.delivered	= tp->delivered,
+		.interval_us	= -1,
+	};
+
+	if (!ca->f.started)
+		ndm_features_take(&ca->f, &ack);
+}
+
+/*
  * The core has zeroed the private area. The socket need not be new: it may have
  * a window, a threshold and a recovery from another algorithm, all of which it
- * keeps. The features start with the next ACK.
+ * keeps.
  */
 static void ndm_init(struct sock *sk)
 {
@@ -783,6 +806,7 @@ static void ndm_init(struct sock *sk)
 	/* Not zero, a mark, where a tail loss probe repairs the very first loss. */
 	if (!tp->undo_marker && inet_csk(sk)->icsk_ca_state == TCP_CA_Open)
 		tp->prior_ssthresh = tp->snd_ssthresh;
+	ndm_start_features(sk);
 	ca->counted = 1;
 	/* Flows that began together are not to probe together. */
 	ca->phase = get_random_u32() % NDM_PROBE_ROUNDS;

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ndm_tcp import core
 from ndm_tcp.datasets import capture, pcap, run_folder
 from ndm_tcp.datasets.records import FlowRecords
 from ndm_tcp.errors import NdmError
@@ -92,6 +93,28 @@ def test_receiver_side_captures_are_refused_without_a_handshake_too(tmp_path: Pa
 @pytest.mark.parametrize("rtt_us", [300, 2_000, 200_000])
 def test_sender_side_captures_are_not_mistaken(tmp_path: Path, rtt_us: int) -> None:
     assert len(read(with_stamps(tmp_path / "x.pcap", rtt_us, 40))[0]) == 1
+
+
+@pytest.mark.parametrize("seen_at_the_sender", [True, False])
+def test_who_accepted_starts_with_the_handshake(tmp_path: Path, seen_at_the_sender: bool) -> None:
+    """As the kernel module does: the first window's ACK ends a round."""
+    made = Captured(tmp_path / "x.pcap")
+    mss = b"\x02\x04\x03\xe8"
+    answer_us = 1_000_050 if seen_at_the_sender else 1_019_950
+    made.packet(1_000_000, False, flags=SYN, options=mss)
+    made.packet(answer_us, True, flags=SYN | ACK, ack=1, options=mss)
+    made.packet(1_020_000, False, seq=1, ack=1)
+    made.packet(1_020_020, False, seq=1, ack=1, payload=100)
+    made.transfer(1_020_100, 150)
+    flows, skipped, _ = read(made)
+    if not seen_at_the_sender:
+        assert not flows and "near the receiver" in str(skipped)
+        return
+    acks = flows[0].acks
+    assert acks[0]["rtt_us"] == acks[0]["srtt_us"] == acks[0]["min_rtt_us"] == 19_950
+    assert (acks["acked"][:3] == [0, 1, 1]).all() and len(acks) == 151
+    rounds = core.replay(acks)
+    assert rounds.ack_index[0] == 1 and rounds.valid[0]
 
 
 def test_zero_windows_are_counted_and_hold_the_sender_back(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ struct flow {
 	int32_t least_mss, offers;
 	int32_t wscale[2];		/* by direction; -1: no such option */
 	bool syn_seen[2], gaps_known, stamps, first_way, backwards;
+	bool accepted;			/* the sender of the data did not open it */
 
 	int status;
 	int forward;
@@ -435,6 +436,7 @@ void ndm_capture_second_pass(struct ndm_capture *c, int64_t shard, int64_t shard
 		ndm_sender_init(f->sender, f->mss, window_scale(f), &c->drops,
 				&c->budget);
 		seed_rtt(f);
+		f->accepted = f->gaps_known && f->first_way != (bool)f->forward;
 	}
 	memset(c->slot, 0, c->slots * sizeof(*c->slot));
 	memset(&c->counters, 0, sizeof(c->counters));
@@ -463,7 +465,8 @@ static void replay(struct ndm_capture *c, struct flow *f, const struct ndm_segme
 	if (!(s->flags & TCP_ACK))
 		return;
 	ndm_options_parse(s->options, s->option_bytes, &options);
-	if (!ndm_sender_acked(f->sender, now_us, s->ack, s->window, &options, &row))
+	if (!(f->accepted && ndm_sender_accepted(f->sender, now_us, &row)) &&
+	    !ndm_sender_acked(f->sender, now_us, s->ack, s->window, &options, &row))
 		return;
 	if (f->sender->rows == 1)
 		f->first_us = now_us;

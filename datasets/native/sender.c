@@ -635,6 +635,24 @@ static void record(struct ndm_sender *s, int64_t now_us, int64_t ca_rtt, int64_t
 	}
 }
 
+bool ndm_sender_accepted(struct ndm_sender *s, int64_t now_us, struct ndm_ack_row *row)
+{
+	if (s->failed || s->nxt >= 0 || s->rows || !srtt_us(s))
+		return false;
+	memset(row, 0, sizeof(*row));
+	row->ack.now_us = (uint64_t)now_us;
+	row->ack.rtt_us = (int32_t)min64(srtt_us(s), INT32_MAX);
+	row->ack.cwnd = clamp32(cwnd(s));
+	row->ack.ssthresh = clamp32(s->ssthresh);
+	row->ack.srtt_us = clamp32(srtt_us(s));
+	row->ack.rttvar_us = clamp32(rttvar_us(s));
+	row->ack.min_rtt_us = clamp32(min_rtt(s));
+	row->ack.interval_us = -1;
+	row->ack.ca_state = OPEN;
+	s->rows++;
+	return true;
+}
+
 bool ndm_sender_acked(struct ndm_sender *s, int64_t now_us, uint32_t ack32, uint32_t window,
 		      const struct ndm_options *options, struct ndm_ack_row *row)
 {

@@ -28,6 +28,18 @@ SHALLOW = PAGE.replace("200_000_000", "30_000_000").replace("packets = 700", "pa
 UNUSED = PAGE.replace("200_000_000", "14_000_000").replace("40_000", "14_000")
 UNUSED = UNUSED.replace("packets = 700", "packets = 6").replace("3_600_000", "1_420_000")
 VERDICT = "limited ? NDM_WATCHDOG_LOSS : ndm_unused_loss"
+FILE = """
+seconds = 10
+topology = "path"
+[link]
+rate_bps = 4_000_000
+rtt_us = 50_000
+queue_packets = 100
+[web]
+objects = 1
+bytes = 600_000
+"""
+START = "if (!ca->f.started)"
 LOSSY = PAGE.replace("[web]", "loss = 0.02\n[web]")
 GUARD = "tp->lost <= tp->delivered >> ndm_burst_loss_shift"
 
@@ -46,6 +58,16 @@ def test_an_object_is_not_later_than_at_one_stroke(tmp_path: Path) -> None:
     print(f"\nms an object: {ours['object_ms_mean']}, with CUBIC {theirs['object_ms_mean']}")
     assert ours["retransmissions"] == theirs["retransmissions"] == 0
     assert ours["object_ms_mean"] < 1.02 * theirs["object_ms_mean"]
+
+
+def test_who_accepts_a_connection_sends_as_well_as_who_opens_it(tmp_path: Path) -> None:
+    """Without the handshake the means begin in the slow start, and the window falls."""
+    ours = page(FILE, tmp_path / "ndm_tcp")
+    without = page(FILE, tmp_path / "without", [(START, "if (0)")])
+    theirs = lab_run.run(scenario(FILE), "cubic", 1, tmp_path / "cubic")["web"]
+    print(f"\nMbit/s: {ours['mbps']}, without {without['mbps']}, CUBIC {theirs['mbps']}")
+    assert ours["mbps"] > 0.97 * theirs["mbps"]
+    assert without["mbps"] < 0.9 * theirs["mbps"]
 
 
 def test_bursts_that_a_queue_cannot_hold_come_to_an_end(tmp_path: Path) -> None:

@@ -32,6 +32,17 @@ queue_packets = 25
 loss = 0.004
 jitter_us = 2_000
 """
+FILE = """
+seconds = 10
+topology = "path"
+[link]
+rate_bps = 4_000_000
+rtt_us = 50_000
+queue_packets = 100
+[web]
+objects = 1
+bytes = 600_000
+"""
 SHIFTED_US = 500
 """rounds that end further apart than this are not the same round"""
 LINE = (
@@ -100,6 +111,15 @@ def distances(text: str, seed: int, to: Path) -> tuple[npt.NDArray[Any], int]:
     spans = np.array([i.hi_q - i.lo_q for i in contract.INPUTS])
     difference = rounds.x[nearest].astype(np.int64) - inputs(table)
     return np.abs(difference[same]) * 100 / spans, table.num_rows
+
+
+def test_the_capture_of_a_server_comes_close_to_the_kernel(tmp_path: Path) -> None:
+    """From the first round on, which the handshake begins there."""
+    need_kernel()
+    percent, in_kernel = distances(FILE, 1, tmp_path)
+    print(f"\n{len(percent)} of {in_kernel} rounds, at most {percent.max():.3f} % of a range apart")
+    assert len(percent) >= in_kernel - 1 >= 10  # the last one ends with the FIN
+    assert percent.max() < 0.5
 
 
 def test_captures_come_close_to_the_kernel(tmp_path: Path) -> None:

@@ -104,6 +104,7 @@ def _replay(
         replay.rtt.update(max(max(gaps) // 1000, 1))
         replay.min_rtt.update(packets[0][0].time_ns // 1000, max(max(gaps) // 1000, 1))
     nothing = Options()
+    accepted = bool(gaps) and packets[0][1] != forward
     for segment, way in packets:
         now_us = segment.time_ns // 1000
         if way == forward:
@@ -112,7 +113,10 @@ def _replay(
                 replay.sent(now_us, segment.seq, segment.payload, options)
         elif is_ack(segment):
             options = parse_options(segment.options) if segment.options else nothing
-            replay.acked(now_us, segment.ack, segment.window, options)
+            if accepted and replay.nxt < 0 and not replay.rows:
+                replay.accepted(now_us)
+            else:
+                replay.acked(now_us, segment.ack, segment.window, options)
     return replay
 
 
