@@ -68,10 +68,11 @@ static const s16 ndm_full_pipe_ratio = NDM_ONE * 3 / 8;
 static const s16 ndm_room_ratio = NDM_ONE * 3 / 4;
 
 /*
- * Loss, Q12: from here on it ends a slow start whose window is not used. What is
- * lost then are bursts, and to grow brings nothing.
+ * (srtt - srtt of the round before) / that, Q12: from here on a queue grows; unless
+ * rttvar / srtt is as large as this, for with jitter srtt moves by as much.
  */
-static const s16 ndm_unused_loss = NDM_ONE / 16;
+static const s16 ndm_queue_gradient = NDM_ONE / 4;
+static const s16 ndm_queue_scatter = NDM_ONE / 8;
 
 /* Rounds in which a slow start that losses ended may come back. */
 static const u32 ndm_start_rounds = 3;
@@ -105,7 +106,8 @@ struct ndm {
 	    phase:3,		/* of the probe */
 	    starting:2,		/* rounds left in which slow start may come back */
 	    spared:1,		/* slow start outlived losses not yet judged */
-	    unused:2;
+	    opening:1,		/* no ACK yet */
+	    unused:1;
 };
 
 /* What has happened since the module was loaded; each CPU counts for itself. */
@@ -272,15 +274,23 @@ static u32 ndm_max_rate(const struct ndm *ca)
 	return max(ca->f.max_rate[0], ca->f.max_rate[1]);
 }
 
-/*
- * Asked once per round of slow start, in which the rate should double: growth
- * by less than a quarter is none.
- */
-static bool ndm_rate_grew(struct ndm *ca)
+static bool ndm_queue_grows(const s16 *x)
 {
+	return x[NDM_IN_RTT_GRADIENT] > ndm_queue_gradient &&
+	       x[NDM_IN_RTT_VARIATION] < ndm_queue_scatter;
+}
+
+/*
+ * Asked once per round of slow start, in which the rate should double: growth by
+ * less than a quarter is none, and as a queue grows less than three quarters, for
+ * then this round has filled the pipe, and the next would double the queue.
+ */
+static bool ndm_rate_grew(struct ndm *ca, const s16 *x)
+{
+	u32 quarters = ndm_queue_grows(x) ? 7 : 5;
 	u32 rate = ndm_max_rate(ca);
 
-	if (rate < ((u64)ca->watchdog.best_rate * 5) >> 2)
+	if (rate < ((u64)ca->watchdog.best_rate * quarters) >> 2)
 		return false;
 	/* Zero is what an undo leaves. */
 	if (ca->starting && ca->watchdog.best_rate)
@@ -330,9 +340,9 @@ static bool ndm_watch(struct sock *sk, const s16 *x, bool limited)
  * random one it may hold for congestion, since slow start's usually are; but while
  * the rate grows the pipe was not full.
  */
-static bool ndm_was_congestion(const struct ndm *ca, const s16 *x, bool limited, bool grew)
+static bool ndm_was_congestion(const struct ndm *ca, const s16 *x, bool grew)
 {
-	return x[NDM_IN_LOSS_RATE] >= (limited ? NDM_WATCHDOG_LOSS : ndm_unused_loss) ||
+	return x[NDM_IN_LOSS_RATE] >= NDM_WATCHDOG_LOSS ||
 	       (x[NDM_IN_LOSS_RATE] && ca->congestion >= 0 && !grew);
 }
 
@@ -442,11 +452,12 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 	if (!repairs)
 		ca->spared = 0;
 	if (tcp_in_slow_start(tp) && (!recovery || (repairs && spared))) {
-		bool grew = limited && ndm_rate_grew(ca);
+		bool grew = limited && ndm_rate_grew(ca, x);
 
-		if (limited && !grew && x[NDM_IN_BDP_RATIO] < ndm_full_pipe_ratio)
+		if (limited && !grew &&
+		    (ndm_queue_grows(x) || x[NDM_IN_BDP_RATIO] < ndm_full_pipe_ratio))
 			ndm_leave_slow_start(sk, !x[NDM_IN_LOSS_RATE]);
-		else if (marked || (spared && ndm_was_congestion(ca, x, limited, grew)))
+		else if (marked || (spared && ndm_was_congestion(ca, x, grew)))
 			ndm_leave_slow_start(sk, false);
 		return NDM_WHY_SLOW_START;
 	}
@@ -623,6 +634,10 @@ static void ndm_ack_arrived(struct sock *sk, const struct rate_sample *rs)
 	struct ndm *ca = inet_csk_ca(sk);
 	struct ndm_ack ack;
 
+	/* A request or a cookie that came alone is no round: start again behind it. */
+	if (ca->opening && !tcp_sk(sk)->packets_out)
+		ca->f.started = 0;
+	ca->opening = 0;
 	ndm_note_rtt(sk, rs->rtt_us);
 	ndm_fill_ack(sk, rs, &ack);
 	if (ndm_features_take(&ca->f, &ack))
@@ -769,10 +784,8 @@ static void ndm_leave_idle(struct sock *sk)
 static NDM_TX_START(ndm_tx_start, ndm_leave_idle)
 
 /*
- * Who opens a connection has an ACK of its SYN, with which the features started before
- * init(). Who accepts one has none, and most senders do that: without its like their first
- * round would be missing, and the means, which begin with it, be those of a slow start
- * under way.
+ * With the handshake, or the first round would be missing, and the means, which begin
+ * with it, be those of a slow start under way.
  */
 static void ndm_start_features(struct sock *sk)
 {
@@ -787,8 +800,8 @@ static void ndm_start_features(struct sock *sk)
 		.interval_us	= -1,
 	};
 
-	if (!ca->f.started)
-		ndm_features_take(&ca->f, &ack);
+	ndm_features_take(&ca->f, &ack);
+	ca->opening = 1;
 }
 
 /*

@@ -95,9 +95,25 @@ def test_sender_side_captures_are_not_mistaken(tmp_path: Path, rtt_us: int) -> N
     assert len(read(with_stamps(tmp_path / "x.pcap", rtt_us, 40))[0]) == 1
 
 
+@pytest.mark.parametrize("more", [True, False])
+def test_a_flow_starts_with_its_handshake(tmp_path: Path, more: bool) -> None:
+    """As the kernel module does, or behind a request that was acknowledged alone."""
+    made = Captured(tmp_path / "x.pcap")
+    made.handshake(1_000_000, 1_020_000, 1_020_050, 0)
+    if not more:
+        made.data(1_020_100, 1, 100)
+        made.ack(1_040_100, 101)
+    made.transfer(1_041_000, 150, 1 if more else 101)
+    (flow,), _, _ = read(made)
+    rounds = core.replay(flow.acks)
+    assert rounds.valid[0] and rounds.ack_index[0] == 1
+    assert flow.acks["acked"][:3].tolist() == ([0, 1, 1] if more else [1, 1, 1])
+    if more:
+        assert flow.acks[0]["rtt_us"] == flow.acks[0]["srtt_us"] == 20_000
+
+
 @pytest.mark.parametrize("seen_at_the_sender", [True, False])
-def test_who_accepted_starts_with_the_handshake(tmp_path: Path, seen_at_the_sender: bool) -> None:
-    """As the kernel module does: the first window's ACK ends a round."""
+def test_so_does_who_accepted_it(tmp_path: Path, seen_at_the_sender: bool) -> None:
     made = Captured(tmp_path / "x.pcap")
     mss = b"\x02\x04\x03\xe8"
     answer_us = 1_000_050 if seen_at_the_sender else 1_019_950

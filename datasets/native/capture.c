@@ -49,13 +49,13 @@ struct flow {
 	int32_t least_mss, offers;
 	int32_t wscale[2];		/* by direction; -1: no such option */
 	bool syn_seen[2], gaps_known, stamps, first_way, backwards;
-	bool accepted;			/* the sender of the data did not open it */
 
 	int status;
 	int forward;
 	int64_t mss, first_us;
 	struct ndm_sender *sender;
 	struct ndm_rounds *rounds;
+	struct ndm_ack_row handshake;	/* if gaps_known */
 	struct ndm_ack_row *row;
 	size_t rows, row_room;
 };
@@ -404,12 +404,15 @@ static int plan(const struct ndm_capture *c, struct flow *f)
 
 static void seed_rtt(struct flow *f)
 {
-	int64_t rtt_us;
+	bool opened_by_sender = f->first_way == (bool)f->forward;
+	int64_t rtt_us, end_ns;
 
 	if (!f->gaps_known)
 		return;
 	rtt_us = max64(max64(f->gap_ns[0], f->gap_ns[1]) / 1000, 1);
 	ndm_sender_seed_rtt(f->sender, f->first_ns / 1000, rtt_us);
+	end_ns = f->synack_ns + (opened_by_sender ? 0 : f->gap_ns[1]);
+	ndm_sender_handshake(f->sender, end_ns / 1000, &f->handshake);
 }
 
 void ndm_capture_second_pass(struct ndm_capture *c, int64_t shard, int64_t shards)
@@ -436,7 +439,6 @@ void ndm_capture_second_pass(struct ndm_capture *c, int64_t shard, int64_t shard
 		ndm_sender_init(f->sender, f->mss, window_scale(f), &c->drops,
 				&c->budget);
 		seed_rtt(f);
-		f->accepted = f->gaps_known && f->first_way != (bool)f->forward;
 	}
 	memset(c->slot, 0, c->slots * sizeof(*c->slot));
 	memset(&c->counters, 0, sizeof(c->counters));
@@ -446,6 +448,19 @@ void ndm_capture_second_pass(struct ndm_capture *c, int64_t shard, int64_t shard
 }
 
 /* --- the second pass ---------------------------------------------------------------------- */
+
+static void keep(const struct ndm_capture *c, struct flow *f, const struct ndm_ack_row *row)
+{
+	struct ndm_ack_row kept = *row;
+
+	kept.ack.now_us -= (uint64_t)f->first_us;
+	if (!c->keep_rows)
+		ndm_rounds_take(f->rounds, &kept.ack, kept.cause, kept.rwnd_limited);
+	else if (grow((void **)&f->row, f->rows, &f->row_room, sizeof(*f->row), 64))
+		f->row[f->rows++] = kept;
+	else
+		f->sender->failed = true;
+}
 
 static void replay(struct ndm_capture *c, struct flow *f, const struct ndm_segment *s, bool up)
 {
@@ -465,20 +480,19 @@ static void replay(struct ndm_capture *c, struct flow *f, const struct ndm_segme
 	if (!(s->flags & TCP_ACK))
 		return;
 	ndm_options_parse(s->options, s->option_bytes, &options);
-	if (!(f->accepted && ndm_sender_accepted(f->sender, now_us, &row)) &&
-	    !ndm_sender_acked(f->sender, now_us, s->ack, s->window, &options, &row))
+	if (!ndm_sender_acked(f->sender, now_us, s->ack, s->window, &options, &row))
 		return;
-	if (f->sender->rows == 1)
-		f->first_us = now_us;
-	row.ack.now_us -= (uint64_t)f->first_us;
-	if (!c->keep_rows) {
-		ndm_rounds_take(f->rounds, &row.ack, row.cause, row.rwnd_limited);
-		return;
+	/* Like the kernel module: with the handshake, or behind a request that came alone. */
+	if (f->sender->rows == 1) {
+		bool more = row.ack.inflight && f->gaps_known;
+
+		f->first_us = more ? (int64_t)f->handshake.ack.now_us : now_us;
+		if (more) {
+			keep(c, f, &f->handshake);
+			f->sender->rows++;
+		}
 	}
-	if (grow((void **)&f->row, f->rows, &f->row_room, sizeof(*f->row), 64))
-		f->row[f->rows++] = row;
-	else
-		f->sender->failed = true;
+	keep(c, f, &row);
 }
 
 /* Numbers that tell a connection from the next one over the same ports. */

@@ -635,10 +635,8 @@ static void record(struct ndm_sender *s, int64_t now_us, int64_t ca_rtt, int64_t
 	}
 }
 
-bool ndm_sender_accepted(struct ndm_sender *s, int64_t now_us, struct ndm_ack_row *row)
+void ndm_sender_handshake(const struct ndm_sender *s, int64_t now_us, struct ndm_ack_row *row)
 {
-	if (s->failed || s->nxt >= 0 || s->rows || !srtt_us(s))
-		return false;
 	memset(row, 0, sizeof(*row));
 	row->ack.now_us = (uint64_t)now_us;
 	row->ack.rtt_us = (int32_t)min64(srtt_us(s), INT32_MAX);
@@ -649,8 +647,6 @@ bool ndm_sender_accepted(struct ndm_sender *s, int64_t now_us, struct ndm_ack_ro
 	row->ack.min_rtt_us = clamp32(min_rtt(s));
 	row->ack.interval_us = -1;
 	row->ack.ca_state = OPEN;
-	s->rows++;
-	return true;
 }
 
 bool ndm_sender_acked(struct ndm_sender *s, int64_t now_us, uint32_t ack32, uint32_t window,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from .lab import INFERENCE
+from .lab import INFERENCE, drive
 from .test_cases import HOLD, play
 
 INFINITE = 0x7FFFFFFF  # TCP_INFINITE_SSTHRESH
@@ -17,6 +17,16 @@ STEPS = "send:6000000 info"
 SEND = f"flow send 10.2.0.2 5000 ndm_tcp {STEPS}"
 # 200 packets fit into the pipe.
 PATH = "1000 delay 20ms rate 60mbit"
+# A pipe of 99 packets with a queue of twice that: the windows are 10, 20, 40, 80, 160 and 320.
+DEEP = """
+seconds = 5
+topology = "path"
+[link]
+rate_bps = 30_000_000
+rtt_us = 40_000
+queue_packets = 220
+"""
+QUEUE = "return x[NDM_IN_RTT_GRADIENT] > ndm_queue_gradient &&"
 CHANGE = f"guest in r tc qdisc change dev b0 root netem limit {PATH}"
 
 
@@ -206,3 +216,13 @@ def test_a_loss_that_a_probe_repaired_is_no_mark(flow: Path, tmp_path: Path) -> 
     rows = seen.rounds.to_pylist()
     assert seen.value("TCPLossProbeRecovery") > 0 and seen.value("TCPTimeouts") == 0
     assert min(row["ssthresh"] for row in rows) == INFINITE
+
+
+def test_a_growing_queue_ends_it_before_it_overflows(tmp_path: Path) -> None:
+    """The rate still grew by a quarter, but the RTT too."""
+    result, _ = drive(DEEP, tmp_path / "rule")
+    without, _ = drive(DEEP, tmp_path / "none", ndm_tcp=[(QUEUE, "return false &&")])
+    ours, theirs = result["flows"][0], without["flows"][0]
+    print(f"\nMbit/s: {ours['goodput_mbps']}, after overflowing {theirs['goodput_mbps']}")
+    assert ours["retransmissions"] == 0 < theirs["retransmissions"]
+    assert ours["goodput_mbps"] > 0.98 * theirs["goodput_mbps"]

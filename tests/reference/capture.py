@@ -51,8 +51,8 @@ class _Connection:
     payload: list[int] = field(default_factory=lambda: [0, 0])
 
 
-def _handshake_gaps(packets: list[tuple[Segment, bool]]) -> tuple[int, int] | None:
-    """ns from SYN to SYN-ACK and from SYN-ACK to its ACK; None if not captured."""
+def _handshake(packets: list[tuple[Segment, bool]]) -> tuple[int, int, int] | None:
+    """When SYN, SYN-ACK and its ACK were captured, ns; None if not."""
     syn = synack = None
     for segment, _ in packets[:16]:
         if segment.flags & SYN and not segment.flags & ACK:
@@ -60,8 +60,12 @@ def _handshake_gaps(packets: list[tuple[Segment, bool]]) -> tuple[int, int] | No
         elif segment.flags & SYN and syn is not None:
             synack = segment.time_ns
         elif synack is not None and segment.flags & ACK and syn is not None:
-            return synack - syn, segment.time_ns - synack
+            return syn, synack, segment.time_ns
     return None
+
+
+def _gaps(opening: tuple[int, int, int]) -> tuple[int, int]:
+    return opening[1] - opening[0], opening[2] - opening[1]
 
 
 def _segment_size(packets: list[tuple[Segment, bool]], forward: bool) -> int:
@@ -96,15 +100,15 @@ def _scale(packets: list[tuple[Segment, bool]], forward: bool) -> int | None:
 
 
 def _replay(
-    connection: _Connection, forward: bool, gaps: tuple[int, int] | None, truth: Truth
+    connection: _Connection, forward: bool, opening: tuple[int, int, int] | None, truth: Truth
 ) -> SenderReplay:
     packets = connection.packets
     replay = SenderReplay(_segment_size(packets, forward), _scale(packets, forward), truth.drops)
-    if gaps:
-        replay.rtt.update(max(max(gaps) // 1000, 1))
-        replay.min_rtt.update(packets[0][0].time_ns // 1000, max(max(gaps) // 1000, 1))
+    rtt_us = max(max(_gaps(opening)) // 1000, 1) if opening else 0
+    if opening:
+        replay.rtt.update(rtt_us)
+        replay.min_rtt.update(packets[0][0].time_ns // 1000, rtt_us)
     nothing = Options()
-    accepted = bool(gaps) and packets[0][1] != forward
     for segment, way in packets:
         now_us = segment.time_ns // 1000
         if way == forward:
@@ -113,10 +117,11 @@ def _replay(
                 replay.sent(now_us, segment.seq, segment.payload, options)
         elif is_ack(segment):
             options = parse_options(segment.options) if segment.options else nothing
-            if accepted and replay.nxt < 0 and not replay.rows:
-                replay.accepted(now_us)
-            else:
-                replay.acked(now_us, segment.ack, segment.window, options)
+            replay.acked(now_us, segment.ack, segment.window, options)
+    # Like the kernel module: with the handshake, or behind a request that came alone.
+    if opening and replay.rows and replay.rows[0][4]:
+        ended_ns = opening[1] if packets[0][1] == forward else opening[2]
+        replay.begin_with(ended_ns // 1000, rtt_us)
     return replay
 
 
@@ -167,16 +172,17 @@ def read(
     for number, connection in enumerate(connections.values()):
         forward = connection.payload[True] >= connection.payload[False]
         packets = connection.packets
-        gaps = _handshake_gaps(packets)
+        opening = _handshake(packets)
         # At the sender the far end takes the round trip to answer, whoever opened.
         opened_by_sender = bool(packets) and packets[0][1] == forward
         if not any(is_ack(s) for s, way in packets if way != forward):
             skipped["no ACK direction captured: no RTT"] += 1
             continue
-        replay = _replay(connection, forward, gaps, truth)
+        replay = _replay(connection, forward, opening, truth)
         if replay.sent_segments < MIN_SEGMENTS or len(replay.rows) < 8:
             skipped[f"fewer than {MIN_SEGMENTS} data segments"] += 1
             continue
+        gaps = _gaps(opening) if opening else None
         if gaps and (gaps[0] < gaps[1]) == opened_by_sender and min(gaps) * 4 < max(gaps):
             skipped["captured near the receiver: the sender's RTT is not visible"] += 1
             continue

@@ -436,15 +436,12 @@ class SenderReplay:
             self.last_peak, self.peak = self.peak, inflight
             self.peak_mark = self.delivered
 
-    def accepted(self, now_us: int) -> None:
-        """The row of the third packet of a handshake, where the kernel module starts."""
-        rtt = self.rtt.srtt_us
-        self.rows.append(
-            (now_us, rtt, 0, 0, 0, self._cwnd(), self.ssthresh, rtt, self.rtt.rttvar_us)
-            + (self.min_rtt.value, 0, 0, -1, 0, OPEN)
-        )
-        self.cause_rows.append(0)
-        self.rwnd_rows.append(False)
+    def begin_with(self, now_us: int, rtt_us: int) -> None:
+        """Put the end of the handshake before the first row: the kernel module starts there."""
+        rtt = (rtt_us, rtt_us // 2, rtt_us)
+        self.rows.insert(0, (now_us, rtt_us, 0, 0, 0, 1, INITIAL_SSTHRESH, *rtt, 0, 0, -1, 0, OPEN))
+        self.cause_rows.insert(0, 0)
+        self.rwnd_rows.insert(0, False)
 
     def _leave_slow_start(self) -> None:
         """Without loss, slow start is over once three rounds brought less than a quarter more."""
