@@ -4,9 +4,9 @@
 /* contract d8b0c767e75af6b3 */
 /*
  * network: 15-32-32-2 tanh, s16 weights, Q16 outputs
- * checkpoint: sha256 78708b7b94d5e5e707e0236effe8d00f1f916a51d52d60f69051ac4ff432e3ce
- * dataset: sha256 ca0c86847eaee007540d7a4b27d4555911cf039fedf8cb0c4c88068c498c5f6b
- * onnx: sha256 5bcaf06c1d57d46e4da2e132ef275012f4d94428664bc309803b5dde20025156
+ * checkpoint: sha256 a260e8211732e930a04aec842454b7afce7c5af7193ef7268fc2ca48b48a7525
+ * dataset: sha256 4991d0dffc2a2c42dd5cfcc47fa646b67d0970a4ae8170a822308f3423dc14d5
+ * onnx: sha256 f1279e998a5598b5d6e6a5583dbf26def376fa7b276a99c91ce24fba014fa038
  * objective: ideal, seed 2
  * Proved for every input in the box (ndm_certificate.json):
  * cwnd_gain: |fixed - real| <= 0.00192; clamped: reached
