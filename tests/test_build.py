@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import multiprocessing
 import os
 import random
@@ -20,6 +21,7 @@ import pytest
 from ndm_tcp.cli import run_command
 from ndm_tcp.datasets import build, card, parts, sources, store, workers
 from ndm_tcp.errors import NdmError
+from ndm_tcp.export import model_c
 
 from .captures import RECEIVER, Captured
 from .conftest import TRACES
@@ -194,3 +196,15 @@ def test_no_address_in_any_file_of_a_dataset(tmp_path: Path) -> None:
             if name.endswith(".png") and len(address) == 4:
                 continue  # compressed pixels hold any four bytes
             assert address not in data, (name, address)
+
+
+def test_the_shipped_network_learned_from_what_ships(root: Path, tmp_path: Path) -> None:
+    """What changes a round of `datasets/traces` makes another network: run `make shipped`."""
+    build.build([TRACES], tmp_path, jobs=2, quiet=True)
+    recorded = sorted((root / "datasets" / "lab-rounds").glob("*/dataset.json"))
+    found = [
+        orjson.loads(path.read_bytes())["sha256"] for path in (tmp_path / "dataset.json", *recorded)
+    ]
+    digest = hashlib.sha256("".join(found).encode()).hexdigest()
+    model = model_c.from_json(root / "kmod" / "generated" / "ndm_model.json")
+    assert model.notes["dataset"] == f"sha256 {digest}"
