@@ -34,7 +34,7 @@ struct ndm_model {
 
 static_assert(NDM_MAX_WIDTH % 2 == 0, "rows come in pairs");
 
-/* Round half up, without an overflow; n is 1 .. 31. */
+/* Round half up; n is 1 .. 31. The exporter proves that acc leaves room for the half. */
 static inline s32 ndm_round_shift(s32 acc, u32 n)
 {
 	return ((acc >> (n - 1)) + 1) >> 1;

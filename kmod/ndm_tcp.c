@@ -106,7 +106,7 @@ struct ndm {
 	    phase:3,		/* of the probe */
 	    starting:2,		/* rounds left in which slow start may come back */
 	    spared:1,		/* slow start outlived losses not yet judged */
-	    opening:1,		/* no ACK yet */
+	    opening:1,		/* no data acknowledged yet */
 	    unused:1;
 };
 
@@ -629,15 +629,29 @@ static void ndm_update_cwnd(struct sock *sk, u32 acked, u32 lost)
 	ndm_set_cwnd(sk, cwnd);
 }
 
+/*
+ * Data was acknowledged for the first time. A request or a cookie, less than the window
+ * and nothing behind it, is no round: start again after it.
+ */
+static NDM_RARE void ndm_open(struct sock *sk, const struct rate_sample *rs)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	if (rs->acked_sacked <= 0 || !tp->data_segs_out)
+		return;
+	if (!tp->is_cwnd_limited && !tp->packets_out)
+		ca->f.started = 0;
+	ca->opening = 0;
+}
+
 static void ndm_ack_arrived(struct sock *sk, const struct rate_sample *rs)
 {
 	struct ndm *ca = inet_csk_ca(sk);
 	struct ndm_ack ack;
 
-	/* A request or a cookie that came alone is no round: start again behind it. */
-	if (ca->opening && !tcp_sk(sk)->packets_out)
-		ca->f.started = 0;
-	ca->opening = 0;
+	if (ca->opening)
+		ndm_open(sk, rs);
 	ndm_note_rtt(sk, rs->rtt_us);
 	ndm_fill_ack(sk, rs, &ack);
 	if (ndm_features_take(&ca->f, &ack))
@@ -805,7 +819,8 @@ static void ndm_start_features(struct sock *sk)
 }
 
 /*
- * The core has zeroed the private area. The socket need not be new: it may have
+ * The core has zeroed the private area, which the ACK of a SYN may have come to
+ * before this. The socket need not be new: it may have
  * a window, a threshold and a recovery from another algorithm, all of which it
  * keeps.
  */

@@ -417,6 +417,28 @@ def test_a_forged_header_is_refused(folder: Path, name: str, old: str, new: str,
     refused(folder, what)
 
 
+def test_weights_in_another_order_are_refused(folder: Path) -> None:
+    """C walks through the pairs by the layer's shape, whatever the array says of its own."""
+    text = (folder / "ndm_model.h").read_text()
+    found = re.search(r"ndm_weight0\[(\d+) \* (\d+)\] = \{(.*?)\};", text, re.DOTALL)
+    assert found
+    pairs = re.findall(r"\((-?\d+), (-?\d+)\)", found[3])
+    columns = int(found[2])
+    flat = [v for at in range(0, len(pairs), columns) for h in (0, 1) for v in
+            (pair[h] for pair in pairs[at : at + columns])]  # fmt: skip
+    other = "".join(f"NDM_PAIR({a}, {b}), " for a, b in zip(flat[::2], flat[1::2], strict=True))
+    forge(folder, "ndm_model.h", found[0], f"ndm_weight0[{len(pairs)} * 1] = {{{other}}};")
+    refused(folder, "integers do not match")
+
+
+def test_octal_numbers_are_refused(folder: Path) -> None:
+    text = (folder / "ndm_model.h").read_text()
+    found = re.search(r"NDM_PAIR\((-?)([1-7]{2,})\b", text)
+    assert found
+    forge(folder, "ndm_model.h", found[0], f"NDM_PAIR({found[1]}0{found[2]}")
+    refused(folder, "no decimal number")
+
+
 def test_a_forged_weight_is_refused(folder: Path) -> None:
     text = (folder / "ndm_model.h").read_text()
     found = re.search(r"(ndm_weight1\[.*?\] = \{\s*NDM_PAIR\()(-?\d+)", text)

@@ -2,6 +2,7 @@
 #include "capture.h"
 #include "flow_sizes.h"
 
+#define INITIAL_WINDOW 10	/* packets, RFC 6928 */
 #define HEAD_PACKETS 16		/* a handshake is looked for in the first packets */
 #define TIMESTAMP_BYTES 12	/* what the option takes from every segment's payload */
 #define DEFAULT_MSS 536
@@ -482,12 +483,15 @@ static void replay(struct ndm_capture *c, struct flow *f, const struct ndm_segme
 	ndm_options_parse(s->options, s->option_bytes, &options);
 	if (!ndm_sender_acked(f->sender, now_us, s->ack, s->window, &options, &row))
 		return;
-	/* Like the kernel module: with the handshake, or behind a request that came alone. */
+	/*
+	 * Like the kernel module: with the handshake, or behind a request that came alone and
+	 * did not fill the window.
+	 */
 	if (f->sender->rows == 1) {
-		bool more = row.ack.inflight && f->gaps_known;
-
-		f->first_us = more ? (int64_t)f->handshake.ack.now_us : now_us;
-		if (more) {
+		f->first_us = now_us;
+		if (f->gaps_known && (row.ack.inflight || row.ack.acked >= INITIAL_WINDOW)) {
+			f->first_us = min64(f->handshake.ack.now_us, now_us);
+			f->handshake.ack.now_us = (uint64_t)f->first_us;
 			keep(c, f, &f->handshake);
 			f->sender->rows++;
 		}

@@ -71,6 +71,12 @@ LAYER = re.compile(
 )
 
 
+def integer(text: str) -> int:
+    """A number as C reads it: one that begins with 0 would be octal there."""
+    require(re.fullmatch(r"-?(0|[1-9]\d*)", text), f"{text!r} is no decimal number")
+    return int(text)
+
+
 def parse(text: str, name: str) -> dict[str, Any]:
     """Defines, arrays and the layer list of a header; anything else in it is refused."""
     found: dict[str, Any] = {}
@@ -86,46 +92,54 @@ def parse(text: str, name: str) -> dict[str, Any]:
         if m["name"]:
             value = m["value"].strip("()")
             plain = re.fullmatch(r"-?\d+", value)
-            found[key] = int(value) if plain else value.strip('"')
+            found[key] = integer(value) if plain else value.strip('"')
         elif m["array"]:
-            found[key] = [int(v) for v in m["numbers"].split(",") if v.strip()]
+            found[key] = [integer(v.strip()) for v in m["numbers"].split(",") if v.strip()]
             require(
-                len(found[key]) == int(m["size"]), f"{name}: {key} has {len(found[key])} entries"
+                len(found[key]) == integer(m["size"]),
+                f"{name}: {key} has {len(found[key])} entries",
             )
         elif m["pairs"]:
-            rows, columns = int(m["rows"]), int(m["columns"] or 1)
-            both = [(int(a), int(b)) for a, b in re.findall(r"\((-?\d+), (-?\d+)\)", m["both"])]
-            require(len(both) == rows * columns, f"{name}: {key} has {len(both)} entries")
-            found[key] = [
-                pair[half]
-                for r in range(rows)
-                for half in (0, 1)
-                for pair in both[r * columns : (r + 1) * columns]
-            ]
+            size = integer(m["rows"]) * integer(m["columns"] or "1")
+            both = re.findall(r"\((-?\d+), (-?\d+)\)", m["both"])
+            found[key] = [(integer(a), integer(b)) for a, b in both]
+            require(len(both) == size, f"{name}: {key} has {len(both)} entries")
         elif key:
             found[key] = m[key]
     return found
+
+
+def rows_of(pairs: list[tuple[int, int]], columns: int) -> list[int]:
+    """Rows one after the other, from the pairs of rows that C walks through."""
+    return [
+        pair[half]
+        for at in range(0, len(pairs), columns)
+        for half in (0, 1)
+        for pair in pairs[at : at + columns]
+    ]
 
 
 def network(h: dict[str, Any]) -> Layers:
     """Layers as rows of (weights, bias, shift, clamped), from the parsed ndm_model.h."""
     rows = LAYER.findall(h["layers"])
     require(not LAYER.sub("", h["layers"]).strip(), "ndm_model.h: a layer of another form")
-    require(len(rows) == int(h["count"]) and rows, "ndm_model.h: number of layers")
+    require(len(rows) == integer(h["count"]) and rows, "ndm_model.h: number of layers")
     layers, width = [], N
     for n, (w, b, s, n_in, n_out, n_clamped) in enumerate(rows):
         names = [f"ndm_weight{n}", f"ndm_bias{n}", f"ndm_shift{n}"]
-        require([w, b, s] == names and int(n_in) == width, f"ndm_model.h: layer {n} out of order")
-        i, o, bent = int(n_in), int(n_out), int(n_out) - int(n_clamped or 0)
+        i, o, bent = (integer(v) for v in (n_in, n_out, n_clamped or "0"))
+        bent = o - bent
+        require([w, b, s] == names and i == width, f"ndm_model.h: layer {n} out of order")
         ends = bent == o if n + 1 == len(rows) else bent >= 0
         require(ends, f"ndm_model.h: layer {n}: {n_clamped} clamped units")
         even = o + o % 2  # in pairs; what an odd last row is paired with is not used
-        require(len(h[w]) == i * even, f"ndm_model.h: layer {n}: size")
-        require(len(h[b]) == len(h[s]) == even, f"ndm_model.h: layer {n}: size")
-        require(all(-(2**15) <= v < 2**15 for v in h[w]), f"ndm_model.h: {w} leaves s16")
-        require(all(-(2**31) <= v < 2**31 for v in h[b]), f"ndm_model.h: {b} leaves s32")
+        weight, bias = rows_of(h[w], i), rows_of(h[b], 1)
+        require(len(weight) == i * even, f"ndm_model.h: layer {n}: size")
+        require(len(bias) == len(h[s]) == even, f"ndm_model.h: layer {n}: size")
+        require(all(-(2**15) <= v < 2**15 for v in weight), f"ndm_model.h: {w} leaves s16")
+        require(all(-(2**31) <= v < 2**31 for v in bias), f"ndm_model.h: {b} leaves s32")
         require(all(1 <= v <= 31 for v in h[s]), f"ndm_model.h: {s} leaves 1 .. 31")
-        layers.append([(h[w][r * i : r * i + i], h[b][r], h[s][r], r >= bent) for r in range(o)])
+        layers.append([(weight[r * i : r * i + i], bias[r], h[s][r], r >= bent) for r in range(o)])
         width = o
     require(width == 2, "ndm_model.h: not two outputs")
     return layers

@@ -17,6 +17,8 @@ from .pcap import ACK, SYN, CaptureReport, Segment, segments
 from .sender import SenderReplay, is_ack, is_data
 from .tcp_options import Options, parse_options
 
+INITIAL_WINDOW = 10  # packets, RFC 6928
+
 MIN_SEGMENTS = 64
 """A flow with fewer data segments has too few rounds to learn from."""
 
@@ -118,10 +120,11 @@ def _replay(
         elif is_ack(segment):
             options = parse_options(segment.options) if segment.options else nothing
             replay.acked(now_us, segment.ack, segment.window, options)
-    # Like the kernel module: with the handshake, or behind a request that came alone.
-    if opening and replay.rows and replay.rows[0][4]:
+    # Like the kernel module: with the handshake, or behind a request that came alone and
+    # did not fill the window.
+    if opening and replay.rows and (replay.rows[0][4] or replay.rows[0][2] >= INITIAL_WINDOW):
         ended_ns = opening[1] if packets[0][1] == forward else opening[2]
-        replay.begin_with(ended_ns // 1000, rtt_us)
+        replay.begin_with(min(ended_ns // 1000, replay.rows[0][0]), rtt_us)
     return replay
 
 
