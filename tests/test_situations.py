@@ -112,6 +112,23 @@ def test_a_flow_starts_with_its_handshake(tmp_path: Path, more: bool) -> None:
         assert flow.acks[0]["rtt_us"] == flow.acks[0]["srtt_us"] == 20_000
 
 
+@pytest.mark.parametrize("packets", [9, 10])
+def test_so_does_one_whose_first_window_is_acknowledged_at_once(
+    tmp_path: Path, packets: int
+) -> None:
+    """Ten packets may be all that the window allowed; fewer were a request."""
+    made = Captured(tmp_path / "x.pcap")
+    made.handshake(1_000_000, 1_020_000, 1_020_050, 0)
+    for number in range(packets):
+        made.data(1_021_000 + number, 1 + number * 1000, 1000)
+    made.ack(1_041_000, 1 + packets * 1000)
+    made.transfer(1_041_100, 150, 1 + packets * 1000)
+    (flow,), _, _ = read(made)
+    rounds = core.replay(flow.acks)
+    first = flow.acks[rounds.ack_index[0]]
+    assert (int(first["acked"]), rounds.valid[0]) == (10 if packets == 10 else 1, True)
+
+
 @pytest.mark.parametrize("seen_at_the_sender", [True, False])
 def test_so_does_who_accepted_it(tmp_path: Path, seen_at_the_sender: bool) -> None:
     made = Captured(tmp_path / "x.pcap")
