@@ -20,6 +20,7 @@ from ndm_tcp.errors import NdmError
 from .captures import RECEIVER, Captured, pcap_header, tcp_packet
 
 N = 120
+ROWS = N + 1  # every ACK, and the handshake
 MAC = bytes(12)
 Dress = Callable[[bytes], bytes]
 V6 = (bytes.fromhex("20010db8000000000000000000000001"), 1000)
@@ -42,7 +43,7 @@ def only(path: Path) -> FlowRecords:
 @pytest.fixture(scope="module")
 def wanted(tmp_path_factory: pytest.TempPathFactory) -> FlowRecords:
     flow = only(transfer(tmp_path_factory.mktemp("formats") / "x.pcap").write())
-    assert flow.facts["segments"] == N == len(flow.acks)
+    assert flow.facts["segments"] == N and len(flow.acks) == ROWS
     return flow
 
 
@@ -170,7 +171,7 @@ def test_pcapng_with_impossible_block_lengths_keeps_what_was_whole(
     path.write_bytes(out + struct.pack("<II", 6, size) + bytes(100))
     report = pcap.CaptureReport()
     (flow,), _ = capture.read(path, None, report)
-    assert report.truncated_at == len(out) and len(flow.acks) == N
+    assert report.truncated_at == len(out) and len(flow.acks) == ROWS
 
 
 # --- link types and IP -----------------------------------------------------------------------
@@ -253,7 +254,7 @@ def test_the_same_ports_in_two_vlans_are_two_flows(tmp_path: Path) -> None:
             out += head + MAC + b"\x81\x00" + vlan + IPV4 + data
     path.write_bytes(out)
     flows, _ = capture.read(path)
-    assert [len(flow.acks) for flow in flows] == [N, N]
+    assert [len(flow.acks) for flow in flows] == [ROWS, ROWS]
 
 
 def test_a_snaplen_below_the_headers_is_counted(tmp_path: Path) -> None:
