@@ -56,7 +56,6 @@ struct flow {
 	int64_t mss, first_us;
 	struct ndm_sender *sender;
 	struct ndm_rounds *rounds;
-	struct ndm_ack_row handshake;	/* if gaps_known */
 	struct ndm_ack_row *row;
 	size_t rows, row_room;
 };
@@ -379,14 +378,18 @@ static int32_t window_scale(const struct flow *f)
 	return f->wscale[!f->forward];
 }
 
+static bool opened_by_sender(const struct flow *f)
+{
+	return f->first_way == (bool)f->forward;
+}
+
 /* Near the receiver the data is echoed at once and the ACKs a round trip later. */
 static bool near_receiver(const struct flow *f)
 {
-	bool opened_by_sender = f->first_way == (bool)f->forward;
 	int64_t to_receiver = f->echo[f->forward].best_ns, to_sender = f->echo[!f->forward].best_ns;
 
 	if (f->gaps_known)
-		return (f->gap_ns[0] < f->gap_ns[1]) == opened_by_sender &&
+		return (f->gap_ns[0] < f->gap_ns[1]) == opened_by_sender(f) &&
 		       min64(f->gap_ns[0], f->gap_ns[1]) * 4 < max64(f->gap_ns[0], f->gap_ns[1]);
 	return to_receiver >= 0 && to_sender >= ECHO_NS && to_receiver * 4 < to_sender;
 }
@@ -403,17 +406,16 @@ static int plan(const struct ndm_capture *c, struct flow *f)
 	return f->backwards ? NDM_FLOW_CLOCK : NDM_FLOW_REPLAYED;
 }
 
+/* Of the SYN or the SYN-ACK, whichever the capture saw leave and be answered. */
+static int64_t handshake_rtt_us(const struct flow *f)
+{
+	return max64(max64(f->gap_ns[0], f->gap_ns[1]) / 1000, 1);
+}
+
 static void seed_rtt(struct flow *f)
 {
-	bool opened_by_sender = f->first_way == (bool)f->forward;
-	int64_t rtt_us, end_ns;
-
-	if (!f->gaps_known)
-		return;
-	rtt_us = max64(max64(f->gap_ns[0], f->gap_ns[1]) / 1000, 1);
-	ndm_sender_seed_rtt(f->sender, f->first_ns / 1000, rtt_us);
-	end_ns = f->synack_ns + (opened_by_sender ? 0 : f->gap_ns[1]);
-	ndm_sender_handshake(f->sender, end_ns / 1000, &f->handshake);
+	if (f->gaps_known)
+		ndm_sender_seed_rtt(f->sender, f->first_ns / 1000, handshake_rtt_us(f));
 }
 
 void ndm_capture_second_pass(struct ndm_capture *c, int64_t shard, int64_t shards)
@@ -463,6 +465,18 @@ static void keep(const struct ndm_capture *c, struct flow *f, const struct ndm_a
 		f->sender->failed = true;
 }
 
+/* The end of the handshake, before the first ACK came. */
+static void keep_handshake(const struct ndm_capture *c, struct flow *f, int64_t first_ack_us)
+{
+	int64_t end_ns = f->synack_ns + (opened_by_sender(f) ? 0 : f->gap_ns[1]);
+	struct ndm_ack_row row;
+
+	f->first_us = min64(end_ns / 1000, first_ack_us);
+	ndm_handshake_row(f->first_us, handshake_rtt_us(f), &row);
+	keep(c, f, &row);
+	f->sender->rows++;
+}
+
 static void replay(struct ndm_capture *c, struct flow *f, const struct ndm_segment *s, bool up)
 {
 	int64_t now_us = s->time_ns / 1000;
@@ -489,12 +503,8 @@ static void replay(struct ndm_capture *c, struct flow *f, const struct ndm_segme
 	 */
 	if (f->sender->rows == 1) {
 		f->first_us = now_us;
-		if (f->gaps_known && (row.ack.inflight || row.ack.acked >= INITIAL_WINDOW)) {
-			f->first_us = min64(f->handshake.ack.now_us, now_us);
-			f->handshake.ack.now_us = (uint64_t)f->first_us;
-			keep(c, f, &f->handshake);
-			f->sender->rows++;
-		}
+		if (f->gaps_known && (row.ack.inflight || row.ack.acked >= INITIAL_WINDOW))
+			keep_handshake(c, f, now_us);
 	}
 	keep(c, f, &row);
 }

@@ -635,16 +635,15 @@ static void record(struct ndm_sender *s, int64_t now_us, int64_t ca_rtt, int64_t
 	}
 }
 
-void ndm_sender_handshake(const struct ndm_sender *s, int64_t now_us, struct ndm_ack_row *row)
+void ndm_handshake_row(int64_t now_us, int64_t rtt_us, struct ndm_ack_row *row)
 {
 	memset(row, 0, sizeof(*row));
 	row->ack.now_us = (uint64_t)now_us;
-	row->ack.rtt_us = (int32_t)min64(srtt_us(s), INT32_MAX);
-	row->ack.cwnd = clamp32(cwnd(s));
-	row->ack.ssthresh = clamp32(s->ssthresh);
-	row->ack.srtt_us = clamp32(srtt_us(s));
-	row->ack.rttvar_us = clamp32(rttvar_us(s));
-	row->ack.min_rtt_us = clamp32(min_rtt(s));
+	row->ack.rtt_us = (int32_t)min64(rtt_us, INT32_MAX);
+	row->ack.cwnd = 1;
+	row->ack.ssthresh = INITIAL_SSTHRESH;
+	row->ack.srtt_us = row->ack.min_rtt_us = clamp32(rtt_us);
+	row->ack.rttvar_us = clamp32(rtt_us / 2); /* RFC 6298 (2.2) */
 	row->ack.interval_us = -1;
 	row->ack.ca_state = OPEN;
 }

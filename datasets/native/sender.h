@@ -90,8 +90,8 @@ struct ndm_sender {
 void ndm_sender_init(struct ndm_sender *s, int64_t mss, int32_t wscale,
 		     const struct ndm_drops *drops, int64_t *budget);
 void ndm_sender_seed_rtt(struct ndm_sender *s, int64_t now_us, int64_t rtt_us);
-/* The end of a handshake as a row; after ndm_sender_seed_rtt(), before any data. */
-void ndm_sender_handshake(const struct ndm_sender *s, int64_t now_us, struct ndm_ack_row *row);
+/* What a sender knows at the end of a handshake, as a row. */
+void ndm_handshake_row(int64_t now_us, int64_t rtt_us, struct ndm_ack_row *row);
 void ndm_sender_sent(struct ndm_sender *s, int64_t now_us, uint32_t seq, uint32_t bytes,
 		     const struct ndm_options *options);
 /* True if the ACK gave a row. */
