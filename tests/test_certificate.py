@@ -417,33 +417,34 @@ def test_a_forged_header_is_refused(folder: Path, name: str, old: str, new: str,
     refused(folder, what)
 
 
+def forge_weights(folder: Path, pattern: str, new: Callable[[re.Match[str]], str]) -> None:
+    """Change what the pattern finds first in the model."""
+    found = re.search(pattern, (folder / "ndm_model.h").read_text())
+    assert found
+    forge(folder, "ndm_model.h", found[0], new(found))
+
+
 def test_weights_in_another_order_are_refused(folder: Path) -> None:
     """C walks through the pairs by the layer's shape, whatever the array says of its own."""
-    text = (folder / "ndm_model.h").read_text()
-    found = re.search(r"ndm_weight0\[(\d+) \* (\d+)\] = \{(.*?)\};", text, re.DOTALL)
-    assert found
-    pairs = re.findall(r"\((-?\d+), (-?\d+)\)", found[3])
-    columns = int(found[2])
-    flat = [v for at in range(0, len(pairs), columns) for h in (0, 1) for v in
-            (pair[h] for pair in pairs[at : at + columns])]  # fmt: skip
-    other = "".join(f"NDM_PAIR({a}, {b}), " for a, b in zip(flat[::2], flat[1::2], strict=True))
-    forge(folder, "ndm_model.h", found[0], f"ndm_weight0[{len(pairs)} * 1] = {{{other}}};")
+
+    def flat(found: re.Match[str]) -> str:
+        pairs = np.array(re.findall(r"\((-?\d+), (-?\d+)\)", found[3]))
+        rows = pairs.reshape(int(found[1]), int(found[2]), 2).transpose(0, 2, 1)
+        other = "".join(f"NDM_PAIR({a}, {b}), " for a, b in rows.reshape(-1, 2))
+        return f"ndm_weight0[{len(pairs)} * 1] = {{{other}}};"
+
+    forge_weights(folder, r"(?s)ndm_weight0\[(\d+) \* (\d+)\] = \{(.*?)\};", flat)
     refused(folder, "integers do not match")
 
 
 def test_octal_numbers_are_refused(folder: Path) -> None:
-    text = (folder / "ndm_model.h").read_text()
-    found = re.search(r"NDM_PAIR\((-?)([1-7]{2,})\b", text)
-    assert found
-    forge(folder, "ndm_model.h", found[0], f"NDM_PAIR({found[1]}0{found[2]}")
+    forge_weights(folder, r"NDM_PAIR\((-?)([1-7]{2,})\b", lambda m: f"NDM_PAIR({m[1]}0{m[2]}")
     refused(folder, "no decimal number")
 
 
 def test_a_forged_weight_is_refused(folder: Path) -> None:
-    text = (folder / "ndm_model.h").read_text()
-    found = re.search(r"(ndm_weight1\[.*?\] = \{\s*NDM_PAIR\()(-?\d+)", text)
-    assert found
-    forge(folder, "ndm_model.h", found[0], f"{found[1]}{int(found[2]) ^ 1}")
+    first = r"(ndm_weight1\[.*?\] = \{\s*NDM_PAIR\()(-?\d+)"
+    forge_weights(folder, first, lambda m: f"{m[1]}{int(m[2]) ^ 1}")
     refused(folder, "integers do not match")
 
 

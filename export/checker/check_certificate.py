@@ -127,8 +127,8 @@ def network(h: dict[str, Any]) -> Layers:
     layers, width = [], N
     for n, (w, b, s, n_in, n_out, n_clamped) in enumerate(rows):
         names = [f"ndm_weight{n}", f"ndm_bias{n}", f"ndm_shift{n}"]
-        i, o, bent = (integer(v) for v in (n_in, n_out, n_clamped or "0"))
-        bent = o - bent
+        i, o, clamped = (integer(v) for v in (n_in, n_out, n_clamped or "0"))
+        bent = o - clamped
         require([w, b, s] == names and i == width, f"ndm_model.h: layer {n} out of order")
         ends = bent == o if n + 1 == len(rows) else bent >= 0
         require(ends, f"ndm_model.h: layer {n}: {n_clamped} clamped units")

@@ -23,6 +23,18 @@ from ..kernel.kbuild import copy_kmod
 
 EVENT = "ndm_tcp/ndm_tcp_round"
 INFERENCE = "ndm_infer(&ndm_model, x, out, NULL);"
+# A server sends one object.
+FILE = """
+seconds = 10
+topology = "path"
+[link]
+rate_bps = 4_000_000
+rtt_us = 50_000
+queue_packets = 100
+[web]
+objects = 1
+bytes = 600_000
+"""
 Changes = Iterable[tuple[str, str]]
 """what there is, once, in a file of the module, and what takes its place"""
 

@@ -9,7 +9,7 @@ from typing import Any
 from ndm_tcp.lab import run as lab_run
 
 from .. import replay
-from .lab import Changes, drive, scenario
+from .lab import FILE, Changes, drive, scenario
 
 PAGE = """
 seconds = 10
@@ -27,17 +27,6 @@ SHALLOW = PAGE.replace("200_000_000", "30_000_000").replace("packets = 700", "pa
 # Objects of 17 packets, where 16 fill the pipe and the queue holds 6.
 UNUSED = PAGE.replace("200_000_000", "14_000_000").replace("40_000", "14_000")
 UNUSED = UNUSED.replace("packets = 700", "packets = 6").replace("3_600_000", "1_420_000")
-FILE = """
-seconds = 10
-topology = "path"
-[link]
-rate_bps = 4_000_000
-rtt_us = 50_000
-queue_packets = 100
-[web]
-objects = 1
-bytes = 600_000
-"""
 START = "	ndm_start_features(sk);\n"
 LOSSY = PAGE.replace("[web]", "loss = 0.05\n[web]")
 GUARD = "tp->lost <= tp->delivered >> ndm_burst_loss_shift"

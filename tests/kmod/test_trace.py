@@ -20,7 +20,7 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.lab import run as lab_run
 
 from ..replay import assert_replays, ceilings, inputs
-from .lab import EVENT, need_kernel, scenario
+from .lab import EVENT, FILE, need_kernel, scenario
 
 LOSSY = """
 seconds = 10
@@ -31,17 +31,6 @@ rtt_us = 30_000
 queue_packets = 25
 loss = 0.004
 jitter_us = 2_000
-"""
-FILE = """
-seconds = 10
-topology = "path"
-[link]
-rate_bps = 4_000_000
-rtt_us = 50_000
-queue_packets = 100
-[web]
-objects = 1
-bytes = 600_000
 """
 SHIFTED_US = 500
 """rounds that end further apart than this are not the same round"""
