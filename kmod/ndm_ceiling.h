@@ -8,7 +8,9 @@
  * here, if the network too holds it for congestion, sets a ceiling: what arrives in an
  * RTT at the highest rate of the last rounds, the queue included. If more than usual is
  * lost under the ceiling too, the window was not why, and the ceiling is gone. A queue
- * of the lowest RTT or more is seen, and the network knows how to share it.
+ * of the lowest RTT or more is seen, and the network knows how to share it. One that
+ * never empties others keep: it is not this window that makes it overflow, and they take
+ * what a ceiling leaves them.
  */
 #ifndef _NDM_CEILING_H
 #define _NDM_CEILING_H
@@ -20,12 +22,15 @@
 #define NDM_CEILING_STEADY	(NDM_ONE / 16)	/* rttvar / srtt; below, nothing overtakes, */
 						/* and what is missing is lost */
 #define NDM_CEILING_SHORT	(NDM_ONE / 2)	/* min_rtt / srtt; above, the queue is short */
+#define NDM_CEILING_EMPTIES	(NDM_ONE / 4)	/* queue_floor; below, it was all but empty */
+						/* in the last rounds */
 
 /* Did the window that this round's packets were sent with overflow a short queue? */
 static inline bool ndm_overflowed(const s16 *x, s32 congestion)
 {
 	return congestion >= 0 && x[NDM_IN_RTT_RATIO] > NDM_CEILING_SHORT &&
 	       x[NDM_IN_RTT_VARIATION] < NDM_CEILING_STEADY &&
+	       x[NDM_IN_QUEUE_FLOOR] < NDM_CEILING_EMPTIES &&
 	       x[NDM_IN_LOSS_RATE] > 2 * x[NDM_IN_LOSS_RATE_MEAN];
 }
 

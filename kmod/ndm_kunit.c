@@ -275,7 +275,10 @@ static void ndm_test_ceiling(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ndm_ceiling(100, x), 100 * (NDM_ONE * 3 / 5));
 	KUNIT_EXPECT_EQ(test, ndm_ceiling(~0U, x), ~0U);
 
-	/* Not noise, not as much as usual, not a long queue, not where RTTs vary. */
+	/*
+	 * Not noise, not as much as usual, not a long queue, not where RTTs vary, not a
+	 * queue that stays.
+	 */
 	x[NDM_IN_RTT_RATIO] = NDM_CEILING_SHORT + 1;
 	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0), 0);
 	x[NDM_IN_LOSS_RATE_MEAN] = 100;
@@ -289,6 +292,9 @@ static void ndm_test_ceiling(struct kunit *test)
 	x[NDM_IN_RTT_VARIATION] = NDM_CEILING_STEADY;
 	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0), 0);
 	x[NDM_IN_RTT_VARIATION]--;
+	x[NDM_IN_QUEUE_FLOOR] = NDM_CEILING_EMPTIES;
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0), 0);
+	x[NDM_IN_QUEUE_FLOOR]--;
 	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0), NDM_CEILING_ROUNDS);
 
 	/* The larger window's losses go on for two rounds; after that they are others'. */

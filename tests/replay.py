@@ -13,7 +13,7 @@ from ndm_tcp import core
 from ndm_tcp.datasets import round_trace
 from ndm_tcp.export import generated, model_c
 
-STEADY, SHORT = 4096 // 16, 4096 // 2
+STEADY, SHORT, EMPTIES = 4096 // 16, 4096 // 2, 4096 // 4
 ROUNDS, SETTLES = 31, 2
 """for how long a ceiling holds; with losses that are still those of the larger window"""
 
@@ -37,7 +37,8 @@ def assert_replays(table: pa.Table) -> int:
 
 def overflowed(row: dict[str, Any]) -> bool:
     steady = row["rtt_variation"] < STEADY and row["rtt_ratio"] > SHORT
-    return bool(row["congestion"] >= 0 and steady and row["loss_rate"] > 2 * row["loss_rate_mean"])
+    own = steady and row["queue_floor"] < EMPTIES
+    return bool(row["congestion"] >= 0 and own and row["loss_rate"] > 2 * row["loss_rate_mean"])
 
 
 def ceilings(rows: list[dict[str, Any]]) -> tuple[list[int | None], list[int]]:

@@ -30,7 +30,23 @@ loss = 0.1
 jitter_us = 8_000
 reorder = false
 """
+# Who comes last takes the queue that CUBIC keeps for a part of the lowest RTT.
+BESIDE = """
+seconds = 40
+topology = "path"
+[link]
+rate_bps = 7_000_000
+rtt_us = 25_000
+queue_packets = 60
+[[flows]]
+cc = "cubic"
+[[flows]]
+sender = 1
+start_s = 4
+seconds = 36
+"""
 HOLDS = "if (ca->ceiling_rounds && limited)"
+EMPTIES = ("x[NDM_IN_QUEUE_FLOOR] < NDM_CEILING_EMPTIES", "true")
 ENDS = ("x[NDM_IN_LOSS_RATE] > x[NDM_IN_LOSS_RATE_MEAN])", "false)")
 
 
@@ -63,6 +79,19 @@ def test_losses_of_others_end_it(tmp_path: Path) -> None:
     print(f"\nMbit/s: {ours}, if they do not end {theirs}; they held for {held} rounds")
     assert held and sum(held) < 10 * len(held)
     assert ours > 1.2 * theirs
+
+
+def test_a_queue_that_never_empties_is_a_rivals(tmp_path: Path) -> None:
+    """What a ceiling leaves is CUBIC's."""
+    shares = []
+    for name, changes in (("rule", []), ("none", [EMPTIES])):
+        result, table = drive(BESIDE, tmp_path / name, ndm_ceiling=changes)
+        theirs, ours = (flow["goodput_mbps"] for flow in result["flows"])
+        shares.append(ours / (ours + theirs))
+        if not changes:
+            ceilings(table.to_pylist())
+    print(f"\nshare beside CUBIC: {shares[0]:.3f}, with ceilings there too {shares[1]:.3f}")
+    assert shares[0] > 1.1 * shares[1]
 
 
 def test_a_path_that_becomes_faster_is_found(tmp_path: Path) -> None:
