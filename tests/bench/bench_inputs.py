@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The inputs from a capture against those the kernel module computed for the same flow.
 
-    python -m tests.bench.bench_inputs [--seeds 4]
+    python -m tests.bench.bench_inputs [--seeds 40]
 
 Runs the module in the lab over a path with loss, jitter and a queue, and prints the distance per
 input, in per cent of its range, over all rounds of all seeds.
@@ -22,7 +22,7 @@ from tests.kmod.test_trace import LOSSY, distances
 def main() -> None:
     """Record, compare, print a Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--seeds", type=int, default=40)
     args = parser.parse_args()
     found, kernel_rounds = [], 0
     with tempfile.TemporaryDirectory() as name:
