@@ -126,7 +126,8 @@ def text(folder: Path) -> str:
     lines = ["# Bars\n", "Made by `python -m ndm_tcp.lab.bars docs/board`. Bold: missed. "]
     seeds = [f"{name} {' or '.join(map(str, counts))}" for name, counts in runs.items()]
     lines[-1] += (
-        f"Seeds: {', '.join(seeds)} (two where the path draws nothing and they end alike).\n"
+        f"Seeds: {', '.join(seeds)} (two where the path draws nothing and they end alike, "
+        "more where the scenario says repeat).\n"
     )
     lines += _published(boards["published"])
     lines += _fairness(boards["fairness"])

@@ -3,6 +3,7 @@
 
     seconds = 20                  # how long a flow sends that does not say
     topology = "path"             # or "lo"
+    repeat = 1                    # runs of a board per seed asked for; more where one tells little
 
     [link]                        # topology path
     rate_bps = 10_000_000         # bottleneck, IP headers included
@@ -182,6 +183,8 @@ class Scenario:
     host: Host = Host()
     published: tuple[dict[str, Any], ...] = ()
     title: str = ""
+    repeat: int = 1
+    """so many runs for each seed that a suite is asked for"""
     text: str = dataclasses.field(default="", repr=False, compare=False)
     """the file"""
 
@@ -301,6 +304,7 @@ def _check_cc(where: str, name: str) -> None:
 
 def _check(scenario: Scenario, where: str) -> None:
     _within(f"{where}: seconds", scenario.seconds, 0.1, 100_000, "s")
+    _within(f"{where}: repeat", scenario.repeat, 1, 1_000, "runs")
     if not re.fullmatch(r"[A-Za-z0-9._-]+", scenario.name):
         raise NdmError(f"{where}: name: it becomes a folder; use letters, digits, . _ -")
     _one_of(f"{where}: topology", scenario.topology, TOPOLOGIES)

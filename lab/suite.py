@@ -115,7 +115,10 @@ def add_arguments(parser: argparse.ArgumentParser, cc: str | None, seeds: int) -
         help="algorithms, comma separated; all: the kernel's",
     )
     parser.add_argument(
-        "--seeds", type=int, default=seeds, help="runs of each; two, if those end alike"
+        "--seeds",
+        type=int,
+        default=seeds,
+        help="runs of each, times the scenario's repeat; two, if those end alike",
     )
     parser.add_argument("-o", "--out", type=Path, required=True, help="folder; resumes")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="guests at a time")
@@ -165,7 +168,7 @@ def jobs_of(scenarios: list[Scenario], ccs: list[str], seeds: int, out: Path) ->
         jobs += [
             Job(s, cc, seed, out / f"{s.name}--{cc.replace(':', '-')}--{seed}")
             for cc in names
-            for seed in range(1, seeds + 1)
+            for seed in range(1, seeds * s.repeat + 1)
         ]
     return jobs
 

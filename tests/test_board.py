@@ -242,6 +242,16 @@ def test_more_seeds_run_only_where_something_is_drawn(
     assert len(outcomes) == len(seeds)
 
 
+def test_runs_that_tell_little_are_repeated(tmp_path: Path) -> None:
+    made = scenario.parse("repeat = 3" + SCENARIO, "made-up", "made-up.toml")
+    jobs = suite.jobs_of([made], ["reno"], 2, tmp_path)
+    assert [job.seed for job in jobs] == [1, 2, 3, 4, 5, 6]
+    assert len({job.folder for job in jobs}) == 6
+    for bad in ("repeat = 0", "repeat = 1.5"):
+        with pytest.raises(NdmError, match="made-up.toml: .*repeat"):
+            scenario.parse(bad + SCENARIO, "made-up", "made-up.toml")
+
+
 def test_fixed_windows_are_parameters() -> None:
     assert suite.split_cc("fixed_cwnd:40") == ("fixed_cwnd", {"cwnd": 40})
     for bad in ("cubic:3", "fixed_cwnd:x"):
