@@ -8,9 +8,9 @@
  * here, if the network too holds it for congestion, sets a ceiling: what arrives in an
  * RTT at the highest rate of the last rounds, the queue included. If more than usual is
  * lost under the ceiling too, the window was not why, and the ceiling is gone. A queue
- * of the lowest RTT or more is seen, and the network knows how to share it. One that
- * never empties others keep: it is not this window that makes it overflow, and they take
- * what a ceiling leaves them.
+ * of the lowest RTT or more is seen, and the network knows how to share it. One whose
+ * lowest stays above a quarter of its highest others keep, and a ceiling would only
+ * leave them more.
  */
 #ifndef _NDM_CEILING_H
 #define _NDM_CEILING_H
@@ -22,8 +22,7 @@
 #define NDM_CEILING_STEADY	(NDM_ONE / 16)	/* rttvar / srtt; below, nothing overtakes, */
 						/* and what is missing is lost */
 #define NDM_CEILING_SHORT	(NDM_ONE / 2)	/* min_rtt / srtt; above, the queue is short */
-#define NDM_CEILING_EMPTIES	(NDM_ONE / 4)	/* queue_floor; below, it was all but empty */
-						/* in the last rounds */
+#define NDM_CEILING_EMPTIES	(NDM_ONE / 4)	/* queue_floor; below, the queue empties */
 
 /* Did the window that this round's packets were sent with overflow a short queue? */
 static inline bool ndm_overflowed(const s16 *x, s32 congestion)

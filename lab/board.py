@@ -108,7 +108,8 @@ def _notes(scenarios: list[Scenario], ccs: list[str]) -> dict[str, str]:
     for s in scenarios:
         others = [f"{f['cc']} {published_text(f)}" for f in s.published if f["cc"] not in ccs]
         extra = f" Published: {'; '.join(others)}." if others else ""
-        notes[s.name] = f"{s.title}.{extra}"
+        runs = f" {s.repeat} runs per seed." if s.repeat > 1 else ""
+        notes[s.name] = f"{s.title}.{extra}{runs}"
     return notes
 
 

@@ -3,7 +3,7 @@
 
     seconds = 20                  # how long a flow sends that does not say
     topology = "path"             # or "lo"
-    repeat = 1                    # runs of a board per seed asked for; more where one tells little
+    repeat = 1                    # runs of a board or a recording for each seed asked for
 
     [link]                        # topology path
     rate_bps = 10_000_000         # bottleneck, IP headers included

@@ -16,7 +16,7 @@ import orjson
 import pytest
 
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab import board, ccbench, html, scenario, score, suite, tables, training_paths
+from ndm_tcp.lab import bars, board, ccbench, html, scenario, score, suite, tables, training_paths
 from ndm_tcp.lab import run as lab_run
 
 PATHS = tuple(training_paths.SUITES)
@@ -221,11 +221,22 @@ def test_a_failed_run_is_tried_twice_and_reported(
 
 
 @pytest.mark.parametrize(
-    ("loss", "cc", "seeds"),
-    [("", "reno", [1, 2]), ("", "bbr", [1, 2, 3, 4]), ("loss = 0.01", "reno", [1, 2, 3, 4])],
+    ("loss", "cc", "seeds", "repeat"),
+    [
+        ("", "reno", [1, 2], 1),
+        ("", "reno", [1, 2], 6),
+        ("", "bbr", [1, 2, 3, 4], 1),
+        ("loss = 0.01", "reno", [1, 2, 3, 4], 1),
+        ("loss = 0.01", "reno", [1, 2, 3, 4, 5, 6, 7, 8], 2),
+    ],
 )
 def test_more_seeds_run_only_where_something_is_drawn(
-    loss: str, cc: str, seeds: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    loss: str,
+    cc: str,
+    seeds: list[int],
+    repeat: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ran: list[int] = []
 
@@ -235,11 +246,17 @@ def test_more_seeds_run_only_where_something_is_drawn(
 
     monkeypatch.setattr(lab_run, "run", fake)
     file = tmp_path / "made-up.toml"
-    file.write_text(SCENARIO.replace("queue_packets = 60", f"queue_packets = 60\n{loss}"))
+    text = SCENARIO.replace("queue_packets = 60", f"queue_packets = 60\n{loss}")
+    file.write_text(f"repeat = {repeat}{text}")
     options = argparse.Namespace(suite=file, cc=cc, seeds=4, jobs=1, kmod=None)
     _, _, outcomes = suite.run_all(options, tmp_path / "runs", light=True)
     assert sorted(ran) == seeds
     assert len(outcomes) == len(seeds)
+
+
+def test_the_committed_bars_are_those_of_the_boards() -> None:
+    folder = Path(__file__).parent.parent / "docs" / "board"
+    assert bars.text(folder) == (folder / "bars.md").read_text()
 
 
 def test_runs_that_tell_little_are_repeated(tmp_path: Path) -> None:

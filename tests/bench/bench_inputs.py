@@ -31,7 +31,10 @@ def main() -> None:
             found.append(percent)
             kernel_rounds += in_kernel
     percent = np.concatenate(found)
-    print(f"{kernel_rounds} rounds in the kernel, {len(percent)} of them in the captures too\n")
+    losses = round_trace.INPUTS.index("loss_rate")
+    lossy = sum(bool((run[:, losses] > 1).any()) for run in found)
+    print(f"{kernel_rounds} rounds in the kernel, {len(percent)} of them in the captures too")
+    print(f"{lossy} of {args.seeds} runs with a loss that only one has seen\n")
     print(f"| input | median | 95 % | largest |\n|{'---|' * 4}")
     for number, name in enumerate(round_trace.INPUTS):
         column = percent[:, number]
