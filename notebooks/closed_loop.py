@@ -150,12 +150,10 @@ axes.legend(ncols=4, loc="lower center", bbox_to_anchor=(0.4, 1.0))
 f.save(figure, "board_goodput")
 good = ratios["ndm_tcp"] >= bars.GOODPUT
 seeds = min(c.runs for cells in published.values() for c in cells.values())
-print(f"{good.sum()} of {len(names)} scenarios reach {bars.GOODPUT} ({seeds} seeds or more); not:")
-print(
-    "\n".join(
-        f"  {n} {r:.3f}" for n, r, g in zip(names, ratios["ndm_tcp"], good, strict=True) if not g
-    )
-)
+print(f"{good.sum()} of {len(names)} scenarios reach {bars.GOODPUT} ({seeds} runs or more)")
+for name, ratio, reached in zip(names, ratios["ndm_tcp"], good, strict=True):
+    if not reached:
+        print(f"  not {name}: {ratio:.3f}")
 
 # %% [markdown]
 # ## The delay they cause
