@@ -107,7 +107,7 @@ struct ndm {
 	    starting:2,		/* rounds left in which slow start may come back */
 	    spared:1,		/* slow start outlived losses not yet judged */
 	    opening:1,		/* no data acknowledged yet */
-	    unused:1;
+	    tail_lost:1;	/* the last packet of a flight was: no more bursts */
 };
 
 /* What has happened since the module was loaded; each CPU counts for itself. */
@@ -170,9 +170,25 @@ static void ndm_jump(struct sock *sk, u32 cwnd)
 	ndm_set_target(ca, tcp_snd_cwnd(tcp_sk(sk)));
 }
 
-static u32 ndm_pace(const struct tcp_sock *tp)
+/*
+ * Not once the end of a flight was lost: an object that is all but too large for the
+ * queue waits every time for the timer of a tail loss probe. Nor while it is open
+ * whether a probe repaired a loss, which the core says with the ACKs for what follows.
+ */
+static bool ndm_may_burst(const struct sock *sk)
 {
-	if (!tp->packets_out && tp->lost <= tp->delivered >> ndm_burst_loss_shift)
+	const struct ndm *ca = inet_csk_ca(sk);
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	return !ca->tail_lost && !(tp->tlp_high_seq && tp->tlp_retrans) &&
+	       tp->lost <= tp->delivered >> ndm_burst_loss_shift;
+}
+
+static u32 ndm_pace(const struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	if (!tp->packets_out && ndm_may_burst(sk))
 		return ndm_pacing_empty_percent;
 	return tcp_in_slow_start(tp) ? ndm_pacing_start_percent : ndm_pacing_percent;
 }
@@ -193,7 +209,7 @@ static void ndm_update_pacing(struct sock *sk)
 	/* Without an RTT there is no rate; the initial window bounds the burst. */
 	if (!tp->srtt_us)
 		return;
-	rate = div_u64(rate * ndm_pace(tp) * (USEC_PER_SEC / 100 * 8), tp->srtt_us);
+	rate = div_u64(rate * ndm_pace(sk) * (USEC_PER_SEC / 100 * 8), tp->srtt_us);
 	/* sch_fq reads the rate without the socket's lock. */
 	WRITE_ONCE(sk->sk_pacing_rate, min_t(u64, rate, READ_ONCE(sk->sk_max_pacing_rate)));
 }
@@ -665,6 +681,12 @@ static NDM_CONG_CONTROL(ndm_cong_control)
 	ndm_ack_arrived(sk, rs);
 }
 
+/* Whether ssthresh() is asked since a tail loss probe repaired a loss: nothing is missing. */
+static bool ndm_tail_was_lost(const struct tcp_sock *tp)
+{
+	return tp->tlp_retrans && tp->prior_ssthresh && !tp->lost_out && !tp->sacked_out;
+}
+
 /*
  * The window to fall to. Called for a loss, but also for an ECN mark, a drop in
  * this host's own queue and a loss that a tail loss probe repaired; the caller
@@ -685,6 +707,8 @@ static u32 ndm_ssthresh(struct sock *sk)
 	u32 min_rtt_us = ndm_min_rtt(sk);
 	bool queued = tp->srtt_us >> 3 > min_rtt_us + (min_rtt_us >> 2);
 
+	if (ndm_tail_was_lost(tp))
+		ca->tail_lost = 1;
 	/*
 	 * A mark ends slow start; not so a loss while there is no queue: whether
 	 * that was noise the network says when it has seen it.

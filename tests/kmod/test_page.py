@@ -6,6 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ndm_tcp.lab import run as lab_run
 
 from .. import replay
@@ -27,6 +29,10 @@ SHALLOW = PAGE.replace("200_000_000", "30_000_000").replace("packets = 700", "pa
 # Objects of 17 packets, where 16 fill the pipe and the queue holds 6.
 UNUSED = PAGE.replace("200_000_000", "14_000_000").replace("40_000", "14_000")
 UNUSED = UNUSED.replace("packets = 700", "packets = 6").replace("3_600_000", "1_420_000")
+# Objects of 57 packets, a little more than the pipe and the queue hold.
+TAIL = PAGE.replace("200_000_000", "38_000_000").replace("40_000", "12_000")
+TAIL = TAIL.replace("packets = 700", "packets = 53")
+TAIL = TAIL.replace("= 60", "= 16").replace("3_600_000", "1_316_000")
 START = "	ndm_start_features(sk);\n"
 LOSSY = PAGE.replace("[web]", "loss = 0.05\n[web]")
 GUARD = "tp->lost <= tp->delivered >> ndm_burst_loss_shift"
@@ -66,6 +72,21 @@ def test_bursts_that_a_queue_cannot_hold_come_to_an_end(tmp_path: Path) -> None:
     print(f"\nsent again: {lost:.2%}, without end {always:.2%}")
     assert 0 < lost < 0.02 < 0.1 < always
     assert ours["object_ms_mean"] < without["object_ms_mean"] / 2
+
+
+@pytest.mark.parametrize(
+    "rule",
+    ["!ca->tail_lost && ", "!(tp->tlp_high_seq && tp->tlp_retrans) &&"],
+    ids=["lost", "open"],
+)
+def test_a_lost_tail_ends_bursts(rule: str, tmp_path: Path) -> None:
+    """A timer repairs it, object after object, long before 1/128 was lost."""
+    ours = page(TAIL, tmp_path / "ended")
+    without = page(TAIL, tmp_path / "going_on", [(rule, "")])
+    print(f"\nms an object: {ours['object_ms_mean']}, without {without['object_ms_mean']}")
+    print(f"sent again: {ours['retransmissions']}, without {without['retransmissions']}")
+    assert ours["retransmissions"] == 1 < without["retransmissions"]
+    assert ours["object_ms_mean"] < 0.8 * without["object_ms_mean"]
 
 
 def test_a_first_object_that_overflows_ends_the_slow_start(tmp_path: Path) -> None:
