@@ -191,10 +191,10 @@ static void ndm_test_watchdog(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, long_queue, 200, true, 20), 0);
 	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, short_queue, 100, false, 20), 0);
 	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, short_queue, 100, true, 20), 10);
-	KUNIT_EXPECT_EQ(test, w.left, NDM_WATCHDOG_ROUNDS);
+	KUNIT_EXPECT_EQ(test, (u32)w.left, NDM_WATCHDOG_ROUNDS);
 	/* While it has taken over it does not bite again. */
 	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, loss, 100, true, NDM_WATCHDOG_ROUNDS), 0);
-	KUNIT_EXPECT_EQ(test, w.left, 0);
+	KUNIT_EXPECT_EQ(test, (u32)w.left, 0);
 	/* Where RTTs scatter, packets may only be late. */
 	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, scattered, 100, false, 99), 0);
 	/* A mean of a fifth: 2/5 (1 - (31/32)^n), and rounding */
@@ -280,33 +280,50 @@ static void ndm_test_ceiling(struct kunit *test)
 	 * queue that stays.
 	 */
 	x[NDM_IN_RTT_RATIO] = NDM_CEILING_SHORT + 1;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0), 0);
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0, true), 0);
 	x[NDM_IN_LOSS_RATE_MEAN] = 100;
 	x[NDM_IN_LOSS_RATE] = 200;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0), 0);
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0, true), 0);
 	x[NDM_IN_LOSS_RATE] = 201;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1), 0);
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1, true), 0);
 	x[NDM_IN_RTT_RATIO]--;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0), 0);
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0, true), 0);
 	x[NDM_IN_RTT_RATIO]++;
 	x[NDM_IN_RTT_VARIATION] = NDM_CEILING_STEADY;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0), 0);
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0, true), 0);
 	x[NDM_IN_RTT_VARIATION]--;
 	x[NDM_IN_QUEUE_FLOOR] = NDM_CEILING_EMPTIES;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0), 0);
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0, true), 0);
 	x[NDM_IN_QUEUE_FLOOR]--;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0), NDM_CEILING_ROUNDS);
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0, true), NDM_CEILING_ROUNDS);
 
 	/* The larger window's losses go on for two rounds; after that they are others'. */
 	left = NDM_CEILING_ROUNDS;
-	left = ndm_ceiling_rounds(left, x, -1);
+	left = ndm_ceiling_rounds(left, x, -1, true);
 	KUNIT_EXPECT_EQ(test, left, NDM_CEILING_ROUNDS - 1);
-	left = ndm_ceiling_rounds(left, x, -1);
+	left = ndm_ceiling_rounds(left, x, -1, true);
 	KUNIT_EXPECT_EQ(test, left, NDM_CEILING_ROUNDS - 2);
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(left, x, 0), 0);
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(left, x, 0, true), 0);
 	x[NDM_IN_LOSS_RATE] = x[NDM_IN_LOSS_RATE_MEAN];
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(left, x, 0), left - 1);
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(1, x, 0), 0);
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(left, x, 0, true), left - 1);
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(1, x, 0, true), 0);
+
+	/* Of a window that is not used an eighth, more than usual, with a queue. */
+	x[NDM_IN_LOSS_RATE] = NDM_CEILING_BURST;
+	x[NDM_IN_RTT_RATIO] = NDM_CEILING_QUEUE - 1;
+	x[NDM_IN_RTT_VARIATION] = NDM_CEILING_SCATTER - 1;
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1, false), NDM_CEILING_ROUNDS);
+	x[NDM_IN_RTT_VARIATION]++;
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1, false), 0);
+	x[NDM_IN_RTT_VARIATION]--;
+	x[NDM_IN_RTT_RATIO]++;
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1, false), 0);
+	x[NDM_IN_RTT_RATIO]--;
+	x[NDM_IN_LOSS_RATE]--;
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1, false), 0);
+	x[NDM_IN_LOSS_RATE]++;
+	x[NDM_IN_LOSS_RATE_MEAN] = NDM_CEILING_BURST / 2;
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1, false), 0);
 }
 
 static void ndm_test_golden(struct kunit *test)

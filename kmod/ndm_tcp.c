@@ -451,6 +451,7 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 	/* A mark is congestion without doubt; see ndm_ssthresh(). */
 	bool marked = (repairs || spared) && !tp->prior_ssthresh;
 	u32 window = ndm_window_of(sk);
+	bool used = ndm_window_is_used(sk, window);
 	enum ndm_why why;
 	bool bites;
 	u32 target;
@@ -500,7 +501,7 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 	target = window + 1;
 	if (ca->watchdog.left) {
 		why = NDM_WHY_WATCHDOG;
-	} else if (valid && ndm_window_is_used(sk, window) && ndm_slow_start_goes_on(ca, x)) {
+	} else if (valid && used && ndm_slow_start_goes_on(ca, x)) {
 		ndm_start_again(sk, window);
 		return NDM_WHY_GOES_ON;
 	} else if (valid && !recovery && ndm_drains(sk, window, limited)) {
@@ -508,14 +509,15 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 	} else if (valid) {
 		target = ndm_apply_gain(window,
 					ndm_probed_gain(out[NDM_OUT_CWND_GAIN], ca->phase++));
-		ca->ceiling_rounds = ndm_ceiling_rounds(ca->ceiling_rounds, x, ca->congestion);
-		if (ca->ceiling_rounds && limited)
+		ca->ceiling_rounds = ndm_ceiling_rounds(ca->ceiling_rounds, x, ca->congestion,
+							used);
+		if (ca->ceiling_rounds && (limited || x[NDM_IN_RTT_RATIO] < NDM_CEILING_QUEUE))
 			target = min(target, ndm_ceiling(window, x));
 		why = NDM_WHY_NETWORK;
 	} else {
 		why = NDM_WHY_BLIND;
 	}
-	if (!ndm_window_is_used(sk, window))
+	if (!used)
 		target = min(target, window);
 	ndm_aim(sk, target, recovery);
 	/*

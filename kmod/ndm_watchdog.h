@@ -34,7 +34,8 @@ struct ndm_watchdog {
 	u16 loss;		/* share of lost packets, smoothed, Q12 */
 	u8 starved:4,		/* rounds in a row in which it starved */
 	   unused:4;		/* room for a module that explores, lab/explore.py */
-	u8 left;		/* rounds for which the network is not listened to */
+	u8 left:6,		/* rounds for which the network is not listened to */
+	   room:2;		/* likewise */
 };
 
 /*

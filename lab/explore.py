@@ -17,18 +17,18 @@ DECISION = "ndm_probed_gain(out[NDM_OUT_CWND_GAIN], ca->phase++)"
 EXPLORING = "ndm_probed_gain(out[NDM_OUT_CWND_GAIN] + ndm_explore(ca), ca->phase++)"
 BEFORE = "/* Set the target of the next round; who did?"
 EXPLORE = """\
-/* For recordings: unused counts the rounds left, 2 bits; the watchdog's, 4 bits, is the step. */
+/* For recordings: both of the watchdog's: room counts the rounds left, unused is the step. */
 static s32 ndm_explore(struct ndm *ca)
 {
 	u32 random = get_random_u32();
 
-	if (ca->unused) {
-		ca->unused--;
+	if (ca->watchdog.room) {
+		ca->watchdog.room--;
 	} else {
 		if (random & 15)
 			return 0;
 		ca->watchdog.unused = random >> 4 & 15;
-		ca->unused = random >> 8 & 3;
+		ca->watchdog.room = random >> 8 & 3;
 	}
 	return ((s32)ca->watchdog.unused * 2 - 15) * 3277;
 }
