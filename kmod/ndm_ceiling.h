@@ -13,8 +13,8 @@
  * leave them more.
  *
  * A window that is not used lets all that the application has leave at once. The network
- * sees the loss of that when it is over and the queue empty again, as noise: so of such
- * a window the loss of an eighth is enough.
+ * sees the loss of that when it is over and the queue all but gone, which only srtt still
+ * shows, and takes it for noise: so of such a window the loss of an eighth is enough.
  */
 #ifndef _NDM_CEILING_H
 #define _NDM_CEILING_H
@@ -27,34 +27,36 @@
 						/* and what is missing is lost */
 #define NDM_CEILING_SHORT	(NDM_ONE / 2)	/* min_rtt / srtt; above, the queue is short */
 #define NDM_CEILING_QUEUE	(NDM_ONE * 15 / 16)	/* min_rtt / srtt; below, there is a queue */
+#define NDM_CEILING_LOST	4	/* packets of a window that is not used; fewer may be noise */
 #define NDM_CEILING_BURST	(NDM_ONE / 8)	/* loss_rate of a window that is not used */
 #define NDM_CEILING_SCATTER	(NDM_ONE / 4)	/* rttvar / srtt; above, even that may be late */
 #define NDM_CEILING_EMPTIES	(NDM_ONE / 4)	/* queue_floor; below, the queue empties */
 
-/* Did the window that this round's packets were sent with overflow a short queue? */
-static inline bool ndm_overflowed(const s16 *x, s32 congestion, bool used)
+/*
+ * Did the window that this round's packets were sent with overflow a short queue? lost:
+ * packets in this round; used: the flow filled the window.
+ */
+static inline bool ndm_overflowed(const s16 *x, s32 congestion, u32 lost, bool used)
 {
-	if (x[NDM_IN_LOSS_RATE] <= 2 * x[NDM_IN_LOSS_RATE_MEAN])
+	if (x[NDM_IN_LOSS_RATE] <= 2 * x[NDM_IN_LOSS_RATE_MEAN] ||
+	    x[NDM_IN_RTT_RATIO] <= NDM_CEILING_SHORT ||
+	    x[NDM_IN_QUEUE_FLOOR] >= NDM_CEILING_EMPTIES)
 		return false;
 	if (!used)
-		return x[NDM_IN_LOSS_RATE] >= NDM_CEILING_BURST &&
+		return lost >= NDM_CEILING_LOST && x[NDM_IN_LOSS_RATE] >= NDM_CEILING_BURST &&
 		       x[NDM_IN_RTT_RATIO] < NDM_CEILING_QUEUE &&
 		       x[NDM_IN_RTT_VARIATION] < NDM_CEILING_SCATTER;
-	return congestion >= 0 && x[NDM_IN_RTT_RATIO] > NDM_CEILING_SHORT &&
-	       x[NDM_IN_RTT_VARIATION] < NDM_CEILING_STEADY &&
-	       x[NDM_IN_QUEUE_FLOOR] < NDM_CEILING_EMPTIES;
+	return congestion >= 0 && x[NDM_IN_RTT_VARIATION] < NDM_CEILING_STEADY;
 }
 
-/*
- * A round of the network ended: rounds for which the ceiling still holds, 0: there is none.
- * used: the flow filled its window.
- */
-static inline u32 ndm_ceiling_rounds(u32 left, const s16 *x, s32 congestion, bool used)
+/* A round of the network ended: rounds for which the ceiling still holds, 0: there is none. */
+static inline u32 ndm_ceiling_rounds(u32 left, const s16 *x, s32 congestion, u32 lost,
+				     bool used)
 {
 	if (left && left <= NDM_CEILING_ROUNDS - NDM_CEILING_SETTLES &&
 	    x[NDM_IN_LOSS_RATE] > x[NDM_IN_LOSS_RATE_MEAN])
 		return 0;
-	if (ndm_overflowed(x, congestion, used))
+	if (ndm_overflowed(x, congestion, lost, used))
 		return NDM_CEILING_ROUNDS;
 	return left ? left - 1 : 0;
 }

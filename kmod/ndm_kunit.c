@@ -264,6 +264,7 @@ static void ndm_test_drain(struct kunit *test)
 
 static void ndm_test_ceiling(struct kunit *test)
 {
+	const u32 lost = NDM_CEILING_LOST;
 	s16 x[NDM_N_INPUTS] = {};
 	u32 left;
 
@@ -280,50 +281,51 @@ static void ndm_test_ceiling(struct kunit *test)
 	 * queue that stays.
 	 */
 	x[NDM_IN_RTT_RATIO] = NDM_CEILING_SHORT + 1;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0, true), 0);
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0, 1, true), 0);
 	x[NDM_IN_LOSS_RATE_MEAN] = 100;
 	x[NDM_IN_LOSS_RATE] = 200;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0, true), 0);
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0, 1, true), 0);
 	x[NDM_IN_LOSS_RATE] = 201;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1, true), 0);
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1, 1, true), 0);
 	x[NDM_IN_RTT_RATIO]--;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0, true), 0);
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0, 1, true), 0);
 	x[NDM_IN_RTT_RATIO]++;
 	x[NDM_IN_RTT_VARIATION] = NDM_CEILING_STEADY;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0, true), 0);
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0, 1, true), 0);
 	x[NDM_IN_RTT_VARIATION]--;
 	x[NDM_IN_QUEUE_FLOOR] = NDM_CEILING_EMPTIES;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0, true), 0);
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0, 1, true), 0);
 	x[NDM_IN_QUEUE_FLOOR]--;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0, true), NDM_CEILING_ROUNDS);
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0, 1, true), NDM_CEILING_ROUNDS);
 
 	/* The larger window's losses go on for two rounds; after that they are others'. */
 	left = NDM_CEILING_ROUNDS;
-	left = ndm_ceiling_rounds(left, x, -1, true);
+	left = ndm_ceiling_rounds(left, x, -1, 1, true);
 	KUNIT_EXPECT_EQ(test, left, NDM_CEILING_ROUNDS - 1);
-	left = ndm_ceiling_rounds(left, x, -1, true);
+	left = ndm_ceiling_rounds(left, x, -1, 1, true);
 	KUNIT_EXPECT_EQ(test, left, NDM_CEILING_ROUNDS - 2);
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(left, x, 0, true), 0);
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(left, x, 0, 1, true), 0);
 	x[NDM_IN_LOSS_RATE] = x[NDM_IN_LOSS_RATE_MEAN];
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(left, x, 0, true), left - 1);
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(1, x, 0, true), 0);
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(left, x, 0, 1, true), left - 1);
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(1, x, 0, 1, true), 0);
 
 	/* Of a window that is not used an eighth, more than usual, with a queue. */
 	x[NDM_IN_LOSS_RATE] = NDM_CEILING_BURST;
 	x[NDM_IN_RTT_RATIO] = NDM_CEILING_QUEUE - 1;
 	x[NDM_IN_RTT_VARIATION] = NDM_CEILING_SCATTER - 1;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1, false), NDM_CEILING_ROUNDS);
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1, lost, false), NDM_CEILING_ROUNDS);
 	x[NDM_IN_RTT_VARIATION]++;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1, false), 0);
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1, lost, false), 0);
 	x[NDM_IN_RTT_VARIATION]--;
 	x[NDM_IN_RTT_RATIO]++;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1, false), 0);
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1, lost, false), 0);
 	x[NDM_IN_RTT_RATIO]--;
 	x[NDM_IN_LOSS_RATE]--;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1, false), 0);
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1, lost, false), 0);
 	x[NDM_IN_LOSS_RATE]++;
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1, lost - 1, false), 0);
 	x[NDM_IN_LOSS_RATE_MEAN] = NDM_CEILING_BURST / 2;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1, false), 0);
+	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1, lost, false), 0);
 }
 
 static void ndm_test_golden(struct kunit *test)

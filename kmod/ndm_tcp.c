@@ -171,9 +171,10 @@ static void ndm_jump(struct sock *sk, u32 cwnd)
 }
 
 /*
- * Not once the end of a flight was lost: an object that is all but too large for the
- * queue waits every time for the timer of a tail loss probe. Nor while it is open
- * whether a probe repaired a loss, which the core says with the ACKs for what follows.
+ * Not once the last packet of a flight was lost: an object that is all but too large
+ * for the queue waits every time for the timer of a tail loss probe. Nor, until the
+ * next ACK for data, while it is open whether a probe repaired a loss: the core says
+ * that with the ACKs for what follows.
  */
 static bool ndm_may_burst(const struct sock *sk)
 {
@@ -439,7 +440,7 @@ static bool ndm_drains(struct sock *sk, u32 window, bool limited)
 
 /* Set the target of the next round; who did? out is the network's if the round is valid. */
 static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const s32 *out,
-			       bool app_limited)
+			       u32 lost, bool app_limited)
 {
 	struct ndm *ca = inet_csk_ca(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -510,7 +511,7 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 		target = ndm_apply_gain(window,
 					ndm_probed_gain(out[NDM_OUT_CWND_GAIN], ca->phase++));
 		ca->ceiling_rounds = ndm_ceiling_rounds(ca->ceiling_rounds, x, ca->congestion,
-							used);
+							lost, used);
 		if (ca->ceiling_rounds && (limited || x[NDM_IN_RTT_RATIO] < NDM_CEILING_QUEUE))
 			target = min(target, ndm_ceiling(window, x));
 		why = NDM_WHY_NETWORK;
@@ -558,6 +559,7 @@ static NDM_RARE void ndm_end_round(struct sock *sk, const struct rate_sample *rs
 	u8 phase = ca->phase;
 	s32 out[NDM_N_OUTPUTS] = {};
 	s16 x[NDM_N_INPUTS];
+	u32 lost = ca->f.round_lost;
 	struct ndm_ack ack;
 	enum ndm_why why;
 	bool valid;
@@ -572,7 +574,7 @@ static NDM_RARE void ndm_end_round(struct sock *sk, const struct rate_sample *rs
 		ca->congestion = out[NDM_OUT_CONGESTION];
 		ca->has_output = 1;
 	}
-	why = ndm_decide(sk, valid, x, out, ack.app_limited);
+	why = ndm_decide(sk, valid, x, out, lost, ack.app_limited);
 	if (trace_ndm_tcp_round_enabled())
 		ndm_trace_round(sk, valid, x, out, window, phase, why);
 }
@@ -683,7 +685,10 @@ static NDM_CONG_CONTROL(ndm_cong_control)
 	ndm_ack_arrived(sk, rs);
 }
 
-/* Whether ssthresh() is asked since a tail loss probe repaired a loss: nothing is missing. */
+/*
+ * Whether ssthresh() is asked since a tail loss probe repaired a loss: nothing is missing.
+ * Not seen behind a mark, nor if what follows loses packets itself; that costs a probe more.
+ */
 static bool ndm_tail_was_lost(const struct tcp_sock *tp)
 {
 	return tp->tlp_retrans && tp->prior_ssthresh && !tp->lost_out && !tp->sacked_out;
@@ -814,6 +819,7 @@ static void ndm_leave_idle(struct sock *sk)
 		return;
 	tp->snd_ssthresh = tcp_current_ssthresh(sk);
 	ndm_watchdog_forget(&ca->watchdog);
+	ca->tail_lost = 0;
 	ca->starting = 0;
 	for (; idle > rto && cwnd > floor; idle -= rto)
 		cwnd >>= 1;

@@ -35,7 +35,7 @@ struct ndm_watchdog {
 	u8 starved:4,		/* rounds in a row in which it starved */
 	   unused:4;		/* room for a module that explores, lab/explore.py */
 	u8 left:6,		/* rounds for which the network is not listened to */
-	   room:2;		/* likewise */
+	   room:2;		/* for that module too */
 };
 
 /*

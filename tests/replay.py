@@ -44,6 +44,8 @@ def overflowed(row: dict[str, Any]) -> bool:
 def ceilings(rows: list[dict[str, Any]]) -> tuple[list[int | None], list[int]]:
     """kmod/ndm_ceiling.h once more: the ceiling of each round that the network decides, if any.
 
+    Only for a flow that fills its window in every round; whether it does, the rounds do not tell.
+
     Args:
         rows: one flow's, in order.
 

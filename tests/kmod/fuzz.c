@@ -67,7 +67,8 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 						  ack.min_rtt_us), ack.cwnd, ack.acked & 1);
 		require(drain.rounds <= NDM_DRAIN_ROUNDS || drain.rounds == NDM_DRAINING);
 		require(drain.alone <= NDM_DRAIN_ALONE);
-		ceiling_rounds = ndm_ceiling_rounds(ceiling_rounds, x, out[1], ack.inflight > 8);
+		ceiling_rounds = ndm_ceiling_rounds(ceiling_rounds, x, out[1], ack.lost,
+						    ack.inflight > 8);
 		require(ceiling_rounds <= NDM_CEILING_ROUNDS);
 		ndm_ceiling(ack.cwnd, x);
 		require(watchdog.starved < NDM_WATCHDOG_PATIENCE);

@@ -46,7 +46,7 @@ start_s = 4
 seconds = 36
 """
 HOLDS = "if (ca->ceiling_rounds &&"
-EMPTIES = ("x[NDM_IN_QUEUE_FLOOR] < NDM_CEILING_EMPTIES", "true")
+EMPTIES = ("x[NDM_IN_QUEUE_FLOOR] >= NDM_CEILING_EMPTIES", "false")
 ENDS = ("x[NDM_IN_LOSS_RATE] > x[NDM_IN_LOSS_RATE_MEAN])", "false)")
 
 
