@@ -116,9 +116,9 @@ static void info(int fd)
 
 	getsockopt(fd, IPPROTO_TCP, TCP_INFO, &i, &length);
 	getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, cc, &name);
-	printf("INFO cwnd=%u ssthresh=%u retransmitted=%u ce=%u srtt_us=%u cc=%s\n",
+	printf("INFO cwnd=%u ssthresh=%u retransmitted=%u ce=%u srtt_us=%u pacing_Bps=%llu cc=%s\n",
 	       i.tcpi_snd_cwnd, i.tcpi_snd_ssthresh, i.tcpi_total_retrans, i.tcpi_delivered_ce,
-	       i.tcpi_rtt, cc);
+	       i.tcpi_rtt, (unsigned long long)i.tcpi_pacing_rate, cc);
 	fflush(stdout);
 }
 

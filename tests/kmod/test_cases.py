@@ -52,6 +52,7 @@ flow() {{ guest in s /run/host/flow "$@"; }}
 HOLD = f"{INFERENCE}\n\t\tout[0] = 0;"
 CERTAIN = f"{HOLD}\n\t\tout[1] = NDM_OUT_CONGESTION_HI;"
 UNDO = "ndm_set_target(ca, max_t(u32, ca->target, tp->prior_cwnd));"
+REMEMBERS = "	ca->tail_lost = 0;\n"
 PACED = ("if (!tp->packets_out &&", "if (0 && !tp->packets_out &&")
 KEEPS_CUT = (UNDO, "return ca->target = tcp_snd_cwnd(tp);")
 
@@ -71,6 +72,12 @@ class Seen:
         match = re.search(rf"^{name}=(\d+)$", self.log, re.MULTILINE)
         assert match, f"{name} was not printed"
         return int(match[1])
+
+
+def paced(info: dict[str, str]) -> float:
+    """Of cwnd / srtt, percent."""
+    cwnd_s = int(info["cwnd"]) * 1448 / (int(info["srtt_us"]) * 1e-6)
+    return 100 * int(info["pacing_Bps"]) / cwnd_s
 
 
 def play(
@@ -109,6 +116,26 @@ def test_after_a_silence_it_slow_starts(restart: bool, flow: Path, tmp_path: Pat
         assert int(seen.info[1]["ssthresh"]) >= seen.cwnd(0) // 2
     else:
         assert seen.cwnd(1) > 0.8 * seen.cwnd(0)  # a probe may be under way
+
+
+def test_a_silence_forgets_that_a_tail_was_lost(flow: Path, tmp_path: Path) -> None:
+    """What was sent alone and lost ends bursts into an empty pipe, until nobody knows the path."""
+    script = f"""
+state tcp_slow_start_after_idle 1
+forth 1000 delay 20ms rate 30mbit loss 5%
+flow send 10.2.0.2 5000 ndm_tcp {"send:1000 " * 40} info sleep:3000 put:1000 info
+counter TCPLossProbeRecovery
+"""
+    percent = []
+    for changes in ((), ((REMEMBERS, ""),)):
+        folder = tmp_path / str(len(changes))
+        folder.mkdir()
+        seen = play(script, flow, folder, changes)
+        assert seen.value("TCPLossProbeRecovery") > 0
+        percent.append([paced(row) for row in seen.info])
+    print(f"\npacing, percent of the window in an RTT: {percent[0]}, remembered {percent[1]}")
+    assert percent[0][0] < 300 and percent[0][1] > 1500
+    assert max(percent[1]) < 300
 
 
 def test_a_window_that_is_not_used_does_not_grow(flow: Path, tmp_path: Path) -> None:
