@@ -26,8 +26,8 @@
 #define NDM_CEILING_STEADY	(NDM_ONE / 16)	/* rttvar / srtt; below, nothing overtakes, */
 						/* and what is missing is lost */
 #define NDM_CEILING_SHORT	(NDM_ONE / 2)	/* min_rtt / srtt; above, the queue is short */
-#define NDM_CEILING_QUEUE	(NDM_ONE * 15 / 16)	/* min_rtt / srtt; below, there is a queue */
-#define NDM_CEILING_LOST	4	/* packets of a window that is not used; fewer may be noise */
+#define NDM_CEILING_QUEUE	(NDM_ONE * 15 / 16)	/* min_rtt / srtt; below, one shows */
+#define NDM_CEILING_LOST	4	/* packets, of a window that is not used */
 #define NDM_CEILING_BURST	(NDM_ONE / 8)	/* loss_rate of a window that is not used */
 #define NDM_CEILING_SCATTER	(NDM_ONE / 4)	/* rttvar / srtt; above, even that may be late */
 #define NDM_CEILING_EMPTIES	(NDM_ONE / 4)	/* queue_floor; below, the queue empties */
