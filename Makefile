@@ -12,7 +12,7 @@ STAMPS := .stamps
 OUT := out
 SEEDS ?= 5
 # Of the shipped network.
-SEED = 2
+SEED = 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # The newest 6.12 headers change their name with every security update.
@@ -196,7 +196,7 @@ MASK_full =
 MASK_no-delay = 7,8
 MASK_no-entropy = 4
 MASK_no-floor = 10
-MASK_no-memory = 11,12,13,14,15
+MASK_no-memory = 11,12,13,14,15,16,17,18
 ABLATION_SEEDS = 1 2 3
 ABLATED = $(foreach name,full no-delay no-entropy no-floor no-memory,$(addprefix $(name)-,$(ABLATION_SEEDS)))
 UNTRAINED = $(addprefix untrained-,$(ABLATION_SEEDS))

@@ -143,9 +143,12 @@ def _plot_inputs(dataset: store.Dataset, path: Path) -> None:
     from matplotlib.figure import Figure
 
     masks = _samplings(dataset.rounds)
-    figure = Figure(figsize=(12, 7.8), layout="constrained")
-    panels = figure.subplots(-(-contract.N_INPUTS // 5), 5)
-    for i, panel in zip(contract.INPUTS, panels.flat, strict=True):
+    figure = Figure(figsize=(13, 7.8), layout="constrained")
+    columns = -(-contract.N_INPUTS // 3)
+    panels = figure.subplots(3, columns, squeeze=False)
+    for panel in panels.flat[contract.N_INPUTS :]:
+        panel.set_visible(False)
+    for i, panel in zip(contract.INPUTS, panels.flat, strict=False):
         values = dataset.rounds[i.name].to_numpy() / (1 << contract.Q_INPUT)
         for name, mask in masks.items():
             counts, edges = np.histogram(values[mask], bins=BINS, range=(i.lo, i.hi))

@@ -32,7 +32,7 @@ def table(layers: list[Layer], x: IntArray) -> Iterator[str]:
 
     Args:
         layers: the network.
-        x: [n, 15] inputs of rounds, Q12.
+        x: [n, 18] inputs of rounds, Q12.
     """
     out = fixedpoint.forward(layers, x).outputs
     yield f"{len(x)} rounds"

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,8 +19,11 @@ IN_KERNEL = 256
 """Vectors compiled into the module."""
 IN_KERNEL_EDGES = 64
 """of which model-dependent; the rest are random ones and corners, half each"""
+CORNER_BITS = min(c.N_INPUTS, 15)
+"""log2 of the corners of the box that are among them: a fraction, as its 2^18 would take long."""
 BLOCK = 1024
 """Vectors under one digest."""
+FNV_BASIS, FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3
 POOL = 1 << 16
 """Random points among which rounding ties and table break points are looked for."""
 PATH = 1 << 14
@@ -33,7 +35,7 @@ class Vectors:
     """A set of golden vectors."""
 
     x: npt.NDArray[np.int16]
-    """[n, 15], Q12"""
+    """[n, 18], Q12"""
     pre: npt.NDArray[np.int64]
     """[n, sum of widths], Q16: every layer's pre-activations"""
     out: npt.NDArray[np.int64]
@@ -48,7 +50,7 @@ class Vectors:
 
 
 def _random(lo: npt.NDArray[np.int64], hi: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """[RANDOM_VECTORS, 15] points of the box, from a counter (SplitMix64, Steele et al. 2014).
+    """[RANDOM_VECTORS, 18] points of the box, from a counter (SplitMix64, Steele et al. 2014).
 
     A kernel computes the same in a few lines, so it need not carry these vectors.
     """
@@ -67,24 +69,46 @@ def digests(vectors: Vectors) -> list[int]:
     Every step maps the state one to one, so any single wrong integer changes the digest.
     """
     words = np.concatenate([vectors.x, vectors.pre, vectors.out], axis=1).astype(np.uint32)
-    result = []
-    for start in range(0, len(words), BLOCK):
-        state = 0xCBF29CE484222325
-        for word in words[start : start + BLOCK].ravel().tolist():
-            state = ((state ^ word) * 0x100000001B3) & ((1 << 64) - 1)
-        result.append(state)
+    whole = len(words) // BLOCK
+    state = np.full(whole, FNV_BASIS, dtype=np.uint64)
+    # All blocks side by side, word by word; arrays of u64 wrap as in C.
+    for column in words[: whole * BLOCK].reshape(whole, -1).T.astype(np.uint64, order="C"):
+        state = (state ^ column) * np.uint64(FNV_PRIME)
+    result = state.tolist()
+    if len(words) % BLOCK:
+        rest = FNV_BASIS
+        for word in words[whole * BLOCK :].ravel().tolist():
+            rest = ((rest ^ word) * FNV_PRIME) & ((1 << 64) - 1)
+        result.append(rest)
     return result
 
 
+def _ends() -> npt.NDArray[np.bool_]:
+    """[2^CORNER_BITS, 18]: which corners, True where an input is at its upper end.
+
+    The first inputs, the ten of a round among them, in every combination; each of the others is
+    the parity of three of those, so that any three inputs are in every combination too (a
+    fractional factorial design of resolution IV: Box and Hunter, Technometrics 1961).
+    """
+    first = np.arange(1 << CORNER_BITS)[:, None] >> np.arange(CORNER_BITS)[::-1] & 1
+    third = CORNER_BITS // 3
+    rest = [
+        first[:, [k, k + third, k + 2 * third]].sum(axis=1) & 1
+        for k in range(c.N_INPUTS - CORNER_BITS)
+    ]
+    ends: npt.NDArray[np.bool_] = np.column_stack([first, *rest]).astype(bool)
+    return ends
+
+
 def inputs() -> npt.NDArray[np.int16]:
-    """[n, 15]: seeded random points of the box, its 32,768 corners, and one step inside each face.
+    """[n, 18]: seeded random points of the box, corners, and one step inside each face.
 
     The same for every model.
     """
     lo = np.array([i.lo_q for i in c.INPUTS], dtype=np.int64)
     hi = np.array([i.hi_q for i in c.INPUTS], dtype=np.int64)
     random = _random(lo, hi)
-    corners = np.array(list(itertools.product(*zip(lo, hi, strict=True))), dtype=np.int64)
+    corners = np.where(_ends(), hi, lo)
     middle = (lo + hi) // 2
     faces = np.repeat(middle[None], 4 * c.N_INPUTS, axis=0)
     for i in range(c.N_INPUTS):
@@ -94,13 +118,13 @@ def inputs() -> npt.NDArray[np.int16]:
 
 
 def compute(layers: list[Layer], x: npt.NDArray[np.int16]) -> Vectors:
-    """Run the specification on inputs [n, 15]."""
+    """Run the specification on inputs [n, 18]."""
     trace = fixedpoint.forward(layers, x.astype(np.int64))
     return Vectors(x, np.concatenate(trace.pre, axis=1), trace.outputs)
 
 
 def edges(layers: list[Layer], witnesses: list[list[int]]) -> npt.NDArray[np.int16]:
-    """[n, 15]: inputs at which this network's arithmetic is most delicate.
+    """[n, 18]: inputs at which this network's arithmetic is most delicate.
 
     For every row one rounding tie (the accumulator lies half way between two results) and one
     accumulator a unit below it, so that no bias is off by one unnoticed; in hidden layers,
@@ -175,7 +199,7 @@ def _table_entries(
 
 
 def for_model(layers: list[Layer], witnesses: list[list[int]]) -> npt.NDArray[np.int16]:
-    """[n, 15]: `inputs()`, then `edges()`."""
+    """[n, 18]: `inputs()`, then `edges()`."""
     return np.concatenate([inputs(), edges(layers, witnesses)])
 
 
@@ -190,7 +214,7 @@ def for_kernel(vectors: Vectors, extra: Vectors) -> Vectors:
     random = (IN_KERNEL - few + 1) // 2
     corners = IN_KERNEL - few - random
     pick = np.concatenate(
-        [np.arange(random), RANDOM_VECTORS + np.arange(corners) * (1 << c.N_INPUTS) // corners]
+        [np.arange(random), RANDOM_VECTORS + (np.arange(corners) << CORNER_BITS) // corners]
     )
     also = np.arange(few) * len(extra.x) // max(few, 1)
     return Vectors(

@@ -227,7 +227,7 @@ def digests_header(model: Model, edges: npt.NDArray[np.int16], digests: Sequence
 
     Args:
         model: the network.
-        edges: [n, 15] those inputs that depend on the network.
+        edges: [n, 18] those inputs that depend on the network.
         digests: `golden.digests` of all vectors.
     """
     box = np.array([[i.lo_q, i.hi_q] for i in c.INPUTS])
@@ -241,6 +241,7 @@ def digests_header(model: Model, edges: npt.NDArray[np.int16], digests: Sequence
             '#ifndef _NDM_DIGESTS_H\n#define _NDM_DIGESTS_H\n\n#include "ndm_model.h"\n',
             f"#define NDM_ALL_SEED\t{golden.SEED}\n"
             f"#define NDM_ALL_RANDOM\t{golden.RANDOM_VECTORS}\n"
+            f"#define NDM_ALL_CORNER_BITS\t{golden.CORNER_BITS}\n"
             f"#define NDM_ALL_EDGES\t{len(edges)}\n"
             f"#define NDM_ALL_BLOCK\t{golden.BLOCK}\t/* vectors in a digest */\n"
             f"#define NDM_ALL_DIGESTS\t{len(digests)}\n",

@@ -115,7 +115,7 @@ def read(path: Path) -> Graph:
 
 
 def check_against(policy: Policy, path: Path, x: Floats) -> float:
-    """Largest difference between onnxruntime and PyTorch, the latter in float64, on x [n, 15].
+    """Largest difference between onnxruntime and PyTorch, the latter in float64, on x [n, 18].
 
     Raises:
         NdmError: if it exceeds `TOLERANCE`.
@@ -141,7 +141,7 @@ def _difference(
 
 
 def compare(graph: Graph, path: Path, x: Floats) -> float:
-    """Largest difference on x [n, 15] between a file and the layers read from it, both clamped.
+    """Largest difference on x [n, 18] between a file and the layers read from it, both clamped.
 
     Raises:
         NdmError: if it exceeds `TOLERANCE`, or onnxruntime cannot run the file.

@@ -52,12 +52,15 @@ class Property:
         return [(round(low * one), round(high * one)) for low, high in ranges]
 
 
-# What the definitions imply: a mean has come at least 1/32 of the way to this round's input; a
+# What the definitions imply: a mean has come at least 1/16 of the way to this round's input; a
 # round with a loss has plasticity 1; and a mean of losses is at most that of plasticity.
-COLLAPSE: Ranges = {"rtt_ratio": (0, 0), "loss_rate": (1, 1), "loss_rate_mean": (1 / 32, 1)}
+COLLAPSE: Ranges = {
+    "rtt_ratio": (0, 0), "rtt_ratio_mean": (0, 15 / 16),
+    "loss_rate": (1, 1), "loss_rate_mean": (1 / 16, 1),
+}  # fmt: skip
 # Not in slow start, as after any loss but a timeout, when the window is one packet and has to grow.
-LOSSY: Ranges = {"plasticity": (1, 1), "plasticity_mean": (1 / 32, 1), "slow_start": (0, 0)}
-# Nothing was lost for long; a mean that falls comes to rest at 4/4096, not at zero.
+LOSSY: Ranges = {"plasticity": (1, 1), "plasticity_mean": (1 / 16, 1), "slow_start": (0, 0)}
+# Nothing was lost for long; a mean that falls comes to rest at 2/4096, not at zero.
 LOSSLESS: Ranges = {
     "loss_rate": (0, 0), "plasticity": (0, 0),
     "loss_rate_mean": (0, 1 / 64), "plasticity_mean": (0, 1 / 64),
@@ -71,13 +74,15 @@ STEADY: Ranges = {
 # The RTT is twice the lowest, the window two BDPs, the path delivers what it ever did.
 OWN_QUEUE: Ranges = {
     "rtt_ratio": (7 / 16, 9 / 16), "bdp_ratio": (7 / 16, 9 / 16), "delivery_ratio": (7 / 8, 1),
-    "delivery_ratio_mean": (7 / 8, 1), "queue_floor": (3 / 4, 1), "loss_rate": (0, 1 / 16),
-    **LOSSY, **STEADY,
+    "rtt_ratio_mean": (7 / 16, 9 / 16), "bdp_ratio_mean": (7 / 16, 9 / 16),
+    "delivery_ratio_mean": (7 / 8, 1), "queue_floor": (3 / 4, 1), "queue_floor_mean": (3 / 4, 1),
+    "loss_rate": (0, 1 / 16), **LOSSY, **STEADY,
 }  # fmt: skip
 # The RTT is about the lowest, the window at most 4/5 of the BDP.
 IDLE: Ranges = {
     "rtt_ratio": (7 / 8, 1), "bdp_ratio": (5 / 4, 2), "delivery_ratio": (1 / 2, 1),
-    "delivery_ratio_mean": (1 / 2, 1), "queue_floor": (0, 1 / 8), "slow_start": (0, 0), **STEADY,
+    "rtt_ratio_mean": (7 / 8, 1), "bdp_ratio_mean": (5 / 4, 2), "delivery_ratio_mean": (1 / 2, 1),
+    "queue_floor": (0, 1 / 8), "queue_floor_mean": (0, 1 / 8), "slow_start": (0, 0), **STEADY,
 }  # fmt: skip
 
 GAIN, CONGESTION = range(c.N_OUTPUTS)
@@ -122,7 +127,10 @@ PROPERTIES = (
         GAIN,
         -1,
         0,
-        {"rtt_ratio": (1, 1), "loss_rate": (0, 0), "queue_floor": (0, 0)},
+        {
+            "rtt_ratio": (1, 1), "rtt_ratio_mean": (1 / 16, 1), "loss_rate": (0, 0),
+            "queue_floor": (0, 0), "queue_floor_mean": (0, 15 / 16),
+        },
     ),
     Property(
         "no_shrinking_below_the_bdp",
@@ -186,7 +194,7 @@ class Verdict:
     attained: int
     """Q16: the worst output seen"""
     witness: list[int]
-    """[15], Q12: an input that attains it; the counter-example of a refuted property"""
+    """[18], Q12: an input that attains it; the counter-example of a refuted property"""
     tree: list[int]
     """splits in depth-first order: the number (from 0) of the input halved, -1 at a leaf"""
 
@@ -202,7 +210,7 @@ def decide(
     Args:
         layers: the network.
         prop: what to decide.
-        seen: the worst output found by search [Q16] and the input [15] that gives it.
+        seen: the worst output found by search [Q16] and the input [18] that gives it.
         boxes: sub-boxes to bound, at most.
     """
     bounder = Bounder(layers, prop.output, prop.sign)

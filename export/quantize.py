@@ -134,7 +134,7 @@ def dequantize(layers: list[Layer]) -> list[Dense]:
 
 
 def real_forward(layers: Sequence[Dense], x: Floats) -> Floats:
-    """The network in float64 on real inputs [n, 15]; clamped outputs [n, 2]."""
+    """The network in float64 on real inputs [n, 18]; clamped outputs [n, 2]."""
     h = x
     for number, layer in enumerate(layers):
         h = h @ layer.weight.T + layer.bias

@@ -93,7 +93,7 @@ class Source:
     graph: onnx_read.Graph
     notes: dict[str, str]
     compare: Callable[[npt.NDArray[np.float32]], float]
-    """onnxruntime on the ONNX file against ... on inputs [n, 15]"""
+    """onnxruntime on the ONNX file against ... on inputs [n, 18]"""
     compared: str
     """... in words"""
     folder: Path
@@ -148,7 +148,7 @@ def from_file(path: Path) -> Source:
 
 
 def dataset_inputs(folder: Path) -> npt.NDArray[np.int16]:
-    """[n, 15]: at most `QAT_ROUNDS` inputs of a dataset, evenly spread.
+    """[n, 18]: at most `QAT_ROUNDS` inputs of a dataset, evenly spread.
 
     Raises:
         NdmError: not a dataset of this contract.

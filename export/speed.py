@@ -151,7 +151,7 @@ def _c_array(values: npt.NDArray[Any], ctype: str) -> str:
 
 
 def source(layers: Sequence[Layer], x: npt.NDArray[Any]) -> str:
-    """The benchmark's C with the network's dequantised weights and some vectors [n, 15]."""
+    """The benchmark's C with the network's dequantised weights and some vectors [n, 18]."""
     real = quantize.dequantize(list(layers))
     widths = [layers[0].n_in, *(layer.n_out for layer in layers)]
     clamped = ", ".join(str(layer.clamped) for layer in layers)
@@ -182,7 +182,7 @@ def build(layers: Sequence[Layer], x: npt.NDArray[Any], headers: Path, folder: P
 
     Args:
         layers: the network of `headers`.
-        x: [n, 15], Q12.
+        x: [n, 18], Q12.
         headers: the folder of generated headers.
         folder: an empty one.
 

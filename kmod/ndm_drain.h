@@ -30,12 +30,15 @@ struct ndm_drain {
 	u8 alone;	/* drains since there was a sign of others, up to NDM_DRAIN_ALONE */
 };
 
-/* The shortest queue of some rounds, 1/32 of the lowest RTT, at most 255; 0: unknown. */
+/*
+ * The shortest queue of some rounds, 1/32 of the lowest RTT, at most 255, from the lowest
+ * RTTs of those rounds and of all; 0: unknown.
+ */
 static inline u8 ndm_drain_queue(u32 lowest_of_some_us, u32 lowest_us)
 {
 	u64 queue;
 
-	if (!lowest_us || lowest_of_some_us <= lowest_us || lowest_of_some_us == 0xffffffffU)
+	if (!lowest_us || lowest_of_some_us <= lowest_us)
 		return 0;
 	queue = ndm_div((u64)(lowest_of_some_us - lowest_us) * NDM_DRAIN_UNIT, lowest_us);
 	return queue < 255 ? (u8)queue : 255;

@@ -16,6 +16,7 @@
 #define NDM_CA_RECOVERY	3	/* TCP_CA_Recovery */
 #define NDM_CA_LOSS	4	/* TCP_CA_Loss */
 #define NDM_NO_SSTHRESH	0x7fffffff	/* TCP_INFINITE_SSTHRESH */
+#define NDM_LONG_US	0xffffffU	/* the longest RTT that is kept; as a lowest one: none */
 
 /* What ndm_features_ack() says of an ACK. */
 enum ndm_round {
@@ -24,31 +25,37 @@ enum ndm_round {
 	NDM_ROUND_BLIND,	/* a round ended without RTT, rate or window */
 };
 
+/*
+ * Per flow. What is only looked at when a round ends has 24 bits, microseconds: an RTT
+ * of more than 16.7 s counts as that.
+ */
 struct ndm_features {
 	u64 rtt_ring;		/* bins of RTT samples, newest in the low nibble */
 	u64 gap_ring;		/* log2 of gaps between losses, likewise */
 	u32 round_delivered;	/* packets delivered when the round began */
-	u32 round_lost;		/* packets marked lost in this round */
 	u32 rate_delivered;	/* newest valid rate sample of this round: packets, */
 	u32 rate_interval_us;	/* and microseconds; 0: none yet */
 	u32 max_rate[2];	/* highest rate, Q24 packets/us: this half window, the last */
-	u32 floor_lo_us[2];	/* lowest raw RTT: this half window, the last */
-	u32 floor_hi_us[2];	/* highest raw RTT, likewise */
-	u32 srtt_us;		/* smoothed RTT when the previous round ended */
-	u32 sample_us;		/* when the newest RTT entered the ring */
+	u32 floor_lo_us;	/* lowest raw RTT of this half window */
+	u32 floor_hi_us;	/* highest raw RTT, likewise */
 	u32 loss_delivered;	/* packets delivered at the newest loss */
-	u32 callers_us;		/* the caller's own, not looked at here; else padding */
+	u32 callers_us;		/* the caller's own, not looked at here */
+	u32 last_lo_us:24,	/* lowest raw RTT of the last half window */
+	    rtt_n:5,		/* samples in rtt_ring */
+	    rtt_taken:3;	/* samples taken in this round */
+	u32 last_hi_us:24,	/* highest raw RTT, likewise */
+	    gap_n:5,		/* samples in gap_ring */
+	    rate_rounds:3;	/* rounds in this half window of max_rate */
+	u32 srtt_us:24,		/* smoothed RTT when the previous round ended */
+	    floor_rounds:3,	/* rounds in this half window of floor_*_us */
+	    started:1,
+	    in_loss:1,		/* the previous ACK was in CA_Loss */
+	    has_mean:1;
+	u32 sample_us:24,	/* when the newest RTT entered the ring, modulo 2^24 */
+	    callers:8;		/* likewise the caller's own */
 	s16 mean[NDM_N_MEANS];	/* of inputs, Q14 */
 	u16 plasticity;		/* Q12 */
-	u8 rtt_n:5,		/* samples in rtt_ring */
-	   rtt_taken:3;		/* samples taken in this round */
-	u8 gap_n:5,		/* samples in gap_ring */
-	   rate_rounds:3;	/* rounds in this half window of max_rate */
-	u8 floor_rounds:3,	/* rounds in this half window of floor_*_us */
-	   started:1,
-	   in_loss:1,		/* the previous ACK was in CA_Loss */
-	   has_mean:1;
-	u8 callers;		/* likewise the caller's own */
+	u16 round_lost;		/* packets marked lost in this round, at most 65535 */
 };
 
 /* min(numerator / denominator, limit), Q12; numerator < 2^52. */
@@ -109,7 +116,7 @@ static NDM_RARE void ndm_push_rtt(struct ndm_features *f, u32 now_us, u32 rtt_us
 	bin = ndm_div((u64)rtt_us * NDM_RTT_BINS_PER_SRTT * 2 + srtt_us, 2 * (u64)srtt_us);
 	bin = bin < 8 ? 0 : bin - 8;
 	f->rtt_n = ndm_push(&f->rtt_ring, f->rtt_n, bin < 15 ? (u32)bin : 15);
-	f->sample_us = now_us;
+	f->sample_us = now_us & NDM_LONG_US;
 	f->rtt_taken++;
 }
 
@@ -118,10 +125,11 @@ static inline void ndm_take_rtt(struct ndm_features *f, const struct ndm_ack *ac
 {
 	u32 now = (u32)ack->now_us, rtt = (u32)ack->rtt_us;
 
-	f->floor_lo_us[0] = ndm_min(f->floor_lo_us[0], rtt);
-	f->floor_hi_us[0] = ndm_max(f->floor_hi_us[0], rtt);
+	f->floor_lo_us = ndm_min(f->floor_lo_us, rtt);
+	f->floor_hi_us = ndm_max(f->floor_hi_us, rtt);
 	if (ack->srtt_us && f->rtt_taken != NDM_RTT_SAMPLES_PER_ROUND &&
-	    (!f->rtt_n || now - f->sample_us >= ack->srtt_us / NDM_RTT_SAMPLES_PER_ROUND))
+	    (!f->rtt_n || ((now - f->sample_us) & NDM_LONG_US) >=
+			  ack->srtt_us / NDM_RTT_SAMPLES_PER_ROUND))
 		ndm_push_rtt(f, now, rtt, ack->srtt_us);
 }
 
@@ -135,7 +143,7 @@ static NDM_RARE void ndm_take_loss(struct ndm_features *f, u32 delivered, u32 lo
 	while (more--)
 		f->gap_n = ndm_push(&f->gap_ring, f->gap_n, 0);
 	f->loss_delivered = delivered;
-	f->round_lost += lost;
+	f->round_lost += (u16)ndm_min(lost, 0xffffU - f->round_lost);
 	f->plasticity = NDM_ONE;
 }
 
@@ -162,15 +170,23 @@ static inline void ndm_update_max_rate(struct ndm_features *f, u32 rate, bool ap
 
 static inline void ndm_floor_restart(struct ndm_features *f)
 {
-	f->floor_lo_us[0] = 0xffffffffU;
-	f->floor_hi_us[0] = 0;
+	f->floor_lo_us = NDM_LONG_US;
+	f->floor_hi_us = 0;
 	f->floor_rounds = 0;
+}
+
+/* The lowest raw RTT of the last 4 to 8 rounds, us; 0: none. */
+static inline u32 ndm_lowest_us(const struct ndm_features *f)
+{
+	u32 lo = ndm_min(f->floor_lo_us, f->last_lo_us);
+
+	return lo < NDM_LONG_US ? lo : 0;
 }
 
 static inline u32 ndm_queue_floor(const struct ndm_features *f, u32 min_rtt_us)
 {
-	u32 lo = ndm_min(f->floor_lo_us[0], f->floor_lo_us[1]);
-	u32 hi = ndm_max(f->floor_hi_us[0], f->floor_hi_us[1]);
+	u32 lo = ndm_lowest_us(f);
+	u32 hi = ndm_max(f->floor_hi_us, f->last_hi_us);
 
 	if (lo <= min_rtt_us || hi <= min_rtt_us || lo > hi)
 		return 0;
@@ -219,13 +235,14 @@ static inline bool ndm_features_inputs(const struct ndm_features *f, const struc
 /*
  * The means of inputs, which stand for what there was in the rounds before: x is
  * this round's, the mean of the first one is the input itself. Rounded to the
- * nearest, it comes within 4/4096 of what stays the same.
+ * nearest, it comes within 2/4096 of what stays the same.
  */
 static inline void ndm_features_means(struct ndm_features *f, s16 x[NDM_N_INPUTS])
 {
 	static const u8 of[NDM_N_MEANS] = {
-		NDM_IN_LOSS_RATE, NDM_IN_PLASTICITY, NDM_IN_RTT_VARIATION,
-		NDM_IN_RTT_GRADIENT, NDM_IN_DELIVERY_RATIO,
+		NDM_IN_RTT_RATIO, NDM_IN_LOSS_RATE, NDM_IN_BDP_RATIO, NDM_IN_PLASTICITY,
+		NDM_IN_RTT_VARIATION, NDM_IN_RTT_GRADIENT, NDM_IN_DELIVERY_RATIO,
+		NDM_IN_QUEUE_FLOOR,
 	};
 	const s32 half = 1 << (NDM_MEAN_SHIFT - 1);
 	u32 i;
@@ -248,13 +265,13 @@ static inline void ndm_features_next_round(struct ndm_features *f, const struct 
 	f->round_lost = 0;
 	f->rate_interval_us = 0;
 	f->rtt_taken = 0;
-	f->srtt_us = ack->srtt_us;
+	f->srtt_us = ndm_min(ack->srtt_us, NDM_LONG_US);
 	f->plasticity -= f->plasticity >> NDM_PLASTICITY_DECAY_SHIFT;
 	if (f->plasticity < 1 << NDM_PLASTICITY_DECAY_SHIFT)
 		f->plasticity = 0;
 	if (++f->floor_rounds == NDM_FLOOR_HALF_ROUNDS) {
-		f->floor_lo_us[1] = f->floor_lo_us[0];
-		f->floor_hi_us[1] = f->floor_hi_us[0];
+		f->last_lo_us = ndm_min(f->floor_lo_us, NDM_LONG_US);
+		f->last_hi_us = ndm_min(f->floor_hi_us, NDM_LONG_US);
 		ndm_floor_restart(f);
 	}
 }
@@ -264,8 +281,8 @@ static NDM_RARE void ndm_features_start(struct ndm_features *f, u32 delivered, u
 	memset(f, 0, sizeof(*f));
 	f->round_delivered = delivered;
 	f->loss_delivered = delivered;
-	f->srtt_us = srtt_us;
-	f->floor_lo_us[1] = 0xffffffffU;
+	f->srtt_us = ndm_min(srtt_us, NDM_LONG_US);
+	f->last_lo_us = NDM_LONG_US;
 	ndm_floor_restart(f);
 	f->started = 1;
 }

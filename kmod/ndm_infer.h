@@ -78,6 +78,8 @@ static inline u64 ndm_dot2(u64 sum, const u64 *w, const u64 *in, u32 n)
 {
 	for (; n >= 16; n -= 16, w += 16, in += 16)
 		sum += ndm_dot2_8(w, in) + ndm_dot2_8(w + 8, in + 8);
+	if (!n)
+		return sum;
 	if (n & 8) {
 		sum += ndm_dot2_8(w, in);
 		w += 8;

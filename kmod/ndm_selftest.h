@@ -99,12 +99,29 @@ static u64 NDM_INIT ndm_selftest_random(u64 n)
 	return z ^ (z >> 31);
 }
 
-enum { NDM_ALL_CORNERS = 1U << NDM_N_INPUTS };	/* of the box of inputs */
+/*
+ * Of the box of inputs a fraction of the corners: the first inputs in every combination, each
+ * of the others the parity of three of them.
+ */
+enum { NDM_ALL_CORNERS = 1U << NDM_ALL_CORNER_BITS };
+
+/* Is input i of this corner at its upper end? */
+static bool NDM_INIT ndm_selftest_end(u32 corner, u32 i)
+{
+	const u32 third = NDM_ALL_CORNER_BITS / 3, last = NDM_ALL_CORNER_BITS - 1;
+
+	if (i <= last)
+		return corner >> (last - i) & 1;
+	i -= NDM_ALL_CORNER_BITS;
+	return (corner >> (last - i) ^ corner >> (last - i - third) ^
+		corner >> (last - i - 2 * third)) & 1;
+}
+
 #define NDM_ALL_FACES	(4U * NDM_N_INPUTS)
 #define NDM_ALL		(NDM_ALL_RANDOM + NDM_ALL_CORNERS + NDM_ALL_FACES + 1 + NDM_ALL_EDGES)
 
 /*
- * The inputs of vector v: random ones, the corners of the box, one step around each
+ * The inputs of vector v: random ones, corners of the box, one step around each
  * face, zero, then what the exporter chose for this network.
  */
 static void NDM_INIT ndm_selftest_input(u32 v, s16 x[NDM_N_INPUTS])
@@ -122,7 +139,7 @@ static void NDM_INIT ndm_selftest_input(u32 v, s16 x[NDM_N_INPUTS])
 			value = lo + (s32)(((ndm_selftest_random(v * NDM_N_INPUTS + i + 1) >> 32) *
 					    (u32)(hi - lo + 1)) >> 32);
 		else if (v < NDM_ALL_RANDOM + NDM_ALL_CORNERS)
-			value = (v - NDM_ALL_RANDOM) >> (NDM_N_INPUTS - 1 - i) & 1 ? hi : lo;
+			value = ndm_selftest_end(v - NDM_ALL_RANDOM, i) ? hi : lo;
 		else if (v < zero)
 			value = face / 4 == i ? near_face[face % 4] : (lo + hi) >> 1;
 		else

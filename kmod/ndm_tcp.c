@@ -3,7 +3,7 @@
  * NDM-TCP: congestion control by a small integer neural network.
  *
  * Once per packet-timed round trip the network sees ten dimensionless numbers and
- * the means of five of them (ndm_features.h), and says two: by what factor the
+ * the means of eight of them (ndm_features.h), and says two: by what factor the
  * window should change in the next round, and how likely a loss now is congestion
  * rather than noise. The first sets a target that the window approaches as ACKs
  * arrive, the second the depth of the cut when a packet is lost.
@@ -418,8 +418,7 @@ static bool ndm_drains(struct sock *sk, u32 window, bool limited)
 {
 	struct ndm *ca = inet_csk_ca(sk);
 	struct ndm_drain drain = { ca->f.callers, ca->drain_rounds, ca->drain_alone };
-	u32 lowest_us = min(ca->f.floor_lo_us[0], ca->f.floor_lo_us[1]);
-	u8 queue = ndm_drain_queue(lowest_us, ca->f.callers_us);
+	u8 queue = ndm_drain_queue(ndm_lowest_us(&ca->f), ca->f.callers_us);
 	enum ndm_drain_step step = ndm_drain(&drain, queue, ca->phase,
 					     limited && window >= 2 * ndm_min_cwnd);
 

@@ -85,9 +85,9 @@ print(
 
 # %%
 figure, panels = plt.subplots(1, 2, figsize=(9, 3.6))
-image, memory = surface(panels[0], 0, 15, 13, ((0.3, 1), (0, 0.5)))
+image, memory = surface(panels[0], 0, 17, 15, ((0.3, 1), (0, 0.5)))
 figure.colorbar(image, ax=panels[0], label="cwnd_gain (log2 per round)")
-image, _ = surface(panels[1], 0, 9, 15, ((0.3, 1), (0.3, 1)))
+image, _ = surface(panels[1], 0, 3, 13, ((0, 2), (0, 2)))
 figure.colorbar(image, ax=panels[1], label="cwnd_gain (log2 per round)")
 figure.suptitle("The same round, another past: what the means change")
 f.save(figure, "response_memory")
@@ -130,7 +130,7 @@ for i in range(contract.N_INPUTS):
         a[:, i], b[:, i] = rng.permutation(a[:, i]), rng.permutation(b[:, i])
         error, area = score(a, b)
         worse[i, repeat] = error - base[0], base[1] - area
-figure, panels = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True)
+figure, panels = plt.subplots(1, 2, figsize=(9, 4.1), sharey=True)
 colors = [f.RED if i.name in f.DELAY else f.BLUE for i in contract.INPUTS]
 words = ("increase of the mean error of the step (log2)", "loss of AUC of congestion")
 for column, panel in enumerate(panels):
@@ -161,7 +161,7 @@ STEPS = 64
 
 
 def integrated_gradients(x, output):
-    """[n, 15] attributions of an output to the inputs, against the median input."""
+    """[n, 18] attributions of an output to the inputs, against the median input."""
     start = torch.from_numpy(middle)
     away = torch.from_numpy(x) - start
     total = torch.zeros_like(away)
@@ -173,7 +173,7 @@ def integrated_gradients(x, output):
 
 
 x = data.x[rng.permutation(np.flatnonzero(held_out))[:4000]]
-figure, panels = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True)
+figure, panels = plt.subplots(1, 2, figsize=(9, 4.1), sharey=True)
 for output, panel in enumerate(panels):
     shares = integrated_gradients(x, output)
     with torch.no_grad():

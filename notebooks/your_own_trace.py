@@ -68,10 +68,10 @@ print(
 # %% [markdown]
 # ## What the network saw
 #
-# The ten inputs, each in its range, and the means of five of them, which are the network's memory.
+# The ten inputs, each in its range, and the means of eight of them, which are the network's memory.
 
 # %%
-figure, panels = plt.subplots(5, 3, figsize=(10, 7), sharex=True)
+figure, panels = plt.subplots(6, 3, figsize=(10, 8.2), sharex=True)
 for number, (panel, item) in enumerate(zip(panels.T.flat, contract.INPUTS, strict=True)):
     color = f.RED if item.name in f.DELAY else f.BLUE
     panel.plot(t, x[:, number], color=color, lw=0.9)

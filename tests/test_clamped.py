@@ -59,7 +59,7 @@ def relu_file(path: Path, activation: Callable[[], nn.Module], scale: float = 3.
     """A network of the shipped one's shape and weights of a trained one's size, by PyTorch."""
     torch.manual_seed(9)
     module = nn.Sequential(
-        nn.Linear(15, 16), activation(), nn.Linear(16, 16), activation(), nn.Linear(16, 2)
+        nn.Linear(18, 16), activation(), nn.Linear(16, 16), activation(), nn.Linear(16, 2)
     ).eval()
     with torch.no_grad():
         for parameter in module.parameters():
@@ -67,7 +67,7 @@ def relu_file(path: Path, activation: Callable[[], nn.Module], scale: float = 3.
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.onnx.export(module, (torch.rand(4, 15),), buffer, dynamo=False,
+        torch.onnx.export(module, (torch.rand(4, 18),), buffer, dynamo=False,
                           dynamic_axes={"x": {0: "n"}}, input_names=["x"])  # fmt: skip
     path.write_bytes(buffer.getvalue())
     return module
@@ -280,7 +280,7 @@ def test_pytorchs_networks_are_exported_with_all_proofs(
     assert result["model"] == found.model and result["vectors"] == found.vectors
     layers = model_c.from_json(kmod / "generated" / "ndm_model.json").layers
     assert [layer.clamped for layer in layers] == [16, 16, 0]
-    assert "15-16-16-2 clamped" in (kmod / "generated" / "ndm_model.h").read_text()
+    assert "18-16-16-2 clamped" in (kmod / "generated" / "ndm_model.h").read_text()
     for o, bound, seen, drift in zip(
         c.OUTPUTS, found.bound, found.observed, found.drift, strict=True
     ):
@@ -365,7 +365,7 @@ def test_vectors_hold_the_knees(kmod: Path) -> None:
 @pytest.mark.parametrize("gain", [-5000, 5000])
 def test_verdicts_of_clamped_networks(gain: int) -> None:
     """A clamp that holds an output on one side of zero."""
-    first = Dense(np.eye(1, 15, 2) * 0.4, np.zeros(1), 1)
+    first = Dense(np.eye(1, 18, 2) * 0.4, np.zeros(1), 1)
     last = Dense(np.array([[0.1], [1.0]]), np.array([gain / 65536 - 0.1 * (gain < 0), 0.0]))
     layers = quantize.quantize([first, last])
     prop = next(p for p in properties.PROPERTIES if p.name == "no_growth_in_collapse")

@@ -68,7 +68,7 @@ def test_the_whole_chain_from_the_command_line(tmp_path: Path) -> None:
     assert manifest["flows"] == 3
     assert "rtt_gradient" in ndm("dataset", "info", data)
     ndm("train", "--data", data, "-o", run, "--epochs", 5)
-    assert json.loads(ndm("eval", run, "--data", data, "--json"))["parameters"] == 1634
+    assert json.loads(ndm("eval", run, "--data", data, "--json"))["parameters"] == 1730
     report = json.loads(ndm("export", run, "-o", tmp_path / "generated", "--json"))
     assert report["vectors"] > 42_000
     assert report["model"] in (tmp_path / "generated" / "ndm_model.h").read_text()

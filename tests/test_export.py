@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 from collections.abc import Callable
@@ -88,13 +89,18 @@ def test_c_equals_the_specification_for_other_networks(
     np.testing.assert_array_equal(out, vectors.out)
 
 
-def test_the_vectors_hold_all_corners_of_the_box(vectors: golden.Vectors) -> None:
+def test_the_vectors_hold_corners_of_every_kind(vectors: golden.Vectors) -> None:
+    """Every combination of the ten inputs of a round, and of any three inputs."""
     box = {(i.lo_q, i.hi_q) for i in c.INPUTS}
     assert box
     corner = np.ones(len(vectors.x), dtype=bool)
     for number, i in enumerate(c.INPUTS):
         corner &= np.isin(vectors.x[:, number], (i.lo_q, i.hi_q))
-    assert len(np.unique(vectors.x[corner], axis=0)) == 1 << c.N_INPUTS
+    high = vectors.x[corner] == [i.hi_q for i in c.INPUTS]
+    assert len(np.unique(high, axis=0)) == 1 << 15
+    assert len(np.unique(high[:, : c.N_ROUND_INPUTS], axis=0)) == 1 << c.N_ROUND_INPUTS
+    for three in itertools.combinations(range(c.N_INPUTS), 3):
+        assert len(np.unique(high[:, three] @ [1, 2, 4])) == 8, three
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -144,7 +150,7 @@ def test_the_shipped_bound_is_a_tenth_of_a_percent_of_the_range(model: model_c.M
 
 
 def test_what_does_not_fit_raises() -> None:
-    weight, bias = np.zeros((2, 15)), np.zeros(2)
+    weight, bias = np.zeros((2, 18)), np.zeros(2)
     weight[1, 3] = 2000.0
     with pytest.raises(NdmError, match="layer 0, row 1: largest weight 2000"):
         quantize.quantize_layer(weight, bias, 0)
@@ -154,7 +160,7 @@ def test_what_does_not_fit_raises() -> None:
 
 
 def test_large_rows_get_smaller_scales_instead_of_overflowing() -> None:
-    layer = quantize.quantize_layer(np.array([[0.5] * 15, [40.0] * 15]), np.zeros(2), 0)
+    layer = quantize.quantize_layer(np.array([[0.5] * 18, [40.0] * 18]), np.zeros(2), 0)
     assert layer.shift[0] > layer.shift[1]
     assert abs(int(layer.weight[1, 0])) <= 32767
 
@@ -169,7 +175,7 @@ def test_onnx_round_trip_keeps_the_weights(tmp_path: Path) -> None:
     graph = onnx_graph.read(tmp_path / "m.onnx")
     for layer, (w, b) in zip(graph.layers, policy.linear_layers(), strict=True):
         assert np.array_equal(layer.weight, w.numpy()) and np.array_equal(layer.bias, b.numpy())
-    x = np.random.default_rng(0).random((100, 15), dtype=np.float32)
+    x = np.random.default_rng(0).random((100, 18), dtype=np.float32)
     assert onnx_graph.check_against(policy, tmp_path / "m.onnx", x) < 1e-5
 
 
@@ -180,7 +186,7 @@ def test_float32_of_any_processor_passes(tmp_path: Path) -> None:
         for parameter in policy.parameters():
             parameter *= 16  # two libraries' float32 differ by more than 1e-5
     onnx_graph.write(policy, tmp_path / "m.onnx", {})
-    x = np.random.default_rng(0).random((20_000, 15), dtype=np.float32)
+    x = np.random.default_rng(0).random((20_000, 18), dtype=np.float32)
     assert onnx_graph.check_against(policy, tmp_path / "m.onnx", x) < 5e-5
     assert next(policy.parameters()).dtype is torch.float32, "the caller's network was changed"
 
@@ -192,7 +198,7 @@ def test_a_different_network_does_not_pass_as_the_same(tmp_path: Path, shift: fl
     onnx_graph.write(policy, tmp_path / "m.onnx", {})
     with torch.no_grad():
         policy.layers[0].bias[0] += shift
-    x = np.random.default_rng(0).random((100, 15), dtype=np.float32)
+    x = np.random.default_rng(0).random((100, 18), dtype=np.float32)
     with pytest.raises(NdmError, match="onnxruntime differs from PyTorch"):
         onnx_graph.check_against(policy, tmp_path / "m.onnx", x)
 
@@ -319,7 +325,7 @@ MUTANTS = [
     ("ndm_features.h", lambda t: t.replace("f->mean[i] + half", "f->mean[i] + 0 * half")),
     ("ndm_features.h", lambda t: t.replace("f->has_mean = 1;", "")),
     ("ndm_features.h", lambda t: t.replace("(s16)(now >> NDM_MEAN_BITS)", "(s16)now")),
-    ("ndm_features.h", lambda t: t.replace("NDM_IN_LOSS_RATE, NDM_IN_PLAST", "NDM_IN_PLAST")),
+    ("ndm_features.h", lambda t: t.replace("NDM_IN_LOSS_RATE, NDM_IN_BDP", "NDM_IN_BDP")),
 ]
 
 
@@ -371,7 +377,7 @@ def test_a_file_too_large_for_a_network_is_not_even_parsed(tmp_path: Path) -> No
     [
         (lambda t: t.dims.__setitem__(0, 1 << 40), r"at most 4096 elements"),
         (lambda t: t.dims.__setitem__(0, -8), r"at most 4096 elements"),
-        (lambda t: t.dims.__setitem__(0, 9), r"holds 120 numbers, its shape says 135"),
+        (lambda t: t.dims.__setitem__(0, 9), r"holds 144 numbers, its shape says 162"),
         (lambda t: t.ClearField("raw_data"), r"holds 0 numbers"),
         (lambda t: setattr(t, "data_type", TensorProto.DOUBLE), r"holds DOUBLE, expected FLOAT"),
         (lambda t: setattr(t, "data_location", TensorProto.EXTERNAL), r"lies in another file"),

@@ -104,7 +104,7 @@ def real_features(stream: np.ndarray[Any, Any]) -> list[list[float]]:
                 (low - floor) / (top - floor) if top > floor and low > floor else 0.0,
             ]
             now = np.array(x)[REMEMBERED]
-            means = now if means is None else means + (now - means) / 32
+            means = now if means is None else means + (now - means) / 16
             rounds.append([*x, *means])
         start, lost, taken, previous, sample_rate = int(a["delivered"]), 0, 0, srtt, 0.0
         plastic *= 15 / 16
@@ -122,11 +122,11 @@ def test_c_matches_the_formulas_on_real_transfers(trace: str) -> None:
         want = np.array(real_features(flow.acks))
         assert got.shape == want.shape
         # Floors of Q12; slow rates have few bits in Q24; plasticity truncates once a round. A mean
-        # stands still within 4 units, and follows an input that is off.
+        # stands still within 2 units, and follows an input that is off.
         tolerance = np.full(c.N_INPUTS, 1.5 / 4096)
         tolerance[[2, 8]] = 4 / 4096
         tolerance[5] = 16 / 4096
-        tolerance[10:] = tolerance[REMEMBERED] + 5 / 4096
+        tolerance[10:] = tolerance[REMEMBERED] + 3 / 4096
         assert (np.abs(got - want) <= tolerance).all(), NAMES[
             int(np.argmax((np.abs(got - want) - tolerance).max(axis=0)))
         ]
@@ -225,21 +225,21 @@ def test_means_follow_from_the_inputs_of_the_rounds_bit_for_bit(trace: str) -> N
         x = rounds.x[rounds.valid].astype(np.int64)
         mean = np.minimum(x[0, REMEMBERED] * 4, 32767)
         for row in x:
-            mean = mean + ((np.minimum(row[REMEMBERED] * 4, 32767) - mean + 16) >> 5)
+            mean = mean + ((np.minimum(row[REMEMBERED] * 4, 32767) - mean + 8) >> 4)
             assert (row[10:] == mean >> 2).all()
 
 
 def test_means_start_with_the_first_round_and_settle() -> None:
-    """Of a constant it is that constant; after a step it comes within 4/4096 of the new one."""
+    """Of a constant it is that constant; after a step it comes within 2/4096 of the new one."""
     stream = acks(20 * 400)
     stream["rttvar_us"][4000:] = 4_000
     rounds = core.replay(stream)
     now, mean = (rounds.x[:, NAMES.index(f"rtt_variation{end}")] for end in ("", "_mean"))
     assert (mean[:190] == now[:190]).all() and now[0] != now[-1]
     step = np.flatnonzero(now == now[-1])[0]
-    third = mean[step + 31] - now[0]
-    assert 0.55 < third / (now[-1] - now[0]) < 0.70, "1 - (31/32)^32 = 0.64"
-    assert abs(int(mean[-1]) - int(now[-1])) <= 4
+    part = mean[step + 15] - now[0]
+    assert 0.55 < part / (now[-1] - now[0]) < 0.70, "1 - (15/16)^16 = 0.64"
+    assert abs(int(mean[-1]) - int(now[-1])) <= 2
 
 
 def test_blind_rounds_leave_the_means_alone() -> None:

@@ -36,17 +36,17 @@ def numbers(*shape: int) -> np.ndarray[Any, np.dtype[np.float32]]:
     return RNG.uniform(-0.5, 0.5, shape).astype(np.float32)
 
 
-W0, B0 = numbers(12, 15), numbers(12)
+W0, B0 = numbers(12, 18), numbers(12)
 W1, B1 = numbers(2, 12), numbers(2)
 TENSORS = {
     "w0": W0, "w0t": W0.T.copy(), "b0": B0, "b0row": B0[None], "w1": W1, "w1t": W1.T.copy(),
     "b1": B1, "scale": 1 + numbers(12), "mean": numbers(12), "var": 1 + numbers(12),
-    "two": np.array([2.0], np.float32), "half": np.array(0.5, np.float32), "ten": numbers(15),
+    "two": np.array([2.0], np.float32), "half": np.array(0.5, np.float32), "ten": numbers(18),
     "lo": np.array(-8, np.float32), "hi": np.array(8, np.float32), "one": np.array(1, np.float32),
     "minus": np.array(-1, np.float32), "lows": np.array([-1, -8], np.float32),
-    "highs": np.array([1, 8], np.float32), "w_head": numbers(1, 12), "w_wide": numbers(65, 15),
-    "w_nan": np.full((12, 15), np.nan, np.float32), "square": numbers(15, 15),
-    "w_deep": numbers(15, 15), "flat": np.array([-1, 12], np.int64), "zeros": np.zeros(12, np.float32),
+    "highs": np.array([1, 8], np.float32), "w_head": numbers(1, 12), "w_wide": numbers(65, 18),
+    "w_nan": np.full((12, 18), np.nan, np.float32), "square": numbers(18, 18),
+    "w_deep": numbers(18, 18), "flat": np.array([-1, 12], np.int64), "zeros": np.zeros(12, np.float32),
     "mixed": np.array([-1, 6], np.int64), "zero": np.array(0, np.float32),
     "third": np.array(0.3, np.float32), "far": np.full(12, -9, np.float32), "w_mid": numbers(12, 12),
     "four": np.array([4.0], np.float32),
@@ -60,7 +60,7 @@ def save(
     path: Path,
     nodes: Sequence[Node],
     outputs: Sequence[str] = ("y",),
-    shape: Sequence[object] = ("n", 15),
+    shape: Sequence[object] = ("n", 18),
     opset: int = 17,
     extra: Sequence[onnx.NodeProto] = (),
     producer: str = "",
@@ -253,7 +253,7 @@ def test_outputs_may_be_two_in_any_order(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("batch", [1, 7])
 def test_a_fixed_batch_is_no_obstacle(batch: int, tmp_path: Path) -> None:
-    assert carried(save(tmp_path / "m.onnx", [*FIRST, LAST], shape=(batch, 15))).batch == batch
+    assert carried(save(tmp_path / "m.onnx", [*FIRST, LAST], shape=(batch, 18))).batch == batch
 
 
 def test_what_scikit_learn_makes_is_carried() -> None:
@@ -268,7 +268,7 @@ class Heads(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.trunk = nn.Linear(15, 14)
+        self.trunk = nn.Linear(18, 14)
         self.norm = nn.BatchNorm1d(14)
         self.gain, self.logit = nn.Linear(14, 1), nn.Linear(14, 1, bias=False)
 
@@ -281,14 +281,14 @@ class Heads(nn.Module):
 def torch_modules() -> dict[str, nn.Module]:
     torch.manual_seed(4)
     normed = nn.Sequential(
-        nn.BatchNorm1d(15), nn.Linear(15, 16), nn.BatchNorm1d(16), nn.Tanh(), nn.Dropout(0.1),
+        nn.BatchNorm1d(18), nn.Linear(18, 16), nn.BatchNorm1d(16), nn.Tanh(), nn.Dropout(0.1),
         nn.Linear(16, 8), nn.Sigmoid(), nn.Linear(8, 2), nn.Hardtanh(-8, 8),
     )  # fmt: skip
     heads = Heads()
     for module in (normed, heads):
         for _ in range(20):  # statistics to fold
-            module(torch.rand(32, 15) * 2)
-    plain = nn.Sequential(nn.Flatten(), nn.Linear(15, 16, bias=False), nn.Tanh(), nn.Linear(16, 2))
+            module(torch.rand(32, 18) * 2)
+    plain = nn.Sequential(nn.Flatten(), nn.Linear(18, 16, bias=False), nn.Tanh(), nn.Linear(16, 2))
     return {"plain": plain, "normalised": normed, "heads": heads}
 
 
@@ -297,12 +297,12 @@ def test_what_torch_exports_is_carried(name: str, tmp_path: Path) -> None:
     module, buffer = torch_modules()[name].eval(), io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.onnx.export(module, (torch.rand(4, 15),), buffer, dynamo=False,
+        torch.onnx.export(module, (torch.rand(4, 18),), buffer, dynamo=False,
                           dynamic_axes={"x": {0: "n"}}, input_names=["x"])  # fmt: skip
     path = tmp_path / "m.onnx"
     path.write_bytes(buffer.getvalue())
     graph = carried(path)
-    x = torch.rand(100, 15)
+    x = torch.rand(100, 18)
     with torch.no_grad():
         want = module(x).clamp(torch.tensor([-1.0, -8.0]), torch.tensor([1.0, 8.0])).numpy()
     from ndm_tcp.export import quantize
@@ -334,7 +334,7 @@ REFUSED: dict[str, tuple[list[Node], str]] = {
         [FIRST[0], ("Reshape", ["a", "mixed"], "y")], r"'at_y': Reshape: to \[-1, 6\], which mixes",
     ),
     "too wide": ([("Gemm", ["x", "w_wide"], "y", {"transB": 1})], "65 units, at most 64"),
-    "wrong width": ([("Gemm", ["x", "w1"], "y", {"transB": 1})], r"weight \[12, 2\], expected 15 r"),
+    "wrong width": ([("Gemm", ["x", "w1"], "y", {"transB": 1})], r"weight \[12, 2\], expected 18 r"),
     "NaN": ([("Gemm", ["x", "w_nan"], "y", {"transB": 1})], "'w_nan' holds NaN or infinity"),
     "three outputs": ([("Gemm", ["x", "w0"], "y", {"transB": 1})], r"outputs of width \[12\], exp"),
     "training": (
@@ -361,20 +361,20 @@ def test_what_has_no_place_is_refused_by_name(name: str, tmp_path: Path) -> None
 
 
 def test_a_recurrent_network_is_refused_with_the_reason(tmp_path: Path) -> None:
-    module, buffer = nn.GRU(15, 2, batch_first=True).eval(), io.BytesIO()
+    module, buffer = nn.GRU(18, 2, batch_first=True).eval(), io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.onnx.export(module, (torch.rand(1, 1, 15),), buffer, dynamo=False)
+        torch.onnx.export(module, (torch.rand(1, 1, 18),), buffer, dynamo=False)
     (tmp_path / "m.onnx").write_bytes(buffer.getvalue())
-    with pytest.raises(NdmError, match=r"FLOAT \[1, 1, 15\], expected FLOAT \[n, 15\]"):
+    with pytest.raises(NdmError, match=r"FLOAT \[1, 1, 18\], expected FLOAT \[n, 18\]"):
         onnx_read.read(tmp_path / "m.onnx", "make it")
-    gru = helper.make_node("GRU", ["x", "square", "square"], ["y"], "cell", hidden_size=15)
+    gru = helper.make_node("GRU", ["x", "square", "square"], ["y"], "cell", hidden_size=18)
     path = save(tmp_path / "g.onnx", [("Identity", ["square"], "unused")], extra=[gru])
     with pytest.raises(NdmError, match="'cell': operator GRU is not supported; its state would"):
         onnx_read.read(path, "make it")
 
 
-@pytest.mark.parametrize("shape", [("n", 9), (15,), ("n", 15, 1), (1 << 40, 15), (0, 15)])
+@pytest.mark.parametrize("shape", [("n", 9), (18,), ("n", 18, 1), (1 << 40, 18), (0, 18)])
 def test_inputs_of_another_shape_are_refused(shape: tuple[object, ...], tmp_path: Path) -> None:
     path = save(tmp_path / "m.onnx", [*FIRST, LAST], shape=shape)
     with pytest.raises(NdmError, match="input 'x': ") as error:
@@ -405,7 +405,7 @@ def test_old_opsets_and_foreign_domains_are_refused(tmp_path: Path) -> None:
 
 def test_constants_in_nodes_are_bounded_too(tmp_path: Path) -> None:
     bomb = TensorProto(name="bomb", data_type=TensorProto.FLOAT, dims=[1 << 20, 1 << 20])
-    far = helper.make_tensor("far", TensorProto.FLOAT, [15], np.zeros(15))
+    far = helper.make_tensor("far", TensorProto.FLOAT, [18], np.zeros(18))
     far.data_location = TensorProto.EXTERNAL
     for tensor, message in ((bomb, "at most 4096 elements"), (far, "lies in another file")):
         node = helper.make_node("Constant", [], ["k"], "const", value=tensor)

@@ -110,7 +110,7 @@ def test_bc_and_awbc_differ(dataset: Path, tmp_path: Path) -> None:
 
 
 def test_advantage_prefers_the_better_of_two_actions_in_one_state() -> None:
-    x = np.repeat(np.full((1, 15), 0.5, np.float32), 200, axis=0)
+    x = np.repeat(np.full((1, 18), 0.5, np.float32), 200, axis=0)
     returns = np.repeat([1.0, -1.0], 100).astype(np.float32)
     weight = weights(Value.fit(x, returns), x, returns, beta=1.0)
     assert weight[:100].min() > 5 * weight[100:].max()
@@ -236,7 +236,7 @@ def _hash() -> str:
 def test_bad_settings_are_refused() -> None:
     for bad in (
         {"hidden": (65,)},
-        {"mask": (16,)},
+        {"mask": (19,)},
         {"objective": "magic"},
         {"epochs": 0},
         {"expectile": 1.0},
@@ -252,7 +252,7 @@ def test_outputs_stay_in_their_ranges() -> None:
     with torch.no_grad():
         for parameter in policy.parameters():
             parameter.mul_(100)
-    out = policy(torch.randn(200, 15) * 10)
+    out = policy(torch.randn(200, 18) * 10)
     assert out[:, 0].abs().max() <= 1 and out[:, 1].abs().max() <= 8
 
 

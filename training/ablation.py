@@ -90,7 +90,7 @@ VARIANTS = (
     Variant("without 4", mask=(4,)),
     Variant("without 10", mask=(10,)),
     Variant("without 4, 7, 8, 10", mask=(4, 7, 8, 10)),
-    Variant("without 11 to 15", mask=(11, 12, 13, 14, 15)),
+    Variant("without 11 to 18", mask=(11, 12, 13, 14, 15, 16, 17, 18)),
     Variant("16-16", hidden=(16, 16)),
     Variant("64-64", hidden=(64, 64)),
     Variant("eight rounds at once", rounds=8),
@@ -152,7 +152,7 @@ def load(folders: Sequence[Path], config: TrainConfig) -> Rounds:
 
 
 def with_rounds(rounds: Rounds, count: int) -> Rounds:
-    """Of every row the inputs of its round and of those before, [n, 15 x count], newest first.
+    """Of every row the inputs of its round and of those before, [n, 18 x count], newest first.
 
     Before a flow's first round that one is repeated.
     """
@@ -170,7 +170,7 @@ def with_rounds(rounds: Rounds, count: int) -> Rounds:
 class _Rows:
     """Rows of one split for M networks; which of them a network may see differs."""
 
-    x: Tensor  # [n, 15 x rounds]
+    x: Tensor  # [n, 18 x rounds]
     action: Tensor  # [n]
     weight: Tensor  # [M, n], 0: no decision, or not to be seen
     cause: Tensor  # [M, n], 1, 0 or -1

@@ -51,7 +51,7 @@ COLUMNS = (
 class Batch:
     """Tensors of some rounds."""
 
-    x: Tensor  # [n, 15]
+    x: Tensor  # [n, 18]
     action: Tensor  # [n]
     weight: Tensor  # [n], 0 where the action is not a decision
     cause: Tensor  # [n], 1, 0 or -1

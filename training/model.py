@@ -13,7 +13,7 @@ from ndm_tcp import contract
 
 
 class Policy(nn.Module):
-    """15 - hidden - 2 perceptron on the contract's inputs in real numbers."""
+    """18 - hidden - 2 perceptron on the contract's inputs in real numbers."""
 
     def __init__(self, hidden: Sequence[int], mask: Sequence[int] = (), rounds: int = 1) -> None:
         """
@@ -36,7 +36,7 @@ class Policy(nn.Module):
         self.hi: Tensor
 
     def raw(self, x: Tensor) -> Tensor:
-        """[batch, 15] inputs to [batch, 2] outputs before the clamp, where gradients live."""
+        """[batch, 18] inputs to [batch, 2] outputs before the clamp, where gradients live."""
         h = x * self.keep
         for layer in self.layers[:-1]:
             h = torch.tanh(layer(h))
@@ -44,7 +44,7 @@ class Policy(nn.Module):
         return out
 
     def forward(self, x: Tensor) -> Tensor:
-        """[batch, 15] inputs to [batch, 2]: cwnd_gain and congestion, inside their ranges."""
+        """[batch, 18] inputs to [batch, 2]: cwnd_gain and congestion, inside their ranges."""
         return torch.minimum(torch.maximum(self.raw(x), self.lo), self.hi)
 
     def linear_layers(self) -> list[tuple[Tensor, Tensor]]:

@@ -40,7 +40,7 @@ class Examples:
     """One row a round, flows together and in order."""
 
     x: npt.NDArray[np.float32]
-    """[n, 15] inputs as real numbers"""
+    """[n, 18] inputs as real numbers"""
     action: npt.NDArray[np.float32]
     """[n] log2 cwnd ratio to the next round, clipped to [-1, 1]"""
     reward: npt.NDArray[np.float32]

@@ -24,16 +24,18 @@ from typing import Any
 from bounds import Box, Clamp, Layers, Relaxation, Tanh, dot, require  # type: ignore
 
 HEADERS = ("ndm_contract.h", "ndm_tables.h", "ndm_model.h")
-N = 15  # inputs
+N = 18  # inputs
 # name: output, sign (1 at most, -1 at least), limit in Q16, inputs held (1-based: Q12 from, to)
-COLLAPSE = {1: (0, 0), 2: (4096, 4096), 11: (128, 4096)}
-LOSSY = {5: (0, 0), 6: (4096, 4096), 12: (128, 4096)}
-LOSSLESS = {2: (0, 0), 6: (0, 0), 11: (0, 64), 12: (0, 64)}
-STEADY = {7: (0, 512), 8: (-256, 256), 11: (0, 256), 13: (0, 512), 14: (-256, 256)}
+COLLAPSE = {1: (0, 0), 2: (4096, 4096), 11: (0, 3840), 12: (256, 4096)}
+LOSSY = {5: (0, 0), 6: (4096, 4096), 14: (256, 4096)}
+LOSSLESS = {2: (0, 0), 6: (0, 0), 12: (0, 64), 14: (0, 64)}
+STEADY = {7: (0, 512), 8: (-256, 256), 12: (0, 256), 15: (0, 512), 16: (-256, 256)}
 QUEUE = {1: (1792, 2304), 2: (0, 256), 3: (1792, 2304), 9: (3584, 4096), 10: (3072, 4096)}
-QUEUE = {**QUEUE, 15: (3584, 4096), **LOSSY, **STEADY}
+QUEUE |= {11: (1792, 2304), 13: (1792, 2304), 17: (3584, 4096), 18: (3072, 4096)}
+QUEUE = {**QUEUE, **LOSSY, **STEADY}
 IDLE = {1: (3584, 4096), 3: (5120, 8192), 5: (0, 0), 9: (2048, 4096), 10: (0, 512)}
-IDLE = {**IDLE, 15: (2048, 4096), **STEADY}
+IDLE |= {11: (3584, 4096), 13: (5120, 8192), 17: (2048, 4096), 18: (0, 512)}
+IDLE = {**IDLE, **STEADY}
 PROPERTIES: dict[str, tuple[int, int, int | None, dict[int, tuple[int, int]]]] = {
     "gain_at_most": (0, 1, None, {}),
     "gain_at_least": (0, -1, None, {}),
@@ -41,7 +43,9 @@ PROPERTIES: dict[str, tuple[int, int, int | None, dict[int, tuple[int, int]]]] =
     "no_growth_in_collapse_while_rtt_doubles": (0, 1, 0, {**COLLAPSE, 8: (4096, 4096)}),
     "no_growth_in_a_collapse_that_can_be": (0, 1, 0, {**COLLAPSE, **LOSSY}),
     "no_growth_behind_its_own_queue": (0, 1, 0, QUEUE),
-    "no_shrinking_on_an_idle_path": (0, -1, 0, {1: (4096, 4096), 2: (0, 0), 10: (0, 0)}),
+    "no_shrinking_on_an_idle_path": (
+        0, -1, 0, {1: (4096, 4096), 2: (0, 0), 10: (0, 0), 11: (256, 4096), 18: (0, 3840)},
+    ),
     "no_shrinking_below_the_bdp": (0, -1, 0, {**IDLE, **LOSSLESS}),
     "collapse_is_congestion": (1, -1, 0, COLLAPSE),
     "collapse_with_full_pipe_is_congestion": (1, -1, 0, {**COLLAPSE, 3: (0, 0)}),

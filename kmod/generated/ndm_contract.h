@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Do not edit directly, auto-generated from: */
 /*	src/ndm_tcp/contract.py */
-/* contract d8b0c767e75af6b3 */
+/* contract 9df114664027fb9a */
 
 #ifndef _NDM_CONTRACT_H
 #define _NDM_CONTRACT_H
 
 #include "../ndm_types.h"
 
-#define NDM_CONTRACT_HASH	"d8b0c767e75af6b3"
-#define NDM_CONTRACT_ID		0xd8b0c767e75af6b3ULL
+#define NDM_CONTRACT_HASH	"9df114664027fb9a"
+#define NDM_CONTRACT_ID		0x9df114664027fb9aULL
 
-#define NDM_REVISION	3
+#define NDM_REVISION	4
 #define NDM_Q_INPUT	12
 #define NDM_Q_ACT	15
 #define NDM_Q_PRE	16
@@ -30,13 +30,13 @@
 #define NDM_PLASTICITY_DECAY_SHIFT	4
 #define NDM_MAX_RATE_HALF_ROUNDS	5
 #define NDM_FLOOR_HALF_ROUNDS	4
-#define NDM_MEAN_SHIFT	5
+#define NDM_MEAN_SHIFT	4
 #define NDM_MEAN_BITS	2
 #define NDM_RATE_SHIFT	24
 #define NDM_PRIVATE_BYTES	104
 #define NDM_N_ROUND_INPUTS	10
-#define NDM_N_MEANS	5
-#define NDM_N_INPUTS	15
+#define NDM_N_MEANS	8
+#define NDM_N_INPUTS	18
 #define NDM_N_OUTPUTS	2
 #define NDM_ONE	(1 << NDM_Q_INPUT)
 
@@ -62,16 +62,22 @@ enum ndm_input {
 	NDM_IN_DELIVERY_RATIO,
 	/* 10: (lowest RTT of the last 4-8 rounds - min_rtt) / (highest of them - min_rtt); [0, 1] */
 	NDM_IN_QUEUE_FLOOR,
-	/* 11: mean of input 2 over some 32 rounds; [0, 1] */
+	/* 11: mean of input 1 over some 16 rounds; [0, 1] */
+	NDM_IN_RTT_RATIO_MEAN,
+	/* 12: mean of input 2 over some 16 rounds; [0, 1] */
 	NDM_IN_LOSS_RATE_MEAN,
-	/* 12: mean of input 6 over some 32 rounds; [0, 1] */
+	/* 13: mean of input 3 over some 16 rounds; [0, 2] */
+	NDM_IN_BDP_RATIO_MEAN,
+	/* 14: mean of input 6 over some 16 rounds; [0, 1] */
 	NDM_IN_PLASTICITY_MEAN,
-	/* 13: mean of input 7 over some 32 rounds; [0, 2] */
+	/* 15: mean of input 7 over some 16 rounds; [0, 2] */
 	NDM_IN_RTT_VARIATION_MEAN,
-	/* 14: mean of input 8 over some 32 rounds; [-1, 1] */
+	/* 16: mean of input 8 over some 16 rounds; [-1, 1] */
 	NDM_IN_RTT_GRADIENT_MEAN,
-	/* 15: mean of input 9 over some 32 rounds; [0, 1] */
+	/* 17: mean of input 9 over some 16 rounds; [0, 1] */
 	NDM_IN_DELIVERY_RATIO_MEAN,
+	/* 18: mean of input 10 over some 16 rounds; [0, 1] */
+	NDM_IN_QUEUE_FLOOR_MEAN,
 };
 
 /* The two outputs, Q16. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Do not edit directly, auto-generated from: */
 /*	src/ndm_tcp/fixedpoint.py */
-/* contract d8b0c767e75af6b3 */
+/* contract 9df114664027fb9a */
 
 #ifndef _NDM_TABLES_H
 #define _NDM_TABLES_H

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 
 from ndm_tcp.errors import NdmError
 
-REVISION = 3
+REVISION = 4
 """Raised by hand whenever the C features or the inference change their results."""
 
 # --- arithmetic --------------------------------------------------------------------------
@@ -45,7 +45,7 @@ ENTROPY_DELAY_WEIGHT = 1638  # 0.4 in Q12; the two add to exactly 1
 PLASTICITY_DECAY_SHIFT = 4  # plasticity loses 1/16 per round
 MAX_RATE_HALF_ROUNDS = 5  # max_rate: maximum of the last 5 to 10 rounds
 FLOOR_HALF_ROUNDS = 4  # queue_floor: extremes of the last 4 to 8 rounds
-MEAN_SHIFT = 5  # a round is 1/32 of a mean
+MEAN_SHIFT = 4  # a round is 1/16 of a mean
 MEAN_BITS = 2  # fractional bits of a mean beyond those of an input
 RATE_SHIFT = 24  # delivery rates: packets per microsecond, Q24, as in tcp_bbr.c
 PRIVATE_BYTES = 104  # ICSK_CA_PRIV_SIZE of Linux 6.1 and 6.12
@@ -119,13 +119,17 @@ ROUND_INPUTS: tuple[Input, ...] = (
     ),
 )
 
-MEANS = ("loss_rate", "plasticity", "rtt_variation", "rtt_gradient", "delivery_ratio")
-"""The inputs that have a memory. The queue of the sender's own, a rival's and jitter look alike in
-one round; how rate, RTT and losses went over many tells them apart."""
+MEANS = (
+    *("rtt_ratio", "loss_rate", "bdp_ratio", "plasticity"),
+    *("rtt_variation", "rtt_gradient", "delivery_ratio", "queue_floor"),
+)
+"""The inputs that have a memory, all but entropy, which is one, and the state of slow start. The
+queue of the sender's own, a rival's and jitter look alike in one round; how rate, RTT, window and
+losses went over many tells them apart."""
 
 
 def _mean(number: int, of: Input) -> Input:
-    meaning = f"mean of input {of.index} over some 32 rounds"
+    meaning = f"mean of input {of.index} over some {1 << MEAN_SHIFT} rounds"
     return Input(number, f"{of.name}_mean", meaning, of.lo, of.hi, of.name)
 
 
@@ -133,7 +137,7 @@ INPUTS: tuple[Input, ...] = ROUND_INPUTS + tuple(
     _mean(number, of)
     for number, of in enumerate((i for i in ROUND_INPUTS if i.name in MEANS), len(ROUND_INPUTS) + 1)
 )
-"""What the network sees: the ten inputs of a round and the means of five of them."""
+"""What the network sees: the ten inputs of a round and the means of eight of them."""
 
 OUTPUTS: tuple[Output, ...] = (
     Output("cwnd_gain", "log2 multiplier on cwnd for the next round", -1, 1),

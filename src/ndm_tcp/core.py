@@ -45,7 +45,7 @@ class Rounds:
     """The rounds of one ACK stream, in order."""
 
     x: npt.NDArray[np.int16]
-    """[rounds, 15] inputs, Q12; all zero where not valid"""
+    """[rounds, 18] inputs, Q12; all zero where not valid"""
     ack_index: npt.NDArray[np.int32]
     """[rounds] the ACK that ended each round"""
     valid: npt.NDArray[np.bool_]
@@ -97,7 +97,7 @@ def infer(
 
     Args:
         layers: at most MAX_LAYERS layers, none wider than MAX_WIDTH.
-        x: [batch, 15], Q12.
+        x: [batch, 18], Q12.
 
     Returns:
         outputs [batch, 2] in Q16, and all pre-activations [batch, sum of widths] in Q16.

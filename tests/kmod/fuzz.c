@@ -28,7 +28,7 @@ static void in_range(const s16 *x, const s32 *out)
 
 	for (i = 0; i < NDM_N_INPUTS; i++) {
 		bool wide = i == NDM_IN_BDP_RATIO || i == NDM_IN_RTT_VARIATION ||
-			    i == NDM_IN_RTT_VARIATION_MEAN;
+			    i == NDM_IN_BDP_RATIO_MEAN || i == NDM_IN_RTT_VARIATION_MEAN;
 
 		require(x[i] >= lowest[i] && x[i] <= NDM_ONE * (wide ? 2 : 1));
 	}
@@ -63,8 +63,8 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		require(out[0] < 0 || ndm_apply_gain(ack.cwnd, out[0]) >= ack.cwnd);
 		ndm_watchdog_bites(&watchdog, x, ndm_max(f.max_rate[0], f.max_rate[1]),
 				   ack.app_limited & 1);
-		ndm_drain(&drain, ndm_drain_queue(ndm_min(f.floor_lo_us[0], f.floor_lo_us[1]),
-						  ack.min_rtt_us), ack.cwnd, ack.acked & 1);
+		ndm_drain(&drain, ndm_drain_queue(ndm_lowest_us(&f), ack.min_rtt_us), ack.cwnd,
+			  ack.acked & 1);
 		require(drain.rounds <= NDM_DRAIN_ROUNDS || drain.rounds == NDM_DRAINING);
 		require(drain.alone <= NDM_DRAIN_ALONE);
 		ceiling_rounds = ndm_ceiling_rounds(ceiling_rounds, x, out[1], ack.lost,
