@@ -48,7 +48,8 @@ def means(x: npt.NDArray[np.int64]) -> npt.NDArray[np.int16]:
         result[0] = now[0]
     for k in range(1, len(now)):
         result[k] = result[k - 1] + ((now[k] - result[k - 1] + HALF) >> contract.MEAN_SHIFT)
-    return (result >> contract.MEAN_BITS).astype(np.int16)
+    found: npt.NDArray[np.int16] = (result >> contract.MEAN_BITS).astype(np.int16)
+    return found
 
 
 def give(table: pa.Table) -> pa.Table:

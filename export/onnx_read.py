@@ -194,7 +194,9 @@ class _Reader:
         inputs = [i for i in self.model.graph.input if i.name not in self.constants]
         if len(inputs) != 1:
             names = ", ".join(i.name for i in inputs)
-            raise NdmError(f"{self.path}: {len(inputs)} inputs ({names}), expected one [n, {c.N_INPUTS}]")
+            raise NdmError(
+                f"{self.path}: {len(inputs)} inputs ({names}), expected one [n, {c.N_INPUTS}]"
+            )
         (only,) = inputs
         kind = only.type.tensor_type
         shape = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]

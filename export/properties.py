@@ -128,9 +128,12 @@ PROPERTIES = (
         -1,
         0,
         {
-            "rtt_ratio": (1, 1), "rtt_ratio_mean": (1 / 16, 1), "loss_rate": (0, 0),
-            "queue_floor": (0, 0), "queue_floor_mean": (0, 15 / 16),
-        },
+            "rtt_ratio": (1, 1),
+            "rtt_ratio_mean": (1 / 16, 1),
+            "loss_rate": (0, 0),
+            "queue_floor": (0, 0),
+            "queue_floor_mean": (0, 15 / 16),
+        },  # fmt: skip
     ),
     Property(
         "no_shrinking_below_the_bdp",

@@ -66,7 +66,7 @@ def test_more_rounds_at_once_are_those_before_in_the_same_flow(taught: Path) -> 
     rounds = ablation.load([taught], CONFIG)
     x, flow = rounds.data.x, rounds.data.flow
     seen = ablation.with_rounds(rounds, 3).data.x
-    assert seen.shape == (len(x), 45)
+    assert seen.shape == (len(x), 54)
     assert (seen[:, :18] == x).all()
     starts = np.flatnonzero(np.append(True, flow[1:] != flow[:-1]))
     assert len(starts) > 3

@@ -202,9 +202,7 @@ def survives(folder: Path, files: dict[str, str], of: Path = KMOD) -> bool:
     return True
 
 
-def run_all(
-    tmp_path: Path, mutants: dict[str, dict[str, str]], of: Path = KMOD
-) -> list[str]:
+def run_all(tmp_path: Path, mutants: dict[str, dict[str, str]], of: Path = KMOD) -> list[str]:
     """Names of the survivors."""
     with ThreadPoolExecutor(2) as pool:
         jobs = {
