@@ -68,6 +68,12 @@ static const s16 ndm_full_pipe_ratio = NDM_ONE * 3 / 8;
 static const s16 ndm_room_ratio = NDM_ONE * 3 / 4;
 
 /*
+ * Loss, Q12: from here on it ends a slow start whose window is not used. What is lost
+ * then are bursts, and a larger window would bring nothing.
+ */
+static const s16 ndm_unused_loss = NDM_ONE / 16;
+
+/*
  * (srtt - srtt of the round before) / that, Q12: from here on a queue grows; unless
  * rttvar / srtt is as large as this, for with jitter srtt moves by as much.
  */
@@ -357,9 +363,9 @@ static bool ndm_watch(struct sock *sk, const s16 *x, bool limited)
  * random one it may hold for congestion, since slow start's usually are; but while
  * the rate grows the pipe was not full.
  */
-static bool ndm_was_congestion(const struct ndm *ca, const s16 *x, bool grew)
+static bool ndm_was_congestion(const struct ndm *ca, const s16 *x, bool limited, bool grew)
 {
-	return x[NDM_IN_LOSS_RATE] >= NDM_WATCHDOG_LOSS ||
+	return x[NDM_IN_LOSS_RATE] >= (limited ? NDM_WATCHDOG_LOSS : ndm_unused_loss) ||
 	       (x[NDM_IN_LOSS_RATE] && ca->congestion >= 0 && !grew);
 }
 
@@ -474,7 +480,7 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 		if (limited && !grew &&
 		    (ndm_queue_grows(x) || x[NDM_IN_BDP_RATIO] < ndm_full_pipe_ratio))
 			ndm_leave_slow_start(sk, !x[NDM_IN_LOSS_RATE]);
-		else if (marked || (spared && ndm_was_congestion(ca, x, grew)))
+		else if (marked || (spared && ndm_was_congestion(ca, x, limited, grew)))
 			ndm_leave_slow_start(sk, false);
 		return NDM_WHY_SLOW_START;
 	}
