@@ -133,7 +133,7 @@ PROPERTIES = (
             "loss_rate": (0, 0),
             "queue_floor": (0, 0),
             "queue_floor_mean": (0, 15 / 16),
-        },  # fmt: skip
+        },
     ),
     Property(
         "no_shrinking_below_the_bdp",

@@ -36,8 +36,8 @@ SHIFTED_US = 500
 """rounds that end further apart than this are not the same round"""
 LINE = (
     "  iperf3-7  [000] ..s.. 2.404064: ndm_tcp_round: sport=20001 dport=5201 valid=1 "
-    "x=4095,-1,409,0,4096,0,1151,0,4096,0,3000,7,410,0,1,-2,4000,5 gain=4026 congestion=-5 phase=6 state=0 "
-    "cwnd=10 target=11 ssthresh=2147483647 why=network"
+    "x=4095,-1,409,0,4096,0,1151,0,4096,0,3000,7,410,0,1,-2,4000,5 gain=4026 congestion=-5 "
+    "phase=6 state=0 cwnd=10 target=11 ssthresh=2147483647 why=network"
 )
 
 
