@@ -23,7 +23,6 @@ CORNER_BITS = min(c.N_INPUTS, 15)
 """log2 of the corners of the box that are among them: a fraction, as its 2^18 would take long."""
 BLOCK = 1024
 """Vectors under one digest."""
-FNV_BASIS, FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3
 POOL = 1 << 16
 """Random points among which rounding ties and table break points are looked for."""
 PATH = 1 << 14
@@ -69,17 +68,12 @@ def digests(vectors: Vectors) -> list[int]:
     Every step maps the state one to one, so any single wrong integer changes the digest.
     """
     words = np.concatenate([vectors.x, vectors.pre, vectors.out], axis=1).astype(np.uint32)
-    whole = len(words) // BLOCK
-    state = np.full(whole, FNV_BASIS, dtype=np.uint64)
-    # All blocks side by side, word by word; arrays of u64 wrap as in C.
-    for column in words[: whole * BLOCK].reshape(whole, -1).T.astype(np.uint64, order="C"):
-        state = (state ^ column) * np.uint64(FNV_PRIME)
-    result = state.tolist()
-    if len(words) % BLOCK:
-        rest = FNV_BASIS
-        for word in words[whole * BLOCK :].ravel().tolist():
-            rest = ((rest ^ word) * FNV_PRIME) & ((1 << 64) - 1)
-        result.append(rest)
+    result = []
+    for start in range(0, len(words), BLOCK):
+        state = 0xCBF29CE484222325
+        for word in words[start : start + BLOCK].ravel().tolist():
+            state = ((state ^ word) * 0x100000001B3) & ((1 << 64) - 1)
+        result.append(state)
     return result
 
 
