@@ -112,6 +112,8 @@ static NDM_RARE void ndm_push_rtt(struct ndm_features *f, u32 now_us, u32 rtt_us
 {
 	u64 bin;
 
+	if (!srtt_us)
+		return;
 	/* Bin 8 is centred on srtt: floor(rtt * 16 / srtt + 1/2) - 8. */
 	bin = ndm_div((u64)rtt_us * NDM_RTT_BINS_PER_SRTT * 2 + srtt_us, 2 * (u64)srtt_us);
 	bin = bin < 8 ? 0 : bin - 8;
@@ -127,7 +129,7 @@ static inline void ndm_take_rtt(struct ndm_features *f, const struct ndm_ack *ac
 
 	f->floor_lo_us = ndm_min(f->floor_lo_us, rtt);
 	f->floor_hi_us = ndm_max(f->floor_hi_us, rtt);
-	if (ack->srtt_us && f->rtt_taken != NDM_RTT_SAMPLES_PER_ROUND &&
+	if (f->rtt_taken != NDM_RTT_SAMPLES_PER_ROUND &&
 	    (!f->rtt_n || ((now - f->sample_us) & NDM_LONG_US) >=
 			  ack->srtt_us / NDM_RTT_SAMPLES_PER_ROUND))
 		ndm_push_rtt(f, now, rtt, ack->srtt_us);
@@ -202,7 +204,7 @@ static inline s32 ndm_gradient(u32 now_us, u32 before_us)
 	return -(s32)ndm_ratio(before_us - now_us, before_us, NDM_ONE);
 }
 
-/* The ten inputs of a round. False, x all zero: nothing to go by. */
+/* The ten inputs of a round. False: nothing to go by. */
 static inline bool ndm_features_inputs(const struct ndm_features *f, const struct ndm_ack *ack,
 				       u32 rate, s16 x[NDM_N_INPUTS])
 {
@@ -211,7 +213,6 @@ static inline bool ndm_features_inputs(const struct ndm_features *f, const struc
 	u32 window = ndm_window(ack->ca_state, ack->cwnd, ack->ssthresh);
 	u32 h_loss, h_rtt;
 
-	memset(x, 0, NDM_N_INPUTS * sizeof(*x));
 	if (!ack->srtt_us || !ack->min_rtt_us || !window || !max_rate)
 		return false;
 	h_loss = ndm_entropy(f->gap_ring, f->gap_n);
@@ -315,11 +316,14 @@ static NDM_RARE enum ndm_round ndm_features_end_round(struct ndm_features *f,
  */
 static inline bool ndm_features_take(struct ndm_features *f, const struct ndm_ack *ack)
 {
-	bool rto = ack->ca_state == NDM_CA_LOSS && !f->in_loss;
+	bool rto = false;
 
 	if (!f->started)
 		ndm_features_start(f, ack->delivered, ack->srtt_us);
-	f->in_loss = ack->ca_state == NDM_CA_LOSS;
+	if (f->in_loss != (ack->ca_state == NDM_CA_LOSS)) {
+		f->in_loss ^= 1;
+		rto = f->in_loss;
+	}
 	if (ack->rtt_us > 0)
 		ndm_take_rtt(f, ack);
 	if (ack->lost)

@@ -47,17 +47,15 @@ static inline s32 ndm_round_shift(s32 acc, u32 n)
 static inline s16 ndm_tanh(s32 pre)
 {
 	u32 magnitude = pre < 0 ? 0U - (u32)pre : (u32)pre;
-	s32 low, high, value;
-	u32 index;
+	const s16 *at;
+	s32 value;
 
 	if (magnitude >= NDM_TANH_LIMIT) {
 		value = ndm_tanh_table[1 << NDM_TANH_STEPS_LOG2];
 	} else {
-		index = magnitude >> NDM_TANH_BITS;
-		low = ndm_tanh_table[index];
-		high = ndm_tanh_table[index + 1];
-		value = (high - low) * (s32)(magnitude & ((1U << NDM_TANH_BITS) - 1));
-		value = low + ndm_round_shift(value, NDM_TANH_BITS);
+		at = &ndm_tanh_table[magnitude >> NDM_TANH_BITS];
+		value = (at[1] - at[0]) * (s32)(magnitude & ((1U << NDM_TANH_BITS) - 1));
+		value = at[0] + ndm_round_shift(value, NDM_TANH_BITS);
 	}
 	return (s16)(pre < 0 ? -value : value);
 }

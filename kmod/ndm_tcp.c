@@ -258,6 +258,12 @@ static u32 ndm_min_rtt(struct sock *sk)
 	return ca->f.callers_us;
 }
 
+/* What is no time, or takes more than half an hour, is none: -1. */
+static s32 ndm_us(long us)
+{
+	return (unsigned long)us <= S32_MAX ? us : -1;
+}
+
 /* The contract's record of this ACK, before it changes the window; but min_rtt_us. */
 static __always_inline void ndm_fill_ack(struct sock *sk, const struct rate_sample *rs,
 					 struct ndm_ack *ack)
@@ -267,7 +273,7 @@ static __always_inline void ndm_fill_ack(struct sock *sk, const struct rate_samp
 
 	*ack = (struct ndm_ack){
 		.now_us		= tp->tcp_mstamp,
-		.rtt_us		= rs->rtt_us < 0 ? -1 : min_t(long, rs->rtt_us, S32_MAX),
+		.rtt_us		= ndm_us(rs->rtt_us),
 		.acked		= rs->acked_sacked,
 		.lost		= max(rs->losses, 0),
 		.inflight	= tcp_packets_in_flight(tp),
@@ -277,8 +283,7 @@ static __always_inline void ndm_fill_ack(struct sock *sk, const struct rate_samp
 		.rttvar_us	= tp->mdev_us >> 2,
 		.delivered	= tp->delivered,
 		.prior_delivered = rs->prior_delivered,
-		.interval_us	= rs->delivered < 0 || rs->interval_us < 0 ?
-				  -1 : min_t(long, rs->interval_us, S32_MAX),
+		.interval_us	= rs->delivered < 0 ? -1 : ndm_us(rs->interval_us),
 		.app_limited	= rs->is_app_limited,
 		.ca_state	= inet_csk(sk)->icsk_ca_state,
 	};
@@ -649,8 +654,10 @@ static void ndm_update_cwnd(struct sock *sk, u32 acked, u32 lost)
 	}
 	if (cwnd > ca->target)
 		cwnd -= min_t(u32, cwnd - ca->target, acked);
-	else if (tcp_is_cwnd_limited(sk))
+	else if (cwnd < ca->target && tcp_is_cwnd_limited(sk))
 		cwnd += min_t(u32, ca->target - cwnd, acked);
+	else
+		return;
 	ndm_set_cwnd(sk, cwnd);
 }
 

@@ -318,7 +318,7 @@ MUTANTS = [
     ("generated/ndm_tables.h", lambda t: bump(t, "ndm_klog2k_table", 2, 900)),
     ("ndm_infer.h", lambda t: t.replace("((acc >> (n - 1)) + 1) >> 1", "acc >> n")),
     ("ndm_infer.h", lambda t: t.replace("pre < 0 ? -value : value", "value")),
-    ("ndm_infer.h", lambda t: t.replace("low = ndm_tanh_table[index];", "low = high;")),
+    ("ndm_infer.h", lambda t: t.replace("value = at[0] + ndm", "value = at[1] + ndm")),
     ("ndm_features.h", lambda t: t.replace("lost - 1, NDM", "lost, NDM")),
     ("ndm_features.h", lambda t: t.replace("now_us > before_us", "now_us < before_us")),
     ("ndm_features.h", lambda t: t.replace("f->plasticity = NDM_ONE;", "f->plasticity = 0;", 1)),
