@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The window a flow should have had: what the lab knows of a path and its traffic.
 
-A flow alone, or among flows that yield to a queue as it does, should keep its share of the
-bottleneck's bandwidth-delay product in flight, a tenth more, and three packets: enough for the
-link never to idle, too little for a queue worth the name. Where packets are lost at random it is
-three tenths more, since what is lost is in flight for nothing. Beside flows that fill the queue
-until it overflows, that window starves; there it is its share of the link times the RTT that the
-rivals make, unless each flow has a queue of its own. Where the discipline drops to keep the queue
-short, no more is right than it lets stand.
+A flow alone should keep the bottleneck's bandwidth-delay product in flight and a tenth more: enough
+for the link never to idle, too little for a queue worth the name. Among flows that yield to a queue
+as it does it is the flow's share of that and three packets, and with jitter three packets, too;
+where packets are lost at random three tenths more and three packets, since what is lost is in
+flight for nothing. Beside flows that fill the queue until it overflows, that window starves; there
+it is its share of the link times the RTT that the rivals make, unless each flow has a queue of its
+own. Where the discipline drops to keep the queue short, no more is right than it lets stand.
 
 `python -m ndm_tcp.lab.truth RUN...` says it again of recorded runs.
 """
@@ -33,6 +33,8 @@ LOOPBACK_PACKET_BYTES = 65_536  # the MTU of the loopback device
 EXTRA_SHARE = 0.1
 EXTRA_SHARE_LOSS = 0.3
 EXTRA_PACKETS = 3
+EXTRA_PACKETS_ALONE = 0
+"""of one flow, on a routed path without loss and jitter: of a small BDP three are a large part"""
 QUEUE_SHARE = 0.75
 """of the queue that there is"""
 OWN_QUEUE = frozenset({"fq", "fq_codel", "cake"})
@@ -72,6 +74,8 @@ class _Path:
     queue_packets: float
     extra_share: float
     """of the bandwidth-delay product"""
+    clean: bool = False
+    """a routed path without loss and jitter"""
     own_queue: bool = False
     """of each flow"""
 
@@ -89,9 +93,11 @@ def _path(scenario: Scenario) -> _Path:
         if link.qdisc in CODEL:
             target = CODEL_TARGET_S * link.rate_bps / 8 / IP_PACKET_BYTES
             queue = max(target, EXTRA_PACKETS / QUEUE_SHARE)
-        extra = EXTRA_SHARE_LOSS if link.loss or link.burst else EXTRA_SHARE
+        loses = bool(link.loss or link.burst)
+        extra = EXTRA_SHARE_LOSS if loses else EXTRA_SHARE
+        clean = not loses and not link.jitter_us
         own = link.qdisc in OWN_QUEUE
-        return _Path(rates, link.rtt_us, link.jitter_us, IP_PACKET_BYTES, queue, extra, own)
+        return _Path(rates, link.rtt_us, link.jitter_us, IP_PACKET_BYTES, queue, extra, clean, own)
     assert scenario.lo is not None
     # Data and ACKs both cross the loopback device: every delay counts twice.
     delay = _number("delay", scenario.lo.netem, US)
@@ -101,14 +107,16 @@ def _path(scenario: Scenario) -> _Path:
     return _Path(((0.0, rate),), 2 * delay, 2 * jitter, LOOPBACK_PACKET_BYTES, 1e9, extra)
 
 
-def ideals(scenario: Scenario, cc: str) -> list[Ideal]:
+def ideals(scenario: Scenario, cc: str, alone: int = EXTRA_PACKETS_ALONE) -> list[Ideal]:
     """The right windows of all flows of a run, by port and time.
 
     Args:
         scenario: what runs. Of a web page's connections nothing is said.
         cc: the algorithm under test.
+        alone: packets to spare of one flow on a routed path without loss and jitter.
     """
     path, flows = _path(scenario), scenario.flows
+    spare = alone if path.clean and len(flows) == 1 else EXTRA_PACKETS
     names = [cc if flow.cc == UNDER_TEST else flow.cc for flow in flows]
     times = {t for t, _ in path.rates_bps}
     times |= {flow.start_s for flow in flows} | {flow.end_s() for flow in flows}
@@ -129,15 +137,15 @@ def ideals(scenario: Scenario, cc: str) -> list[Ideal]:
                 continue
             pps = rate_bps / 8 / path.packet_bytes / len(here)
             queue_us = QUEUE_SHARE * path.queue_packets / len(here) / pps * 1e6
-            rtt_us += min(path.extra_share * rtt_us + EXTRA_PACKETS / pps * 1e6, queue_us)
+            rtt_us += min(path.extra_share * rtt_us + spare / pps * 1e6, queue_us)
             found.append(Ideal(FIRST_PORT + number, at_s, pps, 0.0 if rivals else rtt_us))
     return found
 
 
-def table(scenario: Scenario, cc: str, start_ns: int) -> str:
+def table(scenario: Scenario, cc: str, start_ns: int, alone: int = EXTRA_PACKETS_ALONE) -> str:
     """`ideals` as CSV, in the capture's clock: port,t_ns,packets_per_s,rtt_us."""
     lines = ["port,t_ns,packets_per_s,rtt_us"]
-    for i in ideals(scenario, cc):
+    for i in ideals(scenario, cc, alone):
         at_ns = start_ns + round(i.at_s * 1e9)
         lines.append(f"{i.port},{at_ns},{i.packets_per_s:.3f},{i.rtt_us:.0f}")
     return "\n".join(lines) + "\n"
