@@ -18,14 +18,14 @@ rate_bps = 15_000_000
 rtt_us = 16_000
 queue_packets = 6
 """
-# One of a sixth, which the network takes for noise more often.
+# One of an eighth, which the network takes for noise more often.
 SHORT = """
 seconds = 10
 topology = "path"
 [link]
 rate_bps = 30_000_000
 rtt_us = 60_000
-queue_packets = 25
+queue_packets = 20
 """
 FASTER = PATH.replace("queue_packets = 6", "queue_packets = 6\nsteps = [[5.0, 30_000_000]]")
 NOISY = """
@@ -45,8 +45,8 @@ seconds = 40
 topology = "path"
 [link]
 rate_bps = 12_000_000
-rtt_us = 15_000
-queue_packets = 60
+rtt_us = 20_000
+queue_packets = 40
 [[flows]]
 cc = "cubic"
 [[flows]]

@@ -154,7 +154,7 @@ def test_the_lowest_rtt_is_no_timestamps(tmp_path: Path) -> None:
     """With heavy loss many RTTs are known from timestamps only, to a millisecond."""
     need_kernel()
     parts = []
-    for seed in (1, 2, 3):
+    for seed in range(1, 9):
         percent, in_kernel = distances(HEAVY, seed, tmp_path)
         assert len(percent) > 0.8 * in_kernel > 80
         parts.append(percent)
