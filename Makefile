@@ -198,22 +198,26 @@ MASK_no-entropy = 4
 MASK_no-floor = 10
 MASK_no-memory = 11,12,13,14,15,16,17,18
 ABLATION_SEEDS = 1 2 3
+# A third of the shipped network's: what is wanted is what variants differ by.
+ABLATION_EPOCHS = 40
 ABLATED = $(foreach name,full no-delay no-entropy no-floor no-memory,$(addprefix $(name)-,$(ABLATION_SEEDS)))
 UNTRAINED = $(addprefix untrained-,$(ABLATION_SEEDS))
 
 # The stem is a variant and a seed, such as no-delay-2.
 seed = $(lastword $(subst -, ,$*))
 $(ABLATION)/run/%/model.safetensors: $(ROUNDS)
-	$(BIN)/ndm train --data $(OUT)/shipped/data $(ROUNDS) --mask "$(MASK_$(*:-$(seed)=))" --seed $(seed) -o $(@D)
+	$(BIN)/ndm train --data $(OUT)/shipped/data $(ROUNDS) --mask "$(MASK_$(*:-$(seed)=))" --seed $(seed) \
+		--epochs $(ABLATION_EPOCHS) -o $(@D)
 
-ablation: setup test-packages ## what inputs, size and training are worth: docs/ablation.md, two hours
+ablation: setup test-packages ## what inputs, size and training are worth: docs/ablation.md, an hour
 	@test -f $(OUT)/shipped/run/export.json || $(MAKE) --no-print-directory shipped
-	$(BIN)/python -m ndm_tcp.training.ablation --data $(ROUNDS) -o $(ABLATION) --epochs 28
+	$(BIN)/python -m ndm_tcp.training.ablation --data $(ROUNDS) -o $(ABLATION) --epochs 16
 	OMP_NUM_THREADS=1 $(MAKE) --no-print-directory -j 2 $(ABLATED:%=$(ABLATION)/run/%/model.safetensors)
 	for name in $(UNTRAINED); do \
 		$(BIN)/python -m ndm_tcp.training.ablation --untrained $(ABLATION)/run/$$name --seed $${name##*-}; done
 	$(BIN)/ndm lab build
 	$(BIN)/ndm lab board validation --cc reno,cubic,bbr --seeds 1 -o $(ABLATION)/board/rivals >/dev/null
+	$(BIN)/ndm lab board validation --cc ndm_tcp --seeds 1 -o $(ABLATION)/board/shipped >/dev/null
 	@for name in $(ABLATED) $(UNTRAINED); do copy=$(ABLATION)/kmod/$$name; \
 		rm -rf $$copy $(ABLATION)/board/$$name; mkdir -p $(ABLATION)/kmod && cp -r kmod $$copy; \
 		$(BIN)/ndm export $(ABLATION)/run/$$name -o $$copy/generated >/dev/null || \

@@ -17,6 +17,7 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.export import onnx_graph, quantize
 from ndm_tcp.lab import bars
 from ndm_tcp.training.ablation import FULL, GROUPS, OFFLINE, Draws, interval
+from ndm_tcp.training.config import TrainConfig
 from ndm_tcp.training.evaluate import auc
 from ndm_tcp.training.objective import examples
 
@@ -29,7 +30,8 @@ BOARDS = {
     "untrained": "untrained",
 }
 """folder of a variant's boards, less the seed, to the variant"""
-SHIPPED_SEED = 1
+SHIPPED = "as shipped"
+"""`kmod` itself, one seed"""
 ALONE = ("jitter, reordering", "random loss", "clean, steps")
 BESIDE_CUBIC = ("cubic", "late-cubic")
 KIND = re.compile(r"^valid-\d+-(?P<kind>.+)$")
@@ -160,6 +162,9 @@ def closed(out, of=measures):
         if boards and seeds == (wanted := wanted or seeds):
             each = [of(bars.load(board), rivals) for board in boards]
             found[name] = {m: [one[m] for one in each] for m in each[0]}
+    own = out / "board" / "shipped" / "board.csv"
+    if FULL in found and own.is_file():
+        found[SHIPPED] = {m: [v] for m, v in of(bars.load(own), rivals).items()}
     return found
 
 
@@ -173,10 +178,9 @@ def resampled(values):
 def closed_table(found):
     """One row a variant; differences from the full network are paired by path and seed."""
     names = list(found[FULL])
-    shipped = {m: found[FULL][m][SHIPPED_SEED - 1 : SHIPPED_SEED] for m in names}
     head = [f"| network | {' | '.join(names)} |", "|---|" + "---|" * len(names)]
     yield from head
-    for name, own in {"full, as shipped": shipped, **found}.items():
+    for name, own in found.items():
         yield f"| {name} | {' | '.join(text(resampled(own[m]), 2) for m in names)} |"
     for name in BOARDS.values():
         if name not in found:
@@ -186,7 +190,7 @@ def closed_table(found):
     yield ""
     yield from head
     for name, own in found.items():
-        if name != FULL:
+        if name not in (FULL, SHIPPED):
             gaps = [np.subtract(own[m], found[FULL][m]) for m in names]
             yield f"| {name} | {' | '.join(text(resampled(g), 2) for g in gaps)} |"
 
@@ -227,6 +231,7 @@ def page(out):
     found = orjson.loads((out / OFFLINE).read_bytes())
     loops, kinds = closed(out), closed(out, by_kind)
     counts = found["paths"]
+    epochs = orjson.loads((out / "run" / "full-1" / "config.json").read_bytes())["epochs"]
     lines = [
         "# Ablation",
         "",
@@ -268,8 +273,8 @@ def page(out):
         lines += [
             f"`ndm lab board validation` on each of {len(loops[FULL]['RTT'])} networks a variant, "
             "which differ in the seed of training. Goodput: part of the best of Reno, CUBIC and "
-            "BBR. RTT: mean, part of BBR's. The shipped network is the full one with seed "
-            f"{SHIPPED_SEED}; the others are trained on the same data.",
+            f"BBR. RTT: mean, part of BBR's. They are trained for {epochs} epochs, the shipped "
+            f"one, which is full, too, for {TrainConfig.epochs}, on the same data.",
             "",
         ]
         lines += closed_table(loops)
