@@ -316,13 +316,14 @@ static NDM_RARE enum ndm_round ndm_features_end_round(struct ndm_features *f,
  */
 static inline bool ndm_features_take(struct ndm_features *f, const struct ndm_ack *ack)
 {
+	bool loss = ack->ca_state == NDM_CA_LOSS;
 	bool rto = false;
 
 	if (!f->started)
 		ndm_features_start(f, ack->delivered, ack->srtt_us);
-	if (f->in_loss != (ack->ca_state == NDM_CA_LOSS)) {
-		f->in_loss ^= 1;
-		rto = f->in_loss;
+	if (f->in_loss != loss) {
+		f->in_loss = loss;
+		rto = loss;
 	}
 	if (ack->rtt_us > 0)
 		ndm_take_rtt(f, ack);

@@ -32,10 +32,10 @@ def packets(i: truth.Ideal) -> float:
     return i.packets_per_s * i.rtt_us / 1e6
 
 
-def test_alone_it_is_the_bdp_a_tenth_and_three_packets() -> None:
+def test_alone_it_is_the_bdp_and_a_tenth() -> None:
     (only,) = ideals(PATH)
     assert only.packets_per_s == 1000
-    assert packets(only) == pytest.approx(1.1 * 50 + 3)
+    assert packets(only) == pytest.approx(1.1 * 50)
 
 
 def test_random_loss_takes_three_tenths_and_jitter_its_delay() -> None:
@@ -53,7 +53,7 @@ def test_a_short_queue_is_not_to_be_filled() -> None:
 def test_a_step_of_the_rate_makes_a_step_of_the_window() -> None:
     before, after = ideals(PATH + "steps = [[4.0, 6_000_000]]\n")
     assert (before.at_s, after.at_s) == (0, 4)
-    assert packets(after) == pytest.approx(1.1 * 25 + 3)
+    assert packets(after) == pytest.approx(1.1 * 25)
 
 
 def test_equals_share_and_rivals_make_the_rtt() -> None:
@@ -71,8 +71,9 @@ def test_codel_lets_five_ms_stand_and_three_packets_where_that_is_less() -> None
     (only,) = ideals(PATH + 'qdisc = "fq_codel"\n')
     assert packets(only) == pytest.approx(50 + truth.QUEUE_SHARE * 5)
     cake = PATH.replace("queue_packets = 200", 'qdisc = "cake"')
-    (slow,) = ideals(cake.replace("12_000_000", "1_200_000"))
-    assert packets(slow) == pytest.approx(5 + 3)
+    slow = cake.replace("12_000_000", "1_200_000")
+    one, other = ideals(slow + "[[flows]]\n[[flows]]\n")
+    assert packets(one) == packets(other) == pytest.approx((5 + 3) / 2)
 
 
 def test_a_rival_does_not_fill_the_queue_of_another_flow() -> None:
@@ -102,7 +103,7 @@ def test_what_is_written_is_read_and_damage_is_named(tmp_path: Path) -> None:
     path = tmp_path / "ideal.csv"
     path.write_text(truth.table(scenario.parse(PATH, "name", "where"), "cubic", 7_000_000_000))
     read = run_folder.read_ideals(path)[20001]
-    assert read.from_us.tolist() == [7_000_000] and read.rtt_us[0] == 58_000
+    assert read.from_us.tolist() == [7_000_000] and read.rtt_us[0] == 55_000
     path.write_text("port,t_ns,packets_per_s,rtt_us\n20001,x,1,1\n")
     with pytest.raises(NdmError, match=r"ideal.csv:2: expected port"):
         run_folder.read_ideals(path)
