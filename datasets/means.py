@@ -101,9 +101,8 @@ def convert(folder: Path, out: Path) -> int:
         raise NdmError(f"{folder}: damaged dataset ({detail}); run: {store.REBUILD}") from None
     if manifest.get("sha256") != files.sha256(path):
         raise NdmError(f"{folder}: {store.ROUNDS} is not the one {store.MANIFEST} describes")
-    kept = {k: v for k, v in manifest.items() if k not in ("contract", "sha256")}
     out.mkdir(parents=True, exist_ok=True)
-    store.write(out, [give(table)], kept)
+    store.write(out, [give(table)], manifest)
     return int(table.num_rows)
 
 

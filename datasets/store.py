@@ -53,7 +53,9 @@ def write(folder: Path, tables: Iterable[pa.Table], manifest: dict[str, Any]) ->
     ):
         for group in _row_groups(tables):
             writer.write_table(group.replace_schema_metadata(metadata))
-    manifest = {"contract": ours, **manifest, "sha256": files.sha256(folder / ROUNDS)}
+    # First in the file, and this code's, should the manifest be another dataset's.
+    manifest = {"contract": "", **manifest} | {"contract": ours}
+    manifest |= {"sha256": files.sha256(folder / ROUNDS)}
     text = orjson.dumps(manifest, option=orjson.OPT_INDENT_2).decode() + "\n"
     files.write_text(folder / MANIFEST, text)
 

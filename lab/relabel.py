@@ -14,7 +14,6 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -75,11 +74,8 @@ def convert(folder: Path, out: Path, was: int) -> int:
     """
     dataset = store.load(folder)
     found = relabel(dataset.rounds, was)
-    kept: dict[str, Any] = {
-        k: v for k, v in dataset.manifest.items() if k not in ("contract", "sha256")
-    }
     out.mkdir(parents=True, exist_ok=True)
-    store.write(out, [found], kept)
+    store.write(out, [found], dataset.manifest)
     return int(np.sum(found[COLUMN].to_numpy() != dataset.rounds[COLUMN].to_numpy()))
 
 
