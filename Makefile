@@ -217,6 +217,7 @@ ablation: setup test-packages ## what inputs, size and training are worth: docs/
 		$(BIN)/python -m ndm_tcp.training.ablation --untrained $(ABLATION)/run/$$name --seed $${name##*-}; done
 	$(BIN)/ndm lab build
 	$(BIN)/ndm lab board validation --cc reno,cubic,bbr --seeds 1 -o $(ABLATION)/board/rivals >/dev/null
+	rm -rf $(ABLATION)/board/shipped
 	$(BIN)/ndm lab board validation --cc ndm_tcp --seeds 1 -o $(ABLATION)/board/shipped >/dev/null
 	@for name in $(ABLATED) $(UNTRAINED); do copy=$(ABLATION)/kmod/$$name; \
 		rm -rf $$copy $(ABLATION)/board/$$name; mkdir -p $(ABLATION)/kmod && cp -r kmod $$copy; \

@@ -231,7 +231,6 @@ def page(out):
     found = orjson.loads((out / OFFLINE).read_bytes())
     loops, kinds = closed(out), closed(out, by_kind)
     counts = found["paths"]
-    epochs = orjson.loads((out / "run" / "full-1" / "config.json").read_bytes())["epochs"]
     lines = [
         "# Ablation",
         "",
@@ -270,6 +269,7 @@ def page(out):
     if FULL not in loops:
         lines.append("Not run: the lab's kernel is not built (`ndm lab build`).")
     else:
+        epochs = orjson.loads((out / "run" / "full-1" / "config.json").read_bytes())["epochs"]
         lines += [
             f"`ndm lab board validation` on each of {len(loops[FULL]['RTT'])} networks a variant, "
             "which differ in the seed of training. Goodput: part of the best of Reno, CUBIC and "
