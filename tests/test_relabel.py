@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pyarrow as pa
@@ -14,12 +15,31 @@ from ndm_tcp.datasets.rounds import SCHEMA
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab import relabel, scenario, truth
 
-CLEAN, STEP, LOSSY, RIVALS = (
+CLEAN, STEP, LOSSY, JITTER, RIVALS, SLOW_RIVAL = (
     "train-00-clean",
     "train-49-step",
     "train-10-loss",
+    "train-23-jitter",
     "train-59-cubic",
+    "train-91-equals",
 )
+THEN = {
+    "EXTRA_PACKETS_ALONE = 0": "EXTRA_PACKETS_ALONE = 3",
+    "EXTRA_SHARE_NOISE = 0.3": "EXTRA_SHARE_NOISE = 0.2",
+    "RIVAL_SHARE = 1.07": "RIVAL_SHARE = 1.0",
+}
+
+
+@pytest.fixture
+def was(tmp_path: Path) -> ModuleType:
+    """`truth` as it might have been."""
+    text = Path(truth.__file__).read_text(encoding="utf-8")
+    for now, then in THEN.items():
+        assert text.count(now) == 1
+        text = text.replace(now, then)
+    path = tmp_path / "was.py"
+    path.write_text(text, encoding="utf-8")
+    return relabel.load(path)
 
 
 def rounds(source: str, windows: list[float]) -> pa.Table:
@@ -35,38 +55,52 @@ def rounds(source: str, windows: list[float]) -> pa.Table:
     return pa.Table.from_arrays([columns[f.name] for f in SCHEMA], schema=SCHEMA)
 
 
-def windows(name: str, alone: int) -> list[float]:
+def windows(teller: ModuleType, source: str) -> list[float]:
     """As the dataset builder computes them from `ideal.csv`; of rivals, with an RTT of 0.1 s."""
+    name, cc, _ = source.split("--")
     path = relabel.TRAINING / f"{name}.toml"
-    lines = truth.table(scenario.load(path), "ndm_tcp", 0, alone).splitlines()[1:]
+    lines = teller.table(scenario.load(path), cc, 0).splitlines()[1:]
     pairs = [[float(v) for v in line.split(",")[2:]] for line in lines]
     return [rate * (rtt or 1e5) / 1e6 for rate, rtt in pairs]
 
 
-def test_rounds_get_the_windows_of_now(tmp_path: Path) -> None:
+def test_rounds_get_the_windows_of_now(tmp_path: Path, was: ModuleType) -> None:
     then, now = [], []
-    for name in (CLEAN, STEP, LOSSY, RIVALS):
-        then.append(rounds(f"{name}--ndm_tcp--1", [*windows(name, 3), 0.0, 7.0]))
-        now.append(rounds(f"{name}--ndm_tcp--1", [*windows(name, 0), 0.0, 7.0]))
+    sources = [f"{name}--ndm_tcp--1" for name in (CLEAN, STEP, LOSSY, JITTER, RIVALS)]
+    for source in (*sources, f"{SLOW_RIVAL}--bbr--1"):
+        before, after = windows(was, source), windows(truth, source)
+        assert not np.allclose(before, after, rtol=1e-3)
+        then.append(rounds(source, [*before, 0.0]))
+        now.append(rounds(source, [*after, 0.0]))
     store.write(tmp_path / "old", then, {"sources": []})
-    assert relabel.main([str(tmp_path / "old"), "-o", str(tmp_path / "out"), "--was", "3"]) == 0
+    arguments = [str(tmp_path / "old"), "-o", str(tmp_path / "out")]
+    assert relabel.main([*arguments, "--was", str(tmp_path / "was.py")]) == 0
     found = store.load(tmp_path / "out" / "old").rounds
     wanted = pa.concat_tables(now)
-    np.testing.assert_allclose(found[relabel.COLUMN], wanted[relabel.COLUMN], rtol=1e-6)
+    # `ideal.csv` has thousandths of a packet/s.
+    np.testing.assert_allclose(found[relabel.COLUMN], wanted[relabel.COLUMN], rtol=2e-5)
     others = [name for name in SCHEMA.names if name != relabel.COLUMN]
     assert found.select(others).equals(wanted.select(others))
-    assert not found.equals(pa.concat_tables(then))
 
 
-def test_alone_on_a_clean_path_nothing_is_to_spare() -> None:
-    assert windows(CLEAN, 3)[0] - windows(CLEAN, 0)[0] == pytest.approx(3, abs=0.01)
-    assert windows(LOSSY, 3) == windows(LOSSY, 0)
-    assert windows(RIVALS, 3) == windows(RIVALS, 0)
-
-
-def test_what_is_no_recorded_run_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_recorded_run_is_refused(tmp_path: Path, was: ModuleType) -> None:
     with pytest.raises(NdmError, match="no dataset here"):
-        relabel.convert(tmp_path, tmp_path / "out", 3)
+        relabel.convert(tmp_path, tmp_path / "out", was)
     for source in ("train-00-clean", "nothing--ndm_tcp--1"):
         with pytest.raises(NdmError, match=f"{source}: no run of a path"):
-            relabel.relabel(rounds(source, [1.0]), 3)
+            relabel.relabel(rounds(source, [1.0]), was)
+
+
+def test_rounds_that_the_former_truth_does_not_explain_are_refused(was: ModuleType) -> None:
+    table = rounds(f"{CLEAN}--ndm_tcp--1", [12345.0])
+    with pytest.raises(NdmError, match=r"windows that was\.py does not tell"):
+        relabel.relabel(table, was)
+
+
+def test_what_is_no_former_truth_is_refused(tmp_path: Path) -> None:
+    for name, text in {"a.txt": "", "b.py": "x = (", "c.py": "x = 1"}.items():
+        (tmp_path / name).write_text(text)
+        with pytest.raises(NdmError, match=rf"{name}: .*expected a former lab/truth\.py"):
+            relabel.load(tmp_path / name)
+    with pytest.raises(NdmError, match="expected a former"):
+        relabel.load(tmp_path / "nothing.py")
