@@ -86,6 +86,8 @@ KINDS = {
     "cake": 8,
     "fq-codel-cubic": 3,
     "cake-cubic": 3,
+    "more-jitter": 10,
+    "slow-jitter": 10,
 }
 """how many of each to train on"""
 VALIDATION_KINDS = {
@@ -149,6 +151,12 @@ PAGES_KINDS = {
     "fast-page": 4,
     "page-loss": 8,
 }
+JITTER_KINDS = {
+    "jitter": 6,
+    "slow-jitter": 6,
+    "jitter-loss": 3,
+    "heavy-jitter-loss": 3,
+}
 SUITES = {
     "training": (20261121, KINDS),
     "validation": (20261122, VALIDATION_KINDS),
@@ -158,6 +166,7 @@ SUITES = {
     "validation-equals": (20261130, EQUALS_KINDS),
     "validation-shallow": (20261131, SHALLOW_KINDS),
     "validation-pages": (20261132, PAGES_KINDS),
+    "validation-jitter": (20261133, JITTER_KINDS),
 }
 """folder to seed and paths"""
 RIVALS = (
