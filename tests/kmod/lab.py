@@ -64,6 +64,15 @@ def change(file: Path, changes: Changes) -> None:
     file.write_text(text)
 
 
+def always(gain: float, congestion: float) -> tuple[str, str]:
+    """A change of `ndm_tcp`: a network that says the same whatever it sees, log2 and logit.
+
+    What a rule of the module is worth then does not hang on which network is shipped.
+    """
+    said = (round(gain * 65536), round(congestion * 65536))
+    return INFERENCE, f"{INFERENCE}\n\t\tout[0] = {said[0]};\n\t\tout[1] = {said[1]};"
+
+
 def drive(text: str, to: Path, **changes: Changes) -> tuple[dict[str, Any], pa.Table]:
     """Run a scenario with a changed module: its result, and its rounds.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import replay
-from .lab import drive
+from .lab import always, drive
 
 # A queue of a third of the BDP.
 PATH = """
@@ -18,7 +18,7 @@ rate_bps = 15_000_000
 rtt_us = 16_000
 queue_packets = 6
 """
-# One of an eighth, which the network takes for noise more often.
+# One of an eighth.
 SHORT = """
 seconds = 10
 topology = "path"
@@ -56,6 +56,8 @@ seconds = 36
 """
 HOLDS = "if (ca->ceiling_rounds &&"
 EMPTIES = ("x[NDM_IN_QUEUE_FLOOR] >= NDM_CEILING_EMPTIES", "false")
+# Loss does not keep it from growing.
+BOLD = always(0.2, 1)
 ENDS = ("x[NDM_IN_LOSS_RATE] > x[NDM_IN_LOSS_RATE_MEAN])", "false)")
 
 
@@ -68,10 +70,10 @@ def ceilings(rows: list[dict[str, Any]]) -> list[int]:
 
 
 def test_what_overflowed_is_not_tried_again_at_once(tmp_path: Path) -> None:
-    result, table = drive(SHORT, tmp_path / "rule")
+    result, table = drive(SHORT, tmp_path / "rule", ndm_tcp=[BOLD])
     held = ceilings(table.to_pylist())
     assert len(held) > 5 and max(held) >= replay.ROUNDS
-    without, _ = drive(SHORT, tmp_path / "none", ndm_tcp=[(HOLDS, "if (false &&")])
+    without, _ = drive(SHORT, tmp_path / "none", ndm_tcp=[BOLD, (HOLDS, "if (false &&")])
     ours, theirs = result["flows"][0], without["flows"][0]
     lost, more = (flow["retransmissions"] / flow["segments"] for flow in (ours, theirs))
     print(f"\nsent again: {lost:.2%}, without ceilings {more:.2%}; they held for {held} rounds")
@@ -80,9 +82,9 @@ def test_what_overflowed_is_not_tried_again_at_once(tmp_path: Path) -> None:
 
 
 def test_losses_of_others_end_it(tmp_path: Path) -> None:
-    """Random ones, of which the network now and then takes some for congestion."""
-    result, table = drive(NOISY, tmp_path / "rule")
-    without, _ = drive(NOISY, tmp_path / "none", ndm_ceiling=[ENDS])
+    """Random ones, taken for congestion."""
+    result, table = drive(NOISY, tmp_path / "rule", ndm_tcp=[BOLD])
+    without, _ = drive(NOISY, tmp_path / "none", ndm_tcp=[BOLD], ndm_ceiling=[ENDS])
     ours, theirs = (found["flows"][0]["goodput_mbps"] for found in (result, without))
     held = ceilings(table.to_pylist())
     print(f"\nMbit/s: {ours}, if they do not end {theirs}; they held for {held} rounds")
@@ -94,7 +96,7 @@ def test_a_queue_that_never_empties_is_a_rivals(tmp_path: Path) -> None:
     """What a ceiling leaves is CUBIC's."""
     shares = []
     for name, changes in (("rule", []), ("none", [EMPTIES])):
-        result, table = drive(BESIDE, tmp_path / name, ndm_ceiling=changes)
+        result, table = drive(BESIDE, tmp_path / name, ndm_tcp=[BOLD], ndm_ceiling=changes)
         theirs, ours = (flow["goodput_mbps"] for flow in result["flows"])
         shares.append(ours / (ours + theirs))
         if not changes:
