@@ -50,7 +50,7 @@ DRAWS = 400
 GROUPS = {
     "jitter, reordering": (
         *("jitter", "jitter-loss", "heavy-jitter-loss", "slow-jitter-loss", "reorder"),
-        "more-heavy-jitter-loss",
+        *("more-heavy-jitter-loss", "more-jitter", "slow-jitter"),
         *("lo-jitter", "lo-rate", "lo-shaped", "lo-scatter"),
     ),
     "random loss": (
