@@ -64,13 +64,12 @@ def change(file: Path, changes: Changes) -> None:
     file.write_text(text)
 
 
-def always(gain: float, congestion: float) -> tuple[str, str]:
-    """A change of `ndm_tcp`: a network that says the same whatever it sees, log2 and logit.
+def answers(gain: object, congestion: object) -> tuple[str, str]:
+    """A change of `ndm_tcp`: what stands for the network's outputs, expressions in C, 1.0 = 65536.
 
     What a rule of the module is worth then does not hang on which network is shipped.
     """
-    said = (round(gain * 65536), round(congestion * 65536))
-    return INFERENCE, f"{INFERENCE}\n\t\tout[0] = {said[0]};\n\t\tout[1] = {said[1]};"
+    return INFERENCE, f"{INFERENCE}\n\t\tout[0] = {gain};\n\t\tout[1] = {congestion};"
 
 
 def drive(text: str, to: Path, **changes: Changes) -> tuple[dict[str, Any], pa.Table]:

@@ -20,7 +20,7 @@ from ndm_tcp.datasets import round_trace
 from ndm_tcp.lab import uml_build
 
 from ..kernel.kbuild import KMOD, copy_kmod
-from .lab import INFERENCE, boot, change
+from .lab import answers, boot, change
 
 TRACING = "/sys/kernel/tracing"
 PATH = f"""
@@ -49,8 +49,6 @@ guest in d /run/host/flow serve 5000 $RCVBUF & server=$!
 sleep 0.2
 flow() {{ guest in s /run/host/flow "$@"; }}
 """.replace("{event}", "ndm_tcp/ndm_tcp_round")
-HOLD = f"{INFERENCE}\n\t\tout[0] = 0;"
-CERTAIN = f"{HOLD}\n\t\tout[1] = NDM_OUT_CONGESTION_HI;"
 UNDO = "ndm_set_target(ca, max_t(u32, ca->target, tp->prior_cwnd));"
 REMEMBERS = "	ca->tail_lost = 0;\n"
 PACED = ("if (!tp->packets_out &&", "if (0 && !tp->packets_out &&")
@@ -179,13 +177,14 @@ forth 1000 delay 20ms 15ms
 wait $client
 for name in TCPFullUndo TCPPartialUndo TCPDSACKUndo TCPTimeouts; do counter $name; done
 """
-    steady = CERTAIN.replace("out[0] = 0", "out[0] = -750")  # at 126 packets it takes one away
+    # At 126 packets it takes one away.
+    steady = answers(-750, "NDM_OUT_CONGESTION_HI")
     lowest = {}
     # In a burst all would overtake one another at once.
     for undo, changes in ((True, (PACED,)), (False, (PACED, KEEPS_CUT))):
         folder = tmp_path / str(undo)
         folder.mkdir()
-        seen = play(script, flow, folder, ((INFERENCE, steady), *changes))
+        seen = play(script, flow, folder, (steady, *changes))
         assert seen.value("TCPPartialUndo") + seen.value("TCPFullUndo") > 2
         assert seen.value("TCPTimeouts") == 0 and seen.rounds is not None
         recovers = seen.rounds["ca_state"].to_pylist().index(3)

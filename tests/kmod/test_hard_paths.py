@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .lab import INFERENCE
-from .test_cases import CERTAIN, KEEPS_CUT, Seen, play
+from .lab import answers
+from .test_cases import KEEPS_CUT, Seen, play
 
 
 def reordered(undo: bool, flow: Path, tmp_path: Path) -> Seen:
     """Delays of 1 to 59 ms, nothing lost: what is sent again was there, and D-SACK says so."""
     tmp_path.mkdir()
     # Certain congestion, and a gain that takes back what a round grows by in any case.
-    certain = ((INFERENCE, CERTAIN.replace("out[0] = 0", "out[0] = -750")),)
+    certain = (answers(-750, "NDM_OUT_CONGESTION_HI"),)
     changes = certain if undo else (*certain, KEEPS_CUT)
     script = """
 state tcp_slow_start_after_idle 0

@@ -10,7 +10,7 @@ import pytest
 
 from ndm_tcp.lab import run as lab_run
 
-from .lab import FILE, Changes, always, drive, scenario
+from .lab import FILE, Changes, answers, drive, scenario
 
 PAGE = """
 seconds = 10
@@ -122,7 +122,7 @@ def test_objects_that_overflow_set_a_ceiling(tmp_path: Path) -> None:
 
 def test_without_a_queue_a_ceiling_is_not_for_a_window_that_is_not_used(tmp_path: Path) -> None:
     """What arrives then is what the application sends, not what the path holds."""
-    still = always(0, 1)
+    still = answers(0, 65536)
     held_too = (HOLDS, "if (ca->ceiling_rounds)")
     ours = page(LOSSY, tmp_path / "rule", ndm_tcp=[still])["object_ms_mean"]
     held = page(LOSSY, tmp_path / "held", ndm_tcp=[still, held_too])["object_ms_mean"]

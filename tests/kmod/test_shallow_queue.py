@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import replay
-from .lab import always, drive
+from .lab import answers, drive
 
 # A queue of a third of the BDP.
 PATH = """
@@ -57,7 +57,7 @@ seconds = 36
 HOLDS = "if (ca->ceiling_rounds &&"
 EMPTIES = ("x[NDM_IN_QUEUE_FLOOR] >= NDM_CEILING_EMPTIES", "false")
 # Loss does not keep it from growing.
-BOLD = always(0.2, 1)
+BOLD = answers(13107, 65536)
 ENDS = ("x[NDM_IN_LOSS_RATE] > x[NDM_IN_LOSS_RATE_MEAN])", "false)")
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from .lab import INFERENCE, drive
-from .test_cases import HOLD, play
+from .lab import answers, drive
+from .test_cases import play
 
 INFINITE = 0x7FFFFFFF  # TCP_INFINITE_SSTHRESH
 NOISE, CONGESTION = "NDM_OUT_CONGESTION_LO", "NDM_OUT_CONGESTION_HI"
@@ -65,8 +65,7 @@ def rounds(
 
     The network never grows the window. What it says of a loss is an expression in C.
     """
-    network = f"{HOLD}\n\t\tout[1] = {says};"
-    seen = play(script, flow, tmp_path, ((INFERENCE, network),))
+    seen = play(script, flow, tmp_path, (answers(0, says),))
     assert seen.rounds is not None
     rows = seen.rounds.to_pylist()
     lost = next((n + 1 for n, row in enumerate(rows) if row["plasticity_mean"]), len(rows))
@@ -132,7 +131,7 @@ forth 20000 delay 30ms 25ms
 flow send 10.2.0.2 5000 ndm_tcp send:10000000 info
 counter TCPPartialUndo
 """
-    network = (INFERENCE, f"{HOLD}\n\t\tout[1] = {NOISE};")
+    network = answers(0, NOISE)
     for name, changes, goes_on in (
         ("as it is", (network,), True),
         ("rates kept", (network, ("if (ca->target < tp->prior_ssthresh)", "if (0)")), False),
@@ -211,7 +210,7 @@ def test_the_verdict_comes_after_the_recovery_too(flow: Path, tmp_path: Path) ->
 def test_a_loss_that_a_probe_repaired_is_no_mark(flow: Path, tmp_path: Path) -> None:
     """One packet at a time: if it is lost, a probe brings it."""
     script = losses(3, "send:1000 " * 60) + "counter TCPLossProbeRecovery\ncounter TCPTimeouts\n"
-    seen = play(script, flow, tmp_path, ((INFERENCE, f"{HOLD}\n\t\tout[1] = {NOISE};"),))
+    seen = play(script, flow, tmp_path, (answers(0, NOISE),))
     assert seen.rounds is not None
     rows = seen.rounds.to_pylist()
     assert seen.value("TCPLossProbeRecovery") > 0 and seen.value("TCPTimeouts") == 0
