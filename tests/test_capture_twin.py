@@ -86,6 +86,25 @@ def test_rounds_with_causes_equal_numpys() -> None:
         assert sum(table["loss_cause"].to_pylist()) > 0
 
 
+def test_of_a_synack_sent_again_the_time_stamp_tells_which_was_answered(tmp_path: Path) -> None:
+    """The second and third leave 10 ms apart; the ACK is for the second, after 20 ms."""
+    made = Captured(tmp_path / "again.pcap")
+    mss = b"\x02\x04\x05\xb4"
+    for at_us, outward, flags, value, echo in (
+        (0, False, captures.SYN, 1000, 0),
+        (0, True, captures.SYN | captures.ACK, 5000, 1000),
+        (1_005_000, True, captures.SYN | captures.ACK, 6005, 1000),
+        (1_015_000, False, captures.SYN, 2015, 0),
+        (1_015_000, True, captures.SYN | captures.ACK, 6015, 1000),
+        (1_025_000, False, captures.ACK, 2025, 6005),
+    ):
+        options = mss * bool(flags & captures.SYN) + captures.stamps(value, echo)
+        made.packet(at_us, outward, flags=flags, ack=1, options=options)
+    made.transfer(1_025_000, 100, rtt_us=25_000)
+    (flow,) = compare(made.write())
+    assert flow.acks["min_rtt_us"][0] == 20_000
+
+
 step = st.tuples(
     st.sampled_from(["new", "new", "new", "ack", "ack", "ack", "sack", "dsack", "again", "hole"]),
     st.integers(0, 40),

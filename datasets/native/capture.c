@@ -44,7 +44,8 @@ struct flow {
 	int64_t acks[2], data[2];	/* packets by direction */
 	int64_t packets, duplicates;
 	int64_t first_ns, last_ns;
-	int64_t syn_ns, synack_ns;	/* -1: not seen */
+	int64_t syn_ns, synack_ns, earlier_synack_ns;	/* -1: not seen */
+	uint32_t synack_stamp, earlier_synack_stamp;
 	int64_t gap_ns[2];
 	struct echo echo[2];
 	int32_t least_mss, offers;
@@ -207,7 +208,7 @@ static struct flow *meet(struct ndm_capture *c, const struct key *key, uint32_t 
 		memset(f, 0, sizeof(*f));
 		f->key = *key;
 		f->first_ns = f->last_ns = -1;
-		f->syn_ns = f->synack_ns = -1;
+		f->syn_ns = f->synack_ns = f->earlier_synack_ns = -1;
 		f->echo[0].best_ns = f->echo[1].best_ns = -1;
 		f->wscale[0] = f->wscale[1] = -1;
 	} else if (c->met == c->flows) {
@@ -279,6 +280,13 @@ static bool is_copy(struct flow *f, const struct ndm_segment *s, bool up)
 
 /* --- the first pass ----------------------------------------------------------------------- */
 
+/* A SYN-ACK sent again: the time stamp says which of the two the ACK is for. */
+static bool answers_earlier(const struct flow *f, const struct ndm_options *options)
+{
+	return f->earlier_synack_ns >= 0 && options->stamps &&
+	       options->ts_echo == f->earlier_synack_stamp && options->ts_echo != f->synack_stamp;
+}
+
 static void learn_handshake(struct flow *f, const struct ndm_segment *s, bool up,
 			    const struct ndm_options *options)
 {
@@ -288,9 +296,14 @@ static void learn_handshake(struct flow *f, const struct ndm_segment *s, bool up
 		if (syn && !ack) {
 			f->syn_ns = s->time_ns;
 		} else if (syn && f->syn_ns >= 0) {
+			f->earlier_synack_ns = f->synack_ns;
+			f->earlier_synack_stamp = f->synack_stamp;
 			f->synack_ns = s->time_ns;
+			f->synack_stamp = options->ts_value;
 		} else if (f->synack_ns >= 0 && ack && f->syn_ns >= 0) {
-			f->gap_ns[0] = f->synack_ns - f->syn_ns;
+			if (answers_earlier(f, options))
+				f->synack_ns = f->earlier_synack_ns;
+			f->gap_ns[0] = max64(f->synack_ns - f->syn_ns, 0);
 			f->gap_ns[1] = s->time_ns - f->synack_ns;
 			f->gaps_known = true;
 		}

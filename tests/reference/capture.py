@@ -54,20 +54,29 @@ class _Connection:
 
 
 def _handshake(packets: list[tuple[Segment, bool]]) -> tuple[int, int, int] | None:
-    """When SYN, SYN-ACK and its ACK were captured, ns; None if not."""
+    """When SYN, SYN-ACK and its ACK were captured, ns; None if not.
+
+    Of a SYN-ACK sent again, the copy whose time stamp the ACK echoes, if it is one of the last two.
+    """
     syn = synack = None
+    copies: list[tuple[int, int]] = []
     for segment, _ in packets[:16]:
         if segment.flags & SYN and not segment.flags & ACK:
             syn = segment.time_ns
         elif segment.flags & SYN and syn is not None:
             synack = segment.time_ns
+            ts = parse_options(segment.options).ts
+            copies = [*copies[-1:], (ts[0] if ts else 0, synack)]
         elif synack is not None and segment.flags & ACK and syn is not None:
+            ts = parse_options(segment.options).ts
+            (old, old_ns), (new, _) = copies[0], copies[-1]
+            synack = old_ns if ts and ts[1] == old != new else synack
             return syn, synack, segment.time_ns
     return None
 
 
 def _gaps(opening: tuple[int, int, int]) -> tuple[int, int]:
-    return opening[1] - opening[0], opening[2] - opening[1]
+    return max(opening[1] - opening[0], 0), opening[2] - opening[1]
 
 
 def _segment_size(packets: list[tuple[Segment, bool]], forward: bool) -> int:
