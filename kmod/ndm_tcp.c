@@ -67,6 +67,9 @@ static const s16 ndm_full_pipe_ratio = NDM_ONE * 3 / 8;
  */
 static const s16 ndm_room_ratio = NDM_ONE * 3 / 4;
 
+/* min_rtt / srtt, Q12: below, a queue stands; unless RTTs scatter (ndm_queue_scatter). */
+static const s16 ndm_queued_ratio = NDM_ONE * 4 / 5;
+
 /*
  * Loss, Q12: from here on it ends a slow start whose window is not used. What is lost
  * then are bursts, and a larger window would bring nothing.
@@ -308,6 +311,12 @@ static bool ndm_queue_grows(const s16 *x)
 	       x[NDM_IN_RTT_VARIATION] < ndm_queue_scatter;
 }
 
+static bool ndm_queue_stands(const s16 *x)
+{
+	return x[NDM_IN_RTT_RATIO] <= ndm_queued_ratio &&
+	       x[NDM_IN_RTT_VARIATION] < ndm_queue_scatter;
+}
+
 /*
  * Asked once per round of slow start, in which the rate should double: growth by
  * less than a quarter is none, and as a queue grows less than three quarters, for
@@ -377,8 +386,8 @@ static bool ndm_was_congestion(const struct ndm *ca, const s16 *x, bool limited,
 /*
  * Losses ended slow start, in a window of a few packets perhaps. Now that the
  * network has seen them: were they noise, and has what was sent arrived and left
- * room, then it comes back, and goes on for as long as the rate grows. A full pipe
- * may seem to have room: so a round in which it does not come back costs one of
+ * room and no queue, then it comes back, and goes on for as long as the rate grows. A
+ * full pipe may seem to have room: so a round in which it does not come back costs one of
  * three, coming back another, and only a higher rate brings all of them again.
  */
 static bool ndm_slow_start_goes_on(struct ndm *ca, const s16 *x)
@@ -386,6 +395,7 @@ static bool ndm_slow_start_goes_on(struct ndm *ca, const s16 *x)
 	if (!ca->starting)
 		return false;
 	if (ca->congestion < 0 && x[NDM_IN_LOSS_RATE] < NDM_WATCHDOG_LOSS &&
+	    !ndm_queue_stands(x) &&
 	    x[NDM_IN_BDP_RATIO] << NDM_Q_INPUT >=
 	    ndm_room_ratio * (NDM_ONE - x[NDM_IN_LOSS_RATE]))
 		return true;

@@ -26,6 +26,16 @@ rate_bps = 30_000_000
 rtt_us = 40_000
 queue_packets = 220
 """
+# A queue of as much as the pipe; a round of noise follows the one that overflowed it.
+NOISY = """
+seconds = 2
+topology = "path"
+[link]
+rate_bps = 170_000_000
+rtt_us = 20_000
+queue_packets = 283
+loss = 0.03
+"""
 QUEUE = "return x[NDM_IN_RTT_GRADIENT] > ndm_queue_gradient &&"
 CHANGE = f"guest in r tc qdisc change dev b0 root netem limit {PATH}"
 
@@ -225,3 +235,15 @@ def test_a_growing_queue_ends_it_before_it_overflows(tmp_path: Path) -> None:
     print(f"\nMbit/s: {ours['goodput_mbps']}, after overflowing {theirs['goodput_mbps']}")
     assert ours["retransmissions"] == 0 < theirs["retransmissions"]
     assert ours["goodput_mbps"] > 0.98 * theirs["goodput_mbps"]
+
+
+def test_it_does_not_come_back_into_a_queue(tmp_path: Path) -> None:
+    """What arrives is three quarters of the window, as if a quarter were room."""
+    network = answers(0, NOISE)
+    rule, rows = drive(NOISY, tmp_path / "rule", ndm_tcp=[network])
+    changes = [network, ("!ndm_queue_stands(x) &&", "")]
+    none, without = drive(NOISY, tmp_path / "none", ndm_tcp=changes)
+    assert (again(rows.to_pylist()), again(without.to_pylist())) == (0, 1)
+    ours, theirs = (result["flows"][0]["retransmissions"] for result in (rule, none))
+    print(f"\nsent again: {ours}, without the rule {theirs}")
+    assert ours < 0.95 * theirs
