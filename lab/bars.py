@@ -5,7 +5,8 @@ Reads the boards (published.csv, ccbench.csv, fairness.csv) and compares means o
 bars were set before there was a network: in every published scenario 0.98 of the best goodput of
 Reno, CUBIC and BBR, a smaller share of retransmitted segments than BBR's, no longer mean RTT than
 BBR's; 0.9 of the best constant window in A1 and A2; Jain's index 0.95 for equal flows; 0.33 to 0.67
-of what is sent beside CUBIC; most wins in ccBench's Set I and HTCP's in its Set II.
+of what is sent beside CUBIC; most wins in ccBench's Set I and HTCP's in its Set II. What is missed
+by less than two standard errors of the difference is missed, and a ~ says that it may be chance.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ GOODPUT = 0.98
 CEILING = 0.9
 JAIN = 0.95
 SHARE = (0.33, 0.67)
+ERRORS = 2
+"""standard errors that a difference must have to be more than chance"""
 Board = dict[str, dict[str, Cell]]
 """scenario to algorithm to cell"""
 
@@ -42,6 +45,17 @@ def _verdict(reached: bool, text: str) -> str:
     return text if reached else f"**{text}**"
 
 
+def _chance(own: Cell, other: Cell, measure: str) -> bool:
+    """Is the difference less than what seeds make of it?"""
+    error = math.hypot(*(cell.spread[measure] / math.sqrt(cell.runs) for cell in (own, other)))
+    return abs(own.mean[measure] - other.mean[measure]) < ERRORS * error
+
+
+def _against_bbr(cells: dict[str, Cell], measure: str, reached: bool, text: str) -> str:
+    chance = not reached and _chance(cells[OWN], cells["bbr"], measure)
+    return _verdict(reached, text) + " ~" * chance
+
+
 def _published_row(name: str, cells: dict[str, Cell]) -> tuple[str, list[bool]]:
     own, bbr = cells[OWN].mean, cells["bbr"].mean
     best = max(cells[cc].mean["goodput_mbps"] for cc in RIVALS)
@@ -52,11 +66,12 @@ def _published_row(name: str, cells: dict[str, Cell]) -> tuple[str, list[bool]]:
     # Where nobody resends anything, nobody can resend less.
     fewer = mine < theirs or mine == theirs == 0
     verdicts.append(fewer)
-    parts.append(_verdict(fewer, f"{mine:.2f} / {theirs:.2f}"))
+    shares = f"{mine:.2f} / {theirs:.2f}"
+    parts.append(_against_bbr(cells, "retransmitted_share", fewer, shares))
     if math.isfinite(own["rtt_mean_ms"]):
         verdicts.append(own["rtt_mean_ms"] <= bbr["rtt_mean_ms"])
         rtts = f"{number(own['rtt_mean_ms'])} / {number(bbr['rtt_mean_ms'])}"
-        parts.append(_verdict(verdicts[-1], rtts))
+        parts.append(_against_bbr(cells, "rtt_mean_ms", verdicts[-1], rtts))
     else:
         parts.append("-")
     return f"| {name} | {' | '.join(parts)} |", verdicts
@@ -123,12 +138,13 @@ def text(folder: Path) -> str:
         name: sorted({c.runs for group in board.values() for c in group.values()})
         for name, board in boards.items()
     }
-    lines = ["# Bars\n", "Made by `python -m ndm_tcp.lab.bars docs/board`. Bold: missed. "]
     seeds = [f"{name} {' or '.join(map(str, counts))}" for name, counts in runs.items()]
-    lines[-1] += (
-        f"Seeds: {', '.join(seeds)} (two where the path draws nothing and they end alike, "
-        "more where the scenario says repeat).\n"
-    )
+    lines = [
+        "# Bars\n",
+        "Made by `python -m ndm_tcp.lab.bars docs/board`. Bold: missed; ~: by less than two "
+        f"standard errors of the difference. Seeds: {', '.join(seeds)} (two where the path draws "
+        "nothing and they end alike, more where the scenario says repeat).\n",
+    ]
     lines += _published(boards["published"])
     lines += _fairness(boards["fairness"])
     lines += _ccbench(boards["ccbench"])

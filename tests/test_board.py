@@ -259,6 +259,20 @@ def test_the_committed_bars_are_those_of_the_boards() -> None:
     assert bars.text(folder) == (folder / "bars.md").read_text()
 
 
+@pytest.mark.parametrize(
+    ("runs", "spread", "chance"), [(5, 1, True), (30, 1, False), (5, 0, False)]
+)
+def test_a_bar_missed_by_what_seeds_differ_by_is_marked(
+    runs: int, spread: float, chance: bool
+) -> None:
+    means = dict.fromkeys(score.MEASURES, 20.0)
+    spreads = dict.fromkeys(score.MEASURES, float(spread))
+    cells = {cc: score.Cell("c", cc, runs, dict(means), spreads) for cc in (*bars.RIVALS, bars.OWN)}
+    cells[bars.OWN].mean["rtt_mean_ms"] = 21.0
+    row = next(line for line in bars._published({"c": cells}) if line.startswith("| c |"))
+    assert row.endswith("| **21.0 / 20.0** ~ |" if chance else "| **21.0 / 20.0** |")
+
+
 def test_runs_that_tell_little_are_repeated(tmp_path: Path) -> None:
     made = scenario.parse("repeat = 3" + SCENARIO, "made-up", "made-up.toml")
     jobs = suite.jobs_of([made], ["reno"], 2, tmp_path)
