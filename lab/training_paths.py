@@ -4,8 +4,9 @@
 What is tried out between two trainings is judged on the validation paths, drawn the same way;
 `validation-wide` has more of the two states that are hardest to tell apart, alone and beside CUBIC,
 `validation-short` short transfers, `validation-aqm` queues that drop before they are full,
-`validation-equals` flows of one algorithm, `validation-shallow` queues of less than a BDP, and
-`validation-pages` web pages.
+`validation-equals` flows of one algorithm, `validation-shallow` queues of less than a BDP,
+`validation-pages` web pages, `validation-jitter` jitter, and `validation-fast` fast paths that lose
+packets at random.
 The published experiments and ccBench are for evaluation, so no path may resemble theirs: rates
 and delays within ten percent of an evaluation point are drawn again, on routed paths and on the
 loopback device alike; but delays of shaped loopback paths are divided by three afterwards, and four
@@ -88,6 +89,14 @@ KINDS = {
     "cake-cubic": 3,
     "more-jitter": 10,
     "slow-jitter": 10,
+    "shallow": 14,
+    "shallow-loss": 4,
+    "shallow-jitter": 3,
+    "shallow-cubic": 6,
+    "shallow-equals": 8,
+    "fast-shallow": 5,
+    "fast-loss": 10,
+    "more-far-loss": 6,
 }
 """how many of each to train on"""
 VALIDATION_KINDS = {
@@ -157,6 +166,12 @@ JITTER_KINDS = {
     "jitter-loss": 3,
     "heavy-jitter-loss": 3,
 }
+FAST_KINDS = {
+    "fast": 2,
+    "fast-loss": 8,
+    "far-loss": 4,
+    "fast-heavy-loss": 2,
+}
 SUITES = {
     "training": (20261121, KINDS),
     "validation": (20261122, VALIDATION_KINDS),
@@ -167,6 +182,7 @@ SUITES = {
     "validation-shallow": (20261131, SHALLOW_KINDS),
     "validation-pages": (20261132, PAGES_KINDS),
     "validation-jitter": (20261133, JITTER_KINDS),
+    "validation-fast": (20261134, FAST_KINDS),
 }
 """folder to seed and paths"""
 RIVALS = (
@@ -224,7 +240,7 @@ class _Link:
 
 
 def _link(rng: random.Random, kind: str) -> _Link:
-    fast, far = kind.startswith("fast"), kind == "far-loss"
+    fast, far = kind.startswith("fast"), kind.endswith("far-loss")
     mbps = FAST_MBPS if fast or far else SLOW_MBPS if kind.startswith("slow") else RATE_MBPS
     rtt_ms = FAR_RTT_MS if far else SLOW_RTT_MS if kind.startswith("slow") else RTT_MS
     qdisc = kind.removesuffix("-cubic").replace("-", "_") if kind in AQM_KINDS else "droptail"
@@ -309,7 +325,7 @@ def _flows(rng: random.Random, kind: str) -> tuple[int, str]:
         objects = _log_uniform(rng, *PAGE_OBJECTS) if "page" in kind else 1
         size = _log_uniform(rng, *(PAGE_BYTES if "page" in kind else FILE_BYTES))
         return SECONDS, f"\n[web]\nobjects = {objects:.0f}\nbytes = {size:.0f}\n"
-    return FAST_SECONDS if kind.startswith(("fast", "far")) else SECONDS, ""
+    return FAST_SECONDS if kind.startswith("fast") or kind.endswith("far-loss") else SECONDS, ""
 
 
 def scenarios(suite: str) -> dict[str, str]:
@@ -327,7 +343,7 @@ def scenarios(suite: str) -> dict[str, str]:
             link = _link(rng, kind)
             title, topology = str(link), "path"
             body = link.toml() + _impairment(rng, kind, link)
-            if kind == "far-loss":
+            if kind.endswith("far-loss"):
                 body += f"\n[host]\nbuffer_bytes = {FAR_BUFFER_BYTES}\n"
         made[f"{suite[:5]}-{number:02}-{kind}.toml"] = (
             f'{HEAD}title = "{suite.capitalize()}: {kind}, {title}"\nseconds = {seconds}\n'
