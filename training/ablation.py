@@ -54,14 +54,18 @@ GROUPS = {
         *("lo-jitter", "lo-rate", "lo-shaped", "lo-scatter"),
     ),
     "random loss": (
-        *("loss", "heavy-loss", "more-heavy-loss", "fast-heavy-loss", "far-loss", "burst"),
+        *("loss", "heavy-loss", "more-heavy-loss", "fast-heavy-loss", "burst"),
+        *("far-loss", "more-far-loss", "fast-loss"),
     ),
     "clean, steps": ("clean", "step", "fast", "lone"),
     "rivals": (
         *("cubic", "late-cubic", "reno", "bbr"),
-        *("long-cubic", "long-reno", "long-bbr"),
+        *("long-cubic", "long-reno", "long-bbr", "shallow-cubic"),
     ),
     "equals": ("equals", "long-equals"),
+    "short queues": (
+        *("shallow", "shallow-loss", "shallow-jitter", "shallow-equals", "fast-shallow"),
+    ),
     "early drops": ("fq-codel", "cake", "fq-codel-cubic", "cake-cubic"),
 }
 """kinds of training paths that ask for the same"""
