@@ -3,18 +3,20 @@
 
 A flow alone should keep the bottleneck's bandwidth-delay product in flight and a tenth more: enough
 for the link never to idle, too little for a queue worth the name. Among flows that yield to a queue
-as it does it is the flow's share of that and three packets. Where packets are lost at random or
-delayed by jitter it is three tenths more and three packets: what is lost is in flight for nothing,
-and a link that waits for a late packet idles. Beside flows that fill the queue until it overflows,
-that window starves; there it is its share of the link, and a little more, times the RTT that the
-rivals make, unless each flow has a queue of its own. Where the discipline drops to keep the queue
-short, no more is right than it lets stand.
+as it does it is the flow's share of that and three packets. Where packets are delayed by jitter it
+is three tenths more and three packets: a link that waits for a late packet idles. Where they are
+lost at random and not delayed it is a tenth, what is lost, three packets and the square root of the
+product: how many are lost in a round trip differs by no more. Beside flows that fill the queue
+until it overflows, that window starves; there it is its share of the link, and a little more, times
+the RTT that the rivals make, unless each flow has a queue of its own. Where the discipline drops to
+keep the queue short, no more is right than it lets stand.
 
 `python -m ndm_tcp.lab.truth RUN...` says it again of recorded runs.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 import tomllib
@@ -82,6 +84,8 @@ class _Path:
     """a routed path without loss and jitter"""
     own_queue: bool = False
     """of each flow"""
+    lossy: bool = False
+    """a routed path with random loss and no jitter"""
 
 
 def _number(pattern: str, text: str, units: dict[str, float]) -> float:
@@ -98,9 +102,13 @@ def _path(scenario: Scenario) -> _Path:
             target = CODEL_TARGET_S * link.rate_bps / 8 / IP_PACKET_BYTES
             queue = max(target, EXTRA_PACKETS / QUEUE_SHARE)
         clean = not (link.loss or link.burst or link.jitter_us)
-        extra = EXTRA_SHARE if clean else EXTRA_SHARE_NOISE
-        own = link.qdisc in OWN_QUEUE
-        return _Path(rates, link.rtt_us, link.jitter_us, IP_PACKET_BYTES, queue, extra, clean, own)
+        extra = EXTRA_SHARE_NOISE if link.jitter_us else EXTRA_SHARE + link.loss
+        return _Path(
+            *(rates, link.rtt_us, link.jitter_us, IP_PACKET_BYTES, queue, extra),
+            clean=clean,
+            own_queue=link.qdisc in OWN_QUEUE,
+            lossy=not (clean or link.jitter_us),
+        )
     assert scenario.lo is not None
     # Data and ACKs both cross the loopback device: every delay counts twice.
     delay = _number("delay", scenario.lo.netem, US)
@@ -139,7 +147,8 @@ def ideals(scenario: Scenario, cc: str) -> list[Ideal]:
                 continue
             pps = rate_bps / 8 / path.packet_bytes / len(here)
             queue_us = QUEUE_SHARE * path.queue_packets / len(here) / pps * 1e6
-            rtt_us += min(path.extra_share * rtt_us + spare / pps * 1e6, queue_us)
+            packets = spare + math.sqrt(pps * rtt_us / 1e6) * path.lossy
+            rtt_us += min(path.extra_share * rtt_us + packets / pps * 1e6, queue_us)
             if rivals:
                 found.append(Ideal(FIRST_PORT + number, at_s, RIVAL_SHARE * pps, 0.0))
             else:

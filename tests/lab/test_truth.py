@@ -38,9 +38,13 @@ def test_alone_it_is_the_bdp_and_a_tenth() -> None:
     assert packets(only) == pytest.approx(1.1 * 50)
 
 
-def test_random_loss_and_jitter_take_three_tenths_and_jitter_its_delay() -> None:
+def test_random_loss_takes_what_is_lost_and_its_root_jitter_three_tenths_and_its_delay() -> None:
     (lossy,) = ideals(PATH + "loss = 0.01\n")
-    assert packets(lossy) == pytest.approx(1.3 * 50 + 3)
+    assert packets(lossy) == pytest.approx(1.1 * 50 + 0.01 * 50 + 50**0.5 + 3)
+    (bursts,) = ideals(PATH + "burst = { start = 0.01, end = 0.3, loss = 0.5 }\n")
+    assert packets(bursts) == pytest.approx(1.1 * 50 + 50**0.5 + 3)
+    (both,) = ideals(PATH + "jitter_us = 10_000\nloss = 0.01\n")
+    assert packets(both) == pytest.approx(1.3 * 80 + 3)
     (jittery,) = ideals(PATH + "jitter_us = 10_000\n")
     assert packets(jittery) == pytest.approx(1.3 * 80 + 3)
 
