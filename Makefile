@@ -209,10 +209,13 @@ $(ABLATION)/run/%/model.safetensors: $(ROUNDS)
 	$(BIN)/ndm train --data $(OUT)/shipped/data $(ROUNDS) --mask "$(MASK_$(*:-$(seed)=))" --seed $(seed) \
 		--epochs $(ABLATION_EPOCHS) -o $(@D)
 
+$(ABLATION)/offline.json: $(ROUNDS)
+	$(BIN)/python -m ndm_tcp.training.ablation --data $(ROUNDS) -o $(@D) --epochs 16
+
 ablation: setup test-packages ## what inputs, size and training are worth: docs/ablation.md, an hour
 	@test -f $(OUT)/shipped/run/export.json || $(MAKE) --no-print-directory shipped
-	$(BIN)/python -m ndm_tcp.training.ablation --data $(ROUNDS) -o $(ABLATION) --epochs 16
-	OMP_NUM_THREADS=1 $(MAKE) --no-print-directory -j 2 $(ABLATED:%=$(ABLATION)/run/%/model.safetensors)
+	OMP_NUM_THREADS=1 $(MAKE) --no-print-directory -j 2 $(ABLATION)/offline.json \
+		$(ABLATED:%=$(ABLATION)/run/%/model.safetensors)
 	for name in $(UNTRAINED); do \
 		$(BIN)/python -m ndm_tcp.training.ablation --untrained $(ABLATION)/run/$$name --seed $${name##*-}; done
 	$(BIN)/ndm lab build
