@@ -212,7 +212,7 @@ $(ABLATION)/run/%/model.safetensors: $(ROUNDS)
 $(ABLATION)/offline.json: $(ROUNDS)
 	$(BIN)/python -m ndm_tcp.training.ablation --data $(ROUNDS) -o $(@D) --epochs 16
 
-ablation: setup test-packages ## what inputs, size and training are worth: docs/ablation.md, an hour
+ablation: setup test-packages ## what inputs, size and training are worth: docs/ablation.md, over an hour
 	@test -f $(OUT)/shipped/run/export.json || $(MAKE) --no-print-directory shipped
 	OMP_NUM_THREADS=1 $(MAKE) --no-print-directory -j 2 $(ABLATION)/offline.json \
 		$(ABLATED:%=$(ABLATION)/run/%/model.safetensors)
