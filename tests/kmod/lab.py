@@ -64,6 +64,9 @@ def change(file: Path, changes: Changes) -> None:
     file.write_text(text)
 
 
+NOISE, CONGESTION = "NDM_OUT_CONGESTION_LO", "NDM_OUT_CONGESTION_HI"
+
+
 def answers(gain: object, congestion: object) -> tuple[str, str]:
     """A change of `ndm_tcp`: what stands for the network's outputs, expressions in C, 1.0 = 65536.
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from .lab import answers, drive
+from .lab import CONGESTION, NOISE, answers, drive
 from .test_cases import play
 
 INFINITE = 0x7FFFFFFF  # TCP_INFINITE_SSTHRESH
-NOISE, CONGESTION = "NDM_OUT_CONGESTION_LO", "NDM_OUT_CONGESTION_HI"
 STEPS = "send:6000000 info"
 SEND = f"flow send 10.2.0.2 5000 ndm_tcp {STEPS}"
 # 200 packets fit into the pipe.
