@@ -156,7 +156,7 @@ shipped: setup ## make the committed network anew: kmod/generated from datasets/
 	rm -rf $(OUT)/shipped
 	$(BIN)/ndm dataset build datasets/traces -o $(OUT)/shipped/data
 	$(BIN)/ndm train --data $(OUT)/shipped/data $(ROUNDS) --seed $(SEED) -o $(OUT)/shipped/run
-	$(BIN)/ndm export $(OUT)/shipped/run --measure
+	$(BIN)/ndm export $(OUT)/shipped/run --shipped --measure
 	$(BIN)/ndm check
 	cat $(OUT)/shipped/run/MODEL_CARD.md docs/model_card_tail.md >docs/MODEL_CARD.md
 	@$(call run-notebooks,$(OUT)/shipped,notebooks,$(NOTEBOOKS))
@@ -224,7 +224,7 @@ ablation: setup test-packages ## what inputs, size and training are worth: docs/
 	$(BIN)/ndm lab board validation --cc ndm_tcp --seeds 1 -o $(ABLATION)/board/shipped >/dev/null
 	@for name in $(ABLATED) $(UNTRAINED); do copy=$(ABLATION)/kmod/$$name; \
 		rm -rf $$copy $(ABLATION)/board/$$name; mkdir -p $(ABLATION)/kmod && cp -r kmod $$copy; \
-		$(BIN)/ndm export $(ABLATION)/run/$$name -o $$copy/generated >/dev/null || \
+		$(BIN)/ndm export $(ABLATION)/run/$$name -o $$copy/generated --even-if-worse >/dev/null || \
 			{ echo "ablation: $$name cannot be exported, so not run"; continue; }; \
 		echo "ablation: $$name on the validation paths"; \
 		$(BIN)/ndm lab board validation --cc ndm_tcp --seeds 1 --kmod $$copy \

@@ -76,7 +76,7 @@ def run_checker(folder: Path) -> str:
     )
     if result.returncode:
         said = result.stderr.strip().splitlines() or ["it said nothing"]
-        raise NdmError(f"{said[-1]}; run: ndm export RUN")
+        raise NdmError(f"{said[-1]}; run: ndm export RUN -o {folder}")
     return result.stdout.strip()
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ndm_tcp import contract as c
+from ndm_tcp import model_json
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export import enclosure
 from ndm_tcp.fixedpoint import IntArray, Layer
@@ -119,18 +120,10 @@ def quantize(layers: Sequence[Dense | tuple[npt.NDArray[Any], npt.NDArray[Any]]]
 
 def dequantize(layers: list[Layer]) -> list[Dense]:
     """The real weights that the integers stand for."""
-    result = []
-    for number, layer in enumerate(layers):
-        _, _, q_in = input_box(number)
-        bits = layer.shift.astype(np.int64) + c.Q_PRE - q_in
-        result.append(
-            Dense(
-                layer.weight / 2.0 ** bits[:, None],
-                layer.bias / 2.0 ** (bits + q_in),
-                layer.clamped,
-            )
-        )
-    return result
+    return [
+        Dense(weight, bias, layer.clamped)
+        for (weight, bias), layer in zip(model_json.real_weights(layers), layers, strict=True)
+    ]
 
 
 def real_forward(layers: Sequence[Dense], x: Floats) -> Floats:

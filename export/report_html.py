@@ -182,6 +182,7 @@ def page(
 <style>{STYLE}</style></head><body>
 <h1>Model {model.hash()}</h1>
 {notes}
+<p>On held-out paths: {html.escape(report.held_out)}.</p>
 <h2>Fixed against real</h2>
 <p>The integer network against real arithmetic on the same (quantised) weights. The bound is
 proved for every input in the box; the rest was seen on {report.vectors} golden vectors. The last

@@ -21,6 +21,7 @@ def screen(report: Report) -> str:
         f"onnxruntime against {report.compared}: at most {report.onnx_vs_torch:.2g}",
         f"C against specification: {report.vectors} vectors, every layer, bit for bit",
     ]
+    lines.append(_wrapped(f"on held-out paths: {report.held_out}".split(" "), 2, joint=" "))
     if report.fine_tuning:
         lines.append(f"fine-tuning in integers: {report.fine_tuning}")
     lines += [
@@ -48,12 +49,12 @@ def screen(report: Report) -> str:
     return "\n".join(lines)
 
 
-def _wrapped(words: list[str], indent: int, width: int = 100) -> str:
+def _wrapped(words: list[str], indent: int, width: int = 100, joint: str = ", ") -> str:
     lines, line = [], ""
     for word in words:
-        if line and indent + len(line) + len(word) + 2 > width:
-            lines.append(line + ",")
+        if line and indent + len(line) + len(word) + len(joint) > width:
+            lines.append(line + joint.rstrip())
             line = word
         else:
-            line = f"{line}, {word}" if line else word
+            line = f"{line}{joint}{word}" if line else word
     return ("\n" + " " * indent).join([*lines, line])

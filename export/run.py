@@ -25,6 +25,7 @@ from ndm_tcp.export import (
     certificate,
     generated,
     golden,
+    judge,
     model_c,
     onnx_graph,
     onnx_read,
@@ -40,9 +41,10 @@ from ndm_tcp.fixedpoint import Layer
 from ndm_tcp.training.checkpoint import MODEL, load_policy
 
 EXAMPLE = """example:
-  ndm export out/run                       # into the checkout's kmod/generated
-  ndm export out/run -o out/kmod/generated
-  ndm export policy.onnx -o out/kmod/generated  # of any framework; reports in policy.export/
+  ndm export out/run                       # headers in out/run/generated, reports in out/run
+  ndm export policy.onnx                   # of any framework; everything in policy.export
+  cp -r kmod out/kmod && ndm export out/run -o out/kmod/generated   # a module with that network
+  ndm export out/run --shipped             # replace the network of this checkout
   ndm export out/run --measure             # nanoseconds and instructions into the report"""
 
 QAT_ROUNDS = 20_000
@@ -74,6 +76,8 @@ class Report:
     drift: tuple[float, ...]
     """per output, |integer network - float32 PyTorch| on the golden vectors"""
     vectors_sha256: str
+    held_out: str
+    """what rounds that it never saw say of it"""
     fine_tuning: str | None = None
     """what it did to |fixed - float| on inputs that it did not learn from"""
     layers: tuple[LayerCost, ...] = ()
@@ -98,15 +102,17 @@ class Source:
     """... in words"""
     folder: Path
     """where the reports go"""
+    held_out: judge.Judgement
 
 
-def from_run(run: Path) -> Source:
+def from_run(run: Path, even_if_worse: bool) -> Source:
     """The network of a training run, by way of ONNX.
 
     Raises:
-        NdmError: bad run.
+        NdmError: bad run, or not fit; see `judge`.
     """
     policy, checkpoint = load_policy(run)
+    held_out = judge.require(run, even_if_worse)
     path = run / "model.onnx"
     onnx_graph.write(policy, path, {"dataset_sha256": checkpoint.dataset_sha256})
     graph = onnx_graph.read(path)
@@ -118,8 +124,18 @@ def from_run(run: Path) -> Source:
         "objective": f"{config.objective}, seed {config.seed}"
         + (f", inputs {list(config.mask)} masked" if config.mask else ""),
     }
+    if config.freeze:
+        notes["frozen"] = f"{', '.join(config.freeze)} of {config.init}"
+    if not held_out.fit:
+        notes["held out"] = held_out.text
     return Source(
-        run, graph, notes, lambda x: onnx_graph.check_against(policy, path, x), "PyTorch", run
+        run,
+        graph,
+        notes,
+        lambda x: onnx_graph.check_against(policy, path, x),
+        "PyTorch",
+        run,
+        held_out,
     )
 
 
@@ -144,6 +160,7 @@ def from_file(path: Path) -> Source:
         lambda x: onnx_graph.compare(graph, path, x),
         "the layers read from the file",
         path.with_suffix(".export"),
+        judge.Judgement("not judged: an ONNX file carries no metrics", True),
     )
 
 
@@ -159,19 +176,37 @@ def dataset_inputs(folder: Path) -> npt.NDArray[np.int16]:
     return x.astype(np.int16)
 
 
-def export(what: Path, out: Path, qat_data: Path | None = None, measure: bool = False) -> Report:
+def folder_of(what: Path) -> Path:
+    """Where the reports of an export go: into the run, or beside the ONNX file."""
+    return what.with_suffix(".export") if _is_onnx(what) else what
+
+
+def _is_onnx(what: Path) -> bool:
+    return what.suffix == ".onnx" or what.is_file()
+
+
+def export(
+    what: Path,
+    out: Path,
+    qat_data: Path | None = None,
+    measure: bool = False,
+    even_if_worse: bool = True,
+) -> Report:
     """Write header, twin, vectors and stream to `out`, the full vectors and reports beside `what`.
 
     Args:
         what: folder of a training run, or an ONNX file.
-        out: kmod/generated.
+        out: the folder of the generated files, such as `generated` of a copy of kmod.
         qat_data: a dataset on whose inputs, beside golden ones, to try fine-tuning in integers.
         measure: time an inference, too; the report is then another one every time.
+        even_if_worse: export a run that on held-out paths does not beat holding the window still,
+            and say so in card and report; the command line refuses it by default.
 
     Raises:
-        NdmError: bad run or file, a network that cannot be quantised, or any check that fails.
+        NdmError: bad run or file, a run that is not fit (`judge`), a network that cannot be
+            quantised, or any check that fails.
     """
-    source = from_file(what) if what.suffix == ".onnx" or what.is_file() else from_run(what)
+    source = from_file(what) if _is_onnx(what) else from_run(what, even_if_worse)
     graph, folder = source.graph, source.folder
     try:
         layers = quantize.quantize(graph.layers)
@@ -228,6 +263,7 @@ def export(what: Path, out: Path, qat_data: Path | None = None, measure: bool = 
         rms=tuple(np.sqrt((error**2).mean(axis=0)).tolist()),
         drift=tuple(drift.tolist()),
         vectors_sha256=vectors.digest(),
+        held_out=source.held_out.text,
         fine_tuning=choice.text() if choice else None,
         layers=tuple(costs),
         claims={str(row[0]): str(row[2]) for row in report_html.property_rows(proof)},
@@ -332,6 +368,7 @@ def model_card(
 - {report.parameters} parameters, {report.weight_bytes} bytes of weights, biases and shifts
 - contract {c.HASH}, {report.vectors} golden vectors (sha256 {report.vectors_sha256})
 - onnxruntime against {report.compared}: at most {report.onnx_vs_torch:.3g}
+- on held-out paths: {report.held_out}
 {tuning}
 | output | bound over the whole box | worst seen | RMS | against the float32 network |
 |---|---|---|---|---|
@@ -364,8 +401,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what", metavar="RUN", type=Path, help="folder of a training run, or an ONNX file"
     )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "-o",
+        "--out",
+        type=Path,
+        help="folder of headers and vectors (default: RUN/generated, or FILE.export/generated)",
+    )
+    where.add_argument(
+        "--shipped",
+        dest="out",
+        action="store_const",
+        const=generated.GENERATED,
+        help="replace the network of this checkout: -o kmod/generated",
+    )
     parser.add_argument(
-        "-o", "--out", type=Path, default=generated.GENERATED, help="kmod/generated"
+        judge.OVERRIDE,
+        action="store_true",
+        help="export a run that on held-out paths does not beat holding the window still",
     )
     parser.add_argument(
         "--qat",
@@ -383,11 +436,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run `ndm export`."""
-    report = export(args.what, args.out, args.qat, args.measure)
+    out = args.out or folder_of(args.what) / "generated"
+    report = export(args.what, out, args.qat, args.measure, args.even_if_worse)
     if args.json:
         print(json.dumps(asdict(report), indent=2))
         return 0
     print(report_text.screen(report))
-    folder = args.what.with_suffix(".export") if args.what.is_file() else args.what
-    print(f"wrote {args.out / 'ndm_model.h'} and {folder / 'report.html'}", file=sys.stderr)
+    print(
+        f"wrote {out / 'ndm_model.h'} and {folder_of(args.what) / 'report.html'}", file=sys.stderr
+    )
     return 0

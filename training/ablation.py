@@ -35,7 +35,7 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.training import checkpoint as ckpt
 from ndm_tcp.training.config import TrainConfig
 from ndm_tcp.training.evaluate import calibration
-from ndm_tcp.training.loop import MIN_LR_SHARE, gain_loss
+from ndm_tcp.training.loop import MIN_LR_SHARE, RESULTS, gain_loss
 from ndm_tcp.training.model import Policy
 from ndm_tcp.training.objective import Examples, begins, examples
 
@@ -463,6 +463,8 @@ def save(run: Path, policy: Policy, config: TrainConfig, dataset: str) -> None:
     """A run folder that `ndm export` reads."""
     run.mkdir(parents=True, exist_ok=True)
     ckpt.save(run / ckpt.MODEL, ckpt.Checkpoint(policy.state_dict(), config, dataset, 0))
+    # So that the export of random weights is no accident.
+    files.write_text(run / RESULTS, orjson.dumps({"untrained": True}).decode() + "\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

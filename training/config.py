@@ -10,6 +10,8 @@ from ndm_tcp import contract
 from ndm_tcp.errors import NdmError
 
 OBJECTIVES = ("bc", "awbc", "ideal")
+AUTO, RANDOM, SHIPPED = "auto", "random", "shipped"
+"""starts; auto: random weights, or the shipped network's if an output has no labels"""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,11 @@ class TrainConfig:
     sampling: str = "per_ack"
     """which rounds to train on; poll rounds have no entropy and no queue floor"""
     seed: int = 1
+    init: str = AUTO
+    """the weights to start from: auto, random, shipped, or a path; of a run, what they were"""
+    freeze: tuple[str, ...] = ()
+    """outputs that stay as they are in the network to start from, for every input. Hidden layers
+    serve both outputs, so they stay too: of the other output, the last layer's row is learned"""
 
     def __post_init__(self) -> None:
         """Raises NdmError on a value no run can have."""
@@ -57,6 +64,11 @@ class TrainConfig:
             raise NdmError(f"hidden {self.hidden}: widths must be 1 to {contract.MAX_WIDTH}")
         if not all(1 <= index <= contract.N_INPUTS for index in self.mask):
             raise NdmError(f"mask {self.mask}: inputs are numbered 1 to {contract.N_INPUTS}")
+        names = tuple(o.name for o in contract.OUTPUTS)
+        if unknown := [name for name in self.freeze if name not in names]:
+            raise NdmError(f"freeze {unknown[0]!r}: expected {' or '.join(names)}")
+        if len(set(self.freeze)) == len(names):
+            raise NdmError("freeze: with every output frozen nothing is left to learn")
         if not 0 < self.expectile < 1:
             raise NdmError(f"expectile {self.expectile}: expected a number between 0 and 1")
         if self.epochs < 1 or self.batch < 1 or self.beta <= 0 or not 0 <= self.gamma < 1:

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 from tqdm import tqdm
 
-from ndm_tcp import files
+from ndm_tcp import contract, files
 from ndm_tcp.datasets import store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.training import checkpoint as ckpt
@@ -28,6 +28,7 @@ from ndm_tcp.training.config import TrainConfig
 from ndm_tcp.training.evaluate import evaluate
 from ndm_tcp.training.model import Policy
 from ndm_tcp.training.objective import Examples, examples
+from ndm_tcp.training.start import CONGESTION, GAIN, resolve
 
 SAVE_EVERY = 10  # epochs
 MIN_LR_SHARE = 0.02  # of the learning rate, at the end of the cosine
@@ -95,6 +96,8 @@ def _losses(
     out = policy.raw(batch.x)
     gain = gain_loss(out[:, 0], batch.action, config)
     gain = (gain * batch.weight).sum() / batch.weight.count_nonzero().clamp(min=1)
+    if GAIN in config.freeze:
+        gain = gain.detach()
     known = batch.cause >= 0
     if not known.any():
         return gain, out.sum() * 0.0
@@ -118,32 +121,53 @@ class Trainer:
             NdmError: bad dataset, no training rounds, or `run` holds a different run.
         """
         dataset = store.load_all(data)
-        self.folder, self.config, self.dataset_sha256 = run, config, dataset.sha256
+        self.folder, self.dataset_sha256 = run, dataset.sha256
         self.examples = examples(dataset.rounds, config)
+        self.config, start = resolve(config, self.examples, data)
+        config = self.config
         train = (self.examples.split == "train") & self.examples.policy
-        if not train.any():
-            hint = "add longer captures"
-            if config.objective == "ideal":
-                hint = "captures that do not know the right window take --objective awbc"
-            raise NdmError(f"{data[0]}: no round to learn from: {self.examples.masked}; {hint}")
         self.value = Value.fit(self.examples.x[train], self.examples.return_to_go[train])
         self.train = _batch(self.examples, "train", self.value, config)
         self.val = _batch(self.examples, "val", self.value, config)
         label = self.train.cause[self.train.cause >= 0]
         share = torch.tensor([float((label == k).sum()) for k in (0, 1)])
-        # Both kinds of loss weigh the same in sum; with one kind only the logit is not trained.
-        both = bool((share > 0).all())
+        # Both kinds of loss weigh the same in sum; a frozen logit is not trained.
+        both = bool((share > 0).all()) and CONGESTION not in config.freeze
         self.balance = share.sum() / (2 * share.clamp(min=1)) if both else torch.zeros(2)
         torch.manual_seed(config.seed)
         self.policy = Policy(config.hidden, config.mask)
+        if start:
+            start.copy_to(self.policy)
+        learned = self._freeze()
         self.optimizer = torch.optim.AdamW(
-            self.policy.parameters(), lr=config.lr, weight_decay=config.weight_decay, foreach=False
+            learned, lr=config.lr, weight_decay=config.weight_decay, foreach=False
         )
         self.best = {k: v.clone() for k, v in self.policy.state_dict().items()}
-        self.best_loss = math.inf
+        # Fine-tuning that never improves leaves the network as it was.
+        self.best_loss = self._validate()[0] if start else math.inf
         self.epoch = 0
         self.history: list[dict[str, float]] = []
         self._resume()
+
+    def _freeze(self) -> list[Tensor]:
+        """Fix what frozen outputs depend on; returns the parameters that are left to learn."""
+        names = [o.name for o in contract.OUTPUTS]
+        self.frozen = [names.index(name) for name in self.config.freeze]
+        last = list(self.policy.layers[-1].parameters())
+        self.kept = [parameter.detach()[self.frozen].clone() for parameter in last]
+        if self.frozen:
+            for layer in self.policy.layers[:-1]:
+                layer.requires_grad_(False)
+        return [p for p in self.policy.parameters() if p.requires_grad]
+
+    def _step(self) -> None:
+        """One step of the optimizer; its weight decay does not touch frozen rows."""
+        self.optimizer.step()
+        if self.frozen:
+            with torch.no_grad():
+                last = self.policy.layers[-1].parameters()
+                for parameter, kept in zip(last, self.kept, strict=True):
+                    parameter[self.frozen] = kept
 
     # --- state on disk -------------------------------------------------------------------
 
@@ -215,7 +239,7 @@ class Trainer:
             self.optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(self.policy.parameters(), 1.0)
-            self.optimizer.step()
+            self._step()
             sums += torch.stack([gain, congestion]).detach()
         mean_gain, mean_congestion = (float(v) for v in sums / len(batches))
         return {
@@ -275,6 +299,8 @@ class Trainer:
         results = {
             "parameters": sum(p.numel() for p in self.policy.parameters()),
             "masked_rounds": self.examples.masked,
+            "start": self.config.init,
+            "frozen": list(self.config.freeze),
             **evaluate(self.policy, self.examples),
         }
         text = orjson.dumps(results, option=orjson.OPT_INDENT_2).decode()

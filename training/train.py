@@ -10,12 +10,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ndm_tcp.training.config import OBJECTIVES, TrainConfig
+from ndm_tcp import contract
+from ndm_tcp.training.config import OBJECTIVES, RANDOM, TrainConfig
 
 EXAMPLE = """example:
   ndm dataset build datasets/traces -o out/data
   ndm train --data out/data -o out/run
-  ndm train --data out/data -o out/blind --mask 7,8     # without the delay inputs"""
+  ndm train --data out/data -o out/blind --mask 7,8     # without the delay inputs
+  ndm train --data out/mine --objective awbc -o out/mine.run --init shipped --freeze congestion"""
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -54,6 +56,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=default.expectile,
         help="0.5: the mean step; above: bold where a state does not tell; for the objective ideal",
     )
+    parser.add_argument(
+        "--init",
+        default=default.init,
+        metavar="START",
+        help="weights to start from: random, shipped, a run or an ndm_model.json (default: random; "
+        "shipped if the data have no labels for an output)",
+    )
+    parser.add_argument(
+        "--freeze",
+        action="append",
+        default=[],
+        choices=[o.name for o in contract.OUTPUTS],
+        help="keep this output as it is at the start, and the hidden layers with it (default: "
+        "outputs without labels)",
+    )
     parser.add_argument("--beta", type=float, default=default.beta, help="advantage temperature")
     parser.add_argument("--gamma", type=float, default=default.gamma, help="discount per round")
     parser.add_argument("--seed", type=int, default=default.seed)
@@ -63,6 +80,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def summary(results: dict[str, Any]) -> str:
     """A few lines for a person."""
     lines = [f"{results['parameters']} parameters"]
+    if results.get("start", RANDOM) != RANDOM:
+        frozen = ", ".join(results["frozen"]) or "nothing"
+        lines[0] += f", started from {results['start']}; frozen: {frozen}"
     for split in ("train", "val", "test"):
         part = results[split]
         if part["gain_mae"] is None:
@@ -101,6 +121,8 @@ def main(args: argparse.Namespace) -> int:
         mask=args.mask,
         sampling=args.sampling,
         seed=args.seed,
+        init=args.init,
+        freeze=tuple(args.freeze),
     )
     results = Trainer(args.data, args.out, config).run(quiet=args.json)
     print(json.dumps(results, indent=2) if args.json else summary(results))

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Whether a training run is fit to be exported: what `RUN/metrics.json` says of held-out paths.
+
+The mark to beat is a network that never moves the window. A run that does not beat it would do
+harm in the kernel, where each round's step acts on the next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ndm_tcp import contract as c
+from ndm_tcp.errors import NdmError
+from ndm_tcp.training.loop import RESULTS
+
+OVERRIDE = "--even-if-worse"
+GAIN, CONGESTION = (o.name for o in c.OUTPUTS)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What held-out rounds say of a run."""
+
+    text: str
+    """one line for card, report and screen"""
+    fit: bool
+    """it beats holding the window still, or is not there to"""
+    advice: str = ""
+    """what to do about it, if it is not fit"""
+
+
+def _results(run: Path) -> dict[str, Any] | None:
+    path = run / RESULTS
+    if not path.is_file():
+        return None
+    try:
+        results: dict[str, Any] = orjson.loads(path.read_bytes())
+        if results.get("untrained"):
+            return results
+        for split in ("train", "val", "test"):
+            results[split]["rounds"], results[split]["congestion_losses"]
+    except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
+        raise NdmError(
+            f"{path}: not written by ndm train ({error}); run: ndm train --data DIR -o RUN"
+        ) from None
+    return results
+
+
+def judge(run: Path) -> Judgement:
+    """Judge the network of a run folder by its held-out rounds, validation and test together.
+
+    Raises:
+        NdmError: its metrics are damaged, or an output has never had labels and is random.
+    """
+    results = _results(run)
+    if results is None:
+        return Judgement(
+            f"not judged, {RESULTS} is missing",
+            False,
+            "train again: ndm train --data DIR -o RUN",
+        )
+    if results.get("untrained"):
+        return Judgement("random weights, made to compare with (--untrained)", True)
+    frozen, train = results.get("frozen", []), results["train"]
+    both = train["congestion_losses"] and train["noise_losses"]
+    for name, labels in ((GAIN, train["rounds"]), (CONGESTION, both)):
+        if not labels and name not in frozen:
+            raise NdmError(
+                f"{run}: its training data had no labels for {name}, which is still random; run: "
+                f"ndm train --init shipped --freeze {name} --data DIR -o NEW_RUN"
+            )
+    if GAIN in frozen:
+        return Judgement(f"{GAIN} was not trained: it is that of {results['start']}", True)
+    parts = [results[split] for split in ("val", "test") if results[split]["rounds"]]
+    rounds = sum(part["rounds"] for part in parts)
+    if not rounds:
+        return Judgement(
+            "not judged, the datasets hold none",
+            False,
+            "train again with captures of more paths",
+        )
+    error, still = (
+        sum(part["rounds"] * part[key] for part in parts) / rounds
+        for key in ("gain_mae", "hold_mae")
+    )
+    figures = f"mean error of the step {error:.4f}, holding the window still {still:.4f}"
+    if error < still:
+        return Judgement(f"better than holding the window still: {figures}, {rounds} rounds", True)
+    return Judgement(
+        f"WORSE than holding the window still: {figures}, {rounds} rounds",
+        False,
+        "train longer (--epochs) or on more captures",
+    )
+
+
+def require(run: Path, even_if_worse: bool) -> Judgement:
+    """Refuse a run that is not fit, unless told to go on.
+
+    Raises:
+        NdmError: it is not fit, and `even_if_worse` is not set; or see `judge`.
+    """
+    found = judge(run)
+    if not found.fit and not even_if_worse:
+        raise NdmError(
+            f"{run}: on held-out paths {found.text}; {found.advice}, or export it all the same: "
+            f"{OVERRIDE}"
+        )
+    return found

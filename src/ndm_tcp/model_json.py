@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A quantised network and `ndm_model.json`, its twin for tools."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from ndm_tcp import contract as c
+from ndm_tcp.errors import NdmError
+from ndm_tcp.fixedpoint import Layer
+
+JSON_FORMAT = "ndm-tcp-model-1"
+NAME = "ndm_model.json"
+SHIPPED = Path(__file__).resolve().parents[2] / "kmod" / "generated" / NAME
+"""the committed network"""
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network ready for the kernel."""
+
+    layers: list[Layer]
+    notes: dict[str, str]
+    """what the header's comment says of it, in order"""
+
+    def hash(self) -> str:
+        """First 64 bits, in hex, of the SHA-256 over contract, shapes and integers."""
+        h = hashlib.sha256(c.HASH.encode())
+        for layer in self.layers:
+            h.update(bytes([layer.n_in, layer.n_out]))
+            h.update(np.ascontiguousarray(layer.weight, dtype="<i2").tobytes())
+            h.update(np.ascontiguousarray(layer.bias, dtype="<i4").tobytes())
+            h.update(np.ascontiguousarray(layer.shift, dtype="u1").tobytes())
+        if any(layer.clamped for layer in self.layers):
+            h.update(b"clamped" + bytes(layer.clamped for layer in self.layers))
+        return h.hexdigest()[:16]
+
+
+def to_json(model: Model) -> str:
+    """The model's twin for tools; `from_json` reads it."""
+    data = {
+        "format": JSON_FORMAT,
+        "contract": c.HASH,
+        "model": model.hash(),
+        "notes": model.notes,
+        "layers": [
+            {
+                "weight": layer.weight.tolist(),
+                "bias": layer.bias.tolist(),
+                "shift": layer.shift.tolist(),
+                **({"clamped": layer.clamped} if layer.clamped else {}),
+            }
+            for layer in model.layers
+        ],
+    }
+    return orjson.dumps(data, option=orjson.OPT_INDENT_2).decode() + "\n"
+
+
+def from_json(path: Path) -> Model:
+    """Read a model's twin.
+
+    Raises:
+        NdmError: missing, damaged, changed by hand, or made under another contract.
+    """
+    remedy = f"ndm export RUN -o {path.parent}"
+    if not path.is_file():
+        raise NdmError(f"{path}: no exported model here; run: {remedy}")
+    try:
+        data: dict[str, Any] = orjson.loads(path.read_bytes())
+        if data["format"] != JSON_FORMAT:
+            raise KeyError("format")
+        contract_hash, model_hash = data["contract"], data["model"]
+        layers = [
+            Layer(
+                np.array(layer["weight"], dtype=np.int16),
+                np.array(layer["bias"], dtype=np.int32),
+                np.array(layer["shift"], dtype=np.uint8),
+                int(layer.get("clamped", 0)),
+            )
+            for layer in data["layers"]
+        ]
+        notes = {str(k): str(v) for k, v in data["notes"].items()}
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise NdmError(
+            f"{path}: not a model written by ndm export ({error}); run: {remedy}"
+        ) from None
+    c.require(contract_hash, str(path), remedy)
+    model = Model(layers, notes)
+    if model.hash() != model_hash:
+        raise NdmError(f"{path}: its integers do not match its hash; run: {remedy}")
+    return model
+
+
+def real_weights(layers: list[Layer]) -> list[tuple[Floats, Floats]]:
+    """([out, in] weights, [out] biases) per layer: the real numbers that the integers stand for."""
+    result = []
+    for number, layer in enumerate(layers):
+        q_in = c.Q_ACT if number else c.Q_INPUT
+        bits = layer.shift.astype(np.int64) + c.Q_PRE - q_in
+        result.append((layer.weight / 2.0 ** bits[:, None], layer.bias / 2.0 ** (bits + q_in)))
+    return result

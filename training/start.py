@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The weights that training starts from: random ones, the shipped network's, or another's.
+
+An output whose labels are not in the data cannot be learned. It is never left at random weights:
+training then starts from a network that has learned it, and freezes that output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ndm_tcp import contract, files, model_json
+from ndm_tcp.errors import NdmError
+from ndm_tcp.training import checkpoint as ckpt
+from ndm_tcp.training.config import AUTO, RANDOM, SHIPPED, TrainConfig
+from ndm_tcp.training.model import Policy
+from ndm_tcp.training.objective import Examples
+
+GAIN, CONGESTION = (o.name for o in contract.OUTPUTS)
+
+
+@dataclass(frozen=True)
+class Start:
+    """A network in real numbers."""
+
+    name: str
+    """what the checkpoint says it started from"""
+    mask: tuple[int, ...]
+    """inputs that it never saw"""
+    layers: list[tuple[Tensor, Tensor]]
+    """weight [out, in] and bias [out]; float32"""
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """Widths of the hidden layers."""
+        return tuple(len(bias) for _, bias in self.layers[:-1])
+
+    def copy_to(self, policy: Policy) -> None:
+        """Give its weights to a network of the same shape."""
+        linear = [layer for layer in policy.layers if isinstance(layer, nn.Linear)]
+        with torch.no_grad():
+            for layer, (weight, bias) in zip(linear, self.layers, strict=True):
+                layer.weight.copy_(weight)
+                layer.bias.copy_(bias)
+
+
+def _of_model(path: Path) -> Start:
+    """The network of an `ndm_model.json`: the real numbers that its integers stand for.
+
+    Weights trained in float32 come back without any error, so that they give the same integers.
+    """
+    model = model_json.from_json(path)
+    if any(layer.clamped for layer in model.layers):
+        raise NdmError(f"{path}: has clamped units, training knows tanh alone; name another --init")
+    layers = [
+        (torch.from_numpy(weight.astype(np.float32)), torch.from_numpy(bias.astype(np.float32)))
+        for weight, bias in model_json.real_weights(model.layers)
+    ]
+    return Start(f"model {model.hash()}", (), layers)
+
+
+def load(init: str) -> Start:
+    """The network that `--init` names.
+
+    Args:
+        init: `shipped`, a run folder, or an `ndm_model.json` or the folder that holds one.
+
+    Raises:
+        NdmError: there is no such network, or training cannot start from it.
+    """
+    if init == SHIPPED:
+        if not model_json.SHIPPED.is_file():
+            raise NdmError(
+                "--init shipped: this installation does not hold the shipped network; run it in a "
+                "checkout, or name a run or an ndm_model.json: --init PATH"
+            )
+        found = _of_model(model_json.SHIPPED)
+        return replace(found, name=f"the shipped network, {found.name}")
+    path = Path(init)
+    if path.is_dir() and (path / ckpt.MODEL).is_file():
+        policy, checkpoint = ckpt.load_policy(path)
+        digest = files.sha256(path / ckpt.MODEL)[:16]
+        return Start(f"checkpoint {digest}", checkpoint.config.mask, policy.linear_layers())
+    if path.is_dir() and (path / model_json.NAME).is_file():
+        return _of_model(path / model_json.NAME)
+    if path.is_file():
+        return _of_model(path)
+    raise NdmError(
+        f"--init {init}: neither a run ({ckpt.MODEL}) nor a model ({model_json.NAME}); expected "
+        f"{SHIPPED}, {RANDOM}, or a path to one of these"
+    )
+
+
+def unlabelled(data: Examples) -> tuple[str, ...]:
+    """The outputs that the training rounds have no labels for; congestion needs both causes."""
+    train = data.split == "train"
+    causes = data.cause[train]
+    missing = [] if (train & data.policy).any() else [GAIN]
+    if not ((causes == 0).any() and (causes == 1).any()):
+        missing.append(CONGESTION)
+    return tuple(missing)
+
+
+def resolve(
+    config: TrainConfig, data: Examples, sources: Sequence[Path]
+) -> tuple[TrainConfig, Start | None]:
+    """Where this training starts, and which outputs stay as they are there.
+
+    Args:
+        config: as asked for.
+        data: what to learn from.
+        sources: the dataset folders, for messages.
+
+    Returns:
+        the config with `init`, `hidden`, `mask` and `freeze` as they will be, and the network to
+        start from; None: random weights.
+
+    Raises:
+        NdmError: an output would stay at random weights, nothing is left to learn, or the network
+            to start from is not there or of another shape.
+    """
+    missing = unlabelled(data)
+    if GAIN in missing and GAIN not in config.freeze:
+        hint = "add longer captures"
+        if data.policy.any():
+            hint = "all that teach are held out; add captures of more paths"
+        elif data.masked.get("no truth"):
+            hint = "captures that do not know the right window take --objective awbc"
+        raise NdmError(f"{sources[0]}: no round to learn from: {data.masked}; {hint}")
+    init = config.init
+    if init == AUTO:
+        init = SHIPPED if missing or config.freeze else RANDOM
+    if init == RANDOM:
+        if config.freeze:
+            raise NdmError("--freeze keeps what a network has learned; name it: --init shipped")
+        if missing:
+            raise NdmError(
+                f"{sources[0]}: no training round tells a loss by a full queue from another, so "
+                "congestion would stay random; leave --init out (it then stays as in the shipped "
+                "network), or add a dataset with known causes of loss"
+            )
+        return replace(config, init=RANDOM), None
+    start = load(init)
+    if config.hidden not in (TrainConfig.hidden, start.hidden):
+        raise NdmError(
+            f"--hidden {','.join(map(str, config.hidden))}: {start.name} has "
+            f"{','.join(map(str, start.hidden))}; leave --hidden out"
+        )
+    freeze = tuple(o.name for o in contract.OUTPUTS if o.name in {*config.freeze, *missing})
+    if len(freeze) == len(contract.OUTPUTS):
+        raise NdmError(
+            f"{sources[0]}: nothing is left to learn: {' and '.join(freeze)} are frozen or without "
+            "labels; add a dataset that has labels, or freeze less"
+        )
+    mask = tuple(sorted({*config.mask, *start.mask}))
+    resolved = replace(config, init=start.name, hidden=start.hidden, mask=mask, freeze=freeze)
+    return resolved, start
