@@ -198,3 +198,17 @@ def test_the_command_says_what_it_started_from(
     assert "started from the shipped network" in said and "frozen: congestion" in said
     assert run_command([*words, "-o", str(tmp_path / "no"), "--init", "random"]) == 2
     assert "leave --init out" in capsys.readouterr().err
+
+
+def test_inputs_that_a_start_knows_and_the_data_do_not_become_typical_ones() -> None:
+    found = start.load("shipped")
+    whole, masked = Policy(found.hidden), Policy(found.hidden, mask=(4, 10))
+    found.copy_to(whole)
+    found.copy_to(masked)
+    hidden = masked.keep == 0
+    assert [i.name for i, gone in zip(contract.INPUTS, hidden, strict=True) if gone] == [
+        *("entropy", "queue_floor", "queue_floor_mean")
+    ]
+    x = torch.rand(200, contract.N_INPUTS)
+    typical = torch.where(hidden, torch.tensor(start.TYPICAL), x)
+    assert torch.allclose(masked(x), whole(typical), atol=1e-5)

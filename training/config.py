@@ -10,6 +10,9 @@ from ndm_tcp import contract
 from ndm_tcp.errors import NdmError
 
 OBJECTIVES = ("bc", "awbc", "ideal")
+POLL_MASK = (4, 10)
+"""Inputs that polls cannot have, nor their means: a poll has no raw RTT sample, so the entropy
+lacks its delay part, and there is no queue floor."""
 AUTO, RANDOM, SHIPPED = "auto", "random", "shipped"
 """starts; auto: random weights, or the shipped network's if an output has no labels"""
 
@@ -42,9 +45,9 @@ class TrainConfig:
     congestion_weight: float = 0.1
     """weight of the congestion logit's cross-entropy beside the gain's Huber loss"""
     mask: tuple[int, ...] = ()
-    """1-based inputs held at zero, for ablations"""
+    """1-based inputs held at zero, and with them their means; of poll rounds `POLL_MASK` always"""
     sampling: str = "per_ack"
-    """which rounds to train on; poll rounds have no entropy and no queue floor"""
+    """which rounds to train on"""
     seed: int = 1
     init: str = AUTO
     """the weights to start from: auto, random, shipped, or a path; of a run, what they were"""
@@ -64,6 +67,10 @@ class TrainConfig:
             raise NdmError(f"hidden {self.hidden}: widths must be 1 to {contract.MAX_WIDTH}")
         if not all(1 <= index <= contract.N_INPUTS for index in self.mask):
             raise NdmError(f"mask {self.mask}: inputs are numbered 1 to {contract.N_INPUTS}")
+        if self.sampling == "poll":
+            # Left at random weights, or at a start's, these inputs would act in the kernel, which
+            # has them, in a way that no round taught.
+            object.__setattr__(self, "mask", tuple(sorted({*self.mask, *POLL_MASK})))
         names = tuple(o.name for o in contract.OUTPUTS)
         if unknown := [name for name in self.freeze if name not in names]:
             raise NdmError(f"freeze {unknown[0]!r}: expected {' or '.join(names)}")

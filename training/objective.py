@@ -140,6 +140,27 @@ def _taught(data: dict[str, Any]) -> dict[str, Any]:
     return {"no truth": data["ideal_cwnd"] <= 0, "timeout": data["ca_state"] >= LOSS_STATE}
 
 
+def _sampled(table: pa.Table, config: TrainConfig) -> pa.Table:
+    """The rounds of the config's kind of sampling.
+
+    Raises:
+        NdmError: there are none; names the options that take those there are.
+    """
+    found = table.filter(pc.equal(table["sampling"], config.sampling))
+    if found.num_rows:
+        return found
+    if not table.num_rows:
+        raise NdmError("dataset: no rounds in it; build it from other sources")
+    (other,) = pc.unique(table["sampling"]).to_pylist()
+    words = f"--sampling {other}"
+    if config.objective == "ideal" and not pc.any(pc.greater(table["ideal_cwnd"], 0)).as_py():
+        words += " --objective awbc"
+    raise NdmError(
+        f"dataset: no {config.sampling} rounds in it, but {table.num_rows} {other} rounds; "
+        f"ndm train takes them with {words}"
+    )
+
+
 def examples(table: pa.Table, config: TrainConfig) -> Examples:
     """Everything the trainer needs from a dataset.
 
@@ -150,9 +171,7 @@ def examples(table: pa.Table, config: TrainConfig) -> Examples:
     Raises:
         NdmError: no round of that kind, or an input is outside the contract's box.
     """
-    table = table.filter(pc.equal(table["sampling"], config.sampling))
-    if not table.num_rows:
-        raise NdmError(f"dataset: no {config.sampling} rounds in it; build it from other sources")
+    table = _sampled(table, config)
     data = {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
     flow = data["flow_id"].astype(str)
     edges = np.flatnonzero(begins(flow))

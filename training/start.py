@@ -22,6 +22,14 @@ from ndm_tcp.training.config import AUTO, RANDOM, SHIPPED, TrainConfig
 from ndm_tcp.training.model import Policy
 from ndm_tcp.training.objective import Examples
 
+TYPICAL = (
+    *(0.506, 0.164, 0.541, 0.473, 0.006, 1.0, 0.08, 0.0, 0.775, 0.339),
+    *(0.543, 0.085, 0.501, 0.794, 0.105, 0.008, 0.816, 0.323),
+)
+"""Mean of every input over the 356,684 rounds of datasets/lab-rounds that lost packets to a known
+cause. A start that learned with an input which is now masked goes on as if it had this value. At 0,
+which means an empty queue and orderly losses, the shipped congestion output is worse: with 4 and 10
+masked its AUC on held-out flows is 0.83 at 0 and 0.87 at these values (0.96 with both inputs)."""
 GAIN, CONGESTION = (o.name for o in contract.OUTPUTS)
 
 
@@ -42,12 +50,14 @@ class Start:
         return tuple(len(bias) for _, bias in self.layers[:-1])
 
     def copy_to(self, policy: Policy) -> None:
-        """Give its weights to a network of the same shape."""
+        """Give its weights to a network of the same shape; masked inputs become `TYPICAL`."""
         linear = [layer for layer in policy.layers if isinstance(layer, nn.Linear)]
         with torch.no_grad():
             for layer, (weight, bias) in zip(linear, self.layers, strict=True):
                 layer.weight.copy_(weight)
                 layer.bias.copy_(bias)
+            first, hidden = linear[0], policy.keep == 0
+            first.bias.add_(first.weight[:, hidden] @ torch.tensor(TYPICAL)[hidden])
 
 
 def _of_model(path: Path) -> Start:
