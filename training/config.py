@@ -48,6 +48,9 @@ class TrainConfig:
     """1-based inputs held at zero, and with them their means; of poll rounds `POLL_MASK` always"""
     sampling: str = "per_ack"
     """which rounds to train on"""
+    split_by: str = "path"
+    """path: no path is in two splits (`splits`); flow: as the dataset says, which holds out whole
+    flows; runs that do not say were split so"""
     seed: int = 1
     init: str = AUTO
     """the weights to start from: auto, random, shipped, or a path; of a run, what they were"""
@@ -61,6 +64,8 @@ class TrainConfig:
             raise NdmError(f"objective {self.objective!r}: expected one of {OBJECTIVES}")
         if self.sampling not in ("per_ack", "poll"):
             raise NdmError(f"sampling {self.sampling!r}: expected per_ack or poll")
+        if self.split_by not in ("path", "flow"):
+            raise NdmError(f"split_by {self.split_by!r}: expected path or flow")
         if not 1 <= len(self.hidden) < contract.MAX_LAYERS:
             raise NdmError(f"hidden {self.hidden}: expected 1 to {contract.MAX_LAYERS - 1} layers")
         if not all(1 <= width <= contract.MAX_WIDTH for width in self.hidden):
@@ -87,11 +92,14 @@ class TrainConfig:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> TrainConfig:
-        """The inverse of `to_dict`; unknown keys raise NdmError."""
+        """The inverse of `to_dict`; unknown keys raise NdmError.
+
+        Runs that say nothing of `split_by` were split by flow.
+        """
         known = {f.name for f in fields(cls)}
         if unknown := set(data) - known:
             raise NdmError(f"config: unknown keys {sorted(unknown)}")
         values: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in data.items()
         }
-        return cls(**values)
+        return cls(**{"split_by": "flow", **values})

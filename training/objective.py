@@ -21,6 +21,7 @@ from ndm_tcp import contract
 from ndm_tcp.datasets.records import LossCause
 from ndm_tcp.datasets.rounds import INPUT_COLUMNS
 from ndm_tcp.errors import NdmError
+from ndm_tcp.training import splits
 from ndm_tcp.training.config import TrainConfig
 
 Floats = npt.NDArray[np.float64]
@@ -140,6 +141,16 @@ def _taught(data: dict[str, Any]) -> dict[str, Any]:
     return {"no truth": data["ideal_cwnd"] <= 0, "timeout": data["ca_state"] >= LOSS_STATE}
 
 
+def _split(
+    data: dict[str, Any], flow: npt.NDArray[np.str_], edges: npt.NDArray[np.intp]
+) -> npt.NDArray[np.str_]:
+    """[n] the split by path; a flow begins at each of the edges."""
+    path = np.array([name or "" for name in data["path"][edges]], dtype=str)
+    source, split = (data[name][edges].astype(str) for name in ("source", "split"))
+    of_flow = splits.by_path(flow[edges], source, path, split)
+    return np.repeat(of_flow, np.diff(np.append(edges, len(flow))))
+
+
 def _sampled(table: pa.Table, config: TrainConfig) -> pa.Table:
     """The rounds of the config's kind of sampling.
 
@@ -229,7 +240,7 @@ def examples(table: pa.Table, config: TrainConfig) -> Examples:
         policy=policy,
         weight=weight.astype(np.float32),
         cause=cause,
-        split=data["split"].astype(str),
+        split=_split(data, flow, edges) if config.split_by == "path" else data["split"].astype(str),
         flow=flow,
         cc=np.array([name or "unknown" for name in data["cc"]]),
         masked=dict(masked),
