@@ -135,6 +135,7 @@ def _flow_result(
     intervals = [part["sum"] for part in report["intervals"] if not part["sum"].get("omitted")]
     result: dict[str, Any] = {
         "cc": cc if flow.cc == UNDER_TEST else flow.cc,
+        "tested": flow.cc == UNDER_TEST,
         "sender": flow.sender,
         "port": port,
         "start_s": flow.start_s,

@@ -51,23 +51,36 @@ def _figure(columns: int, height: float = 3.2) -> tuple[Any, Any]:
     return figure, figure.subplots(1, columns, squeeze=False)
 
 
-def _colors(names: list[str]) -> dict[str, str]:
-    palette = ("#0969da", "#cf222e", "#1a7f37", "#d29922", "#8250df", "#57606a", "#bf3989")
-    return {name: palette[i % len(palette)] for i, name in enumerate(names)}
+def tested_port(folder: Path, cc: str) -> int | None:
+    """The sender's port of the flow under test, by result.json; the first, if there are several.
+
+    Args:
+        folder: of a run.
+        cc: the algorithm under test, as the board names it.
+
+    Returns:
+        the port; None if no flow of the run is under test, as where it is a web page.
+    """
+    result = orjson.loads((folder / "result.json").read_bytes())
+    algorithm = cc.partition(":")[0]
+    for flow in result["flows"]:
+        # Runs of before do not say which is under test; its algorithm does, but beside itself.
+        if flow.get("tested", flow["cc"] == algorithm):
+            return int(flow["port"])
+    return None
 
 
 @plots.plain()
 def over_time(runs: list[tuple[str, Path]]) -> str:
     """cwnd, RTT and throughput of the flow under test; (algorithm, run folder) each."""
     figure, axes = _figure(3)
-    colors = _colors([cc for cc, _ in runs])
     for cc, folder in runs:
         path = folder / "tcp_info.jsonl.zst"
-        if not path.is_file():
+        if not (path.is_file() and (folder / "result.json").is_file()):
             continue
+        port = tested_port(folder, cc)
         with streams.open_bytes(path) as stream:
             rows = [orjson.loads(line) for line in stream if line.strip()]
-        port = max((r["sport"] for r in rows), default=0)
         rows = [r for r in rows if r["sport"] == port]
         if len(rows) < 3:
             continue
@@ -83,7 +96,7 @@ def over_time(runs: list[tuple[str, Path]]) -> str:
             (axes[0][1], t_s, rtt_ms),
             (axes[0][2], grid[1:], rate),
         ):
-            panel.plot(x, y, lw=1, color=colors[cc], label=cc)
+            panel.plot(x, y, lw=1, color=plots.color_of(cc), label=cc)
     for panel, label in zip(
         axes[0], ("cwnd, packets", "srtt, ms", "throughput, Mbit/s"), strict=True
     ):
@@ -102,7 +115,6 @@ def scatter(group: list[Cell]) -> str:
         x, y = cell.mean["rtt_mean_ms"], cell.mean["goodput_mbps"]
         if not x > 0:  # unknown: NaN
             continue
-        ours = cell.cc == "ndm_tcp"
         panel.errorbar(
             x,
             y,
@@ -110,7 +122,7 @@ def scatter(group: list[Cell]) -> str:
             yerr=cell.spread["goodput_mbps"],
             fmt="o",
             ms=5,
-            color="#cf222e" if ours else "#0969da",
+            color=plots.color_of(cell.cc),
         )
         panel.annotate(cell.cc, (x, y), xytext=(4, 3), textcoords="offset points", fontsize=7)
     panel.axhline(0, linewidth=0)  # so that the room above is a share of all, not of the spread
@@ -133,11 +145,10 @@ def against_loss(board: tables.Board) -> str:
     if not drawn:
         return ""
     figure, axes = _figure(len(drawn))
-    colors = _colors(list(SHOWN))
     for panel, (name, curves) in zip(axes[0], drawn.items(), strict=True):
         for cc, points in curves.items():
             x = sorted(points)
-            panel.plot(x, [points[v] for v in x], "o-", ms=4, color=colors[cc], label=cc)
+            panel.plot(x, [points[v] for v in x], "o-", ms=4, color=plots.color_of(cc), label=cc)
         panel.set_xscale("symlog", linthresh=0.01)
         panel.set(xlabel="loss, %", ylabel="goodput, Mbit/s", title=name, ylim=(0, None))
     axes[0][0].legend(frameon=False, fontsize=8)

@@ -17,6 +17,18 @@ import torch
 from ndm_tcp import contract, files
 from ndm_tcp.datasets import store
 from ndm_tcp.errors import NdmError
+from ndm_tcp.plots import (  # noqa: F401  (the notebooks' palette)
+    BLACK,
+    BLUE,
+    CC,
+    GREEN,
+    GREY,
+    ORANGE,
+    PINK,
+    RED,
+    SKY,
+    YELLOW,
+)
 from ndm_tcp.training.checkpoint import MODEL, load_policy
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,13 +37,6 @@ RUN = ROOT / os.environ.get("NDM_RUN", "out/shipped/run")
 PLOTS = RUN / "plots"
 ABLATION = ROOT / "docs" / "ablation.json"
 
-# Okabe and Ito's colours, which the colour-blind can tell apart.
-BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, RED, PINK = (
-    *("#000000", "#e69f00", "#56b4e9", "#009e73"),
-    *("#f0e442", "#0072b2", "#d55e00", "#cc79a7"),
-)
-GREY = "#999999"
-CC = {"ndm_tcp": BLUE, "bbr": RED, "cubic": GREEN, "reno": ORANGE, "vegas": PINK, "htcp": SKY}
 DIVERGING, SEQUENTIAL = "PuOr_r", "cividis"
 NAMES = [i.name for i in contract.INPUTS]
 LABELS = [f"{i.index} {i.name}" for i in contract.INPUTS]

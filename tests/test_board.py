@@ -14,10 +14,14 @@ from typing import Any
 
 import orjson
 import pytest
+import zstandard
 
+from ndm_tcp import plots
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab import bars, board, ccbench, html, scenario, score, suite, tables, training_paths
 from ndm_tcp.lab import run as lab_run
+
+from .conftest import ROOT
 
 PATHS = tuple(training_paths.SUITES)
 SCENARIO = """
@@ -175,6 +179,97 @@ def test_the_page_is_self_contained(made: tuple[tables.Board, list[suite.Outcome
     text = html.page(*made)
     assert "data:image/png;base64," in text
     assert not re.search(r'(src|href)="(?!data:)', text)
+
+
+RIVAL, OURS = 5001, 5000
+
+
+def run_folder(folder: Path, flows: list[dict[str, Any]]) -> Path:
+    """A run of two flows that nobody can take for one another: 10 and 100 packets."""
+    folder.mkdir()
+    rows = [
+        {"t_ns": k * 10**8, "sport": port, "dport": 1, "cwnd": cwnd, "srtt_us": 100 * cwnd,
+         "bytes_acked": k * 1000 * cwnd, "bytes_sent": k * 1000 * cwnd, "state": 1}
+        for k in range(1, 60)
+        for port, cwnd in ((OURS, 10), (RIVAL, 100))
+    ]  # fmt: skip
+    lines = b"\n".join(map(orjson.dumps, rows))
+    (folder / "tcp_info.jsonl.zst").write_bytes(zstandard.compress(lines + b"\n"))
+    (folder / "result.json").write_bytes(orjson.dumps({"flows": flows}))
+    return folder
+
+
+def drawn(runs: list[tuple[str, Path]], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Label to the line of the first panel of `over_time`."""
+    figures = []
+    monkeypatch.setattr(html, "_image", lambda figure: figures.append(figure) or "")
+    html.over_time(runs)
+    return {str(line.get_label()): line for line in figures[0].axes[0].lines}
+
+
+@pytest.mark.parametrize("says", [True, False], ids=["says which", "of before"])
+@pytest.mark.parametrize("first", [True, False], ids=["tested first", "rival first"])
+def test_the_flow_under_test_is_drawn_not_its_rival(
+    first: bool, says: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flows = [
+        {"cc": "ndm_tcp", "port": OURS, "tested": True},
+        {"cc": "cubic", "port": RIVAL, "tested": False},
+    ]
+    if not says:
+        flows = [{k: v for k, v in flow.items() if k != "tested"} for flow in flows]
+    folder = run_folder(tmp_path / "run", flows if first else flows[::-1])
+    (line,) = drawn([("ndm_tcp", folder)], monkeypatch).values()
+    assert set(line.get_ydata()) == {10}
+
+
+def test_an_algorithm_beside_itself_is_the_one_under_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flows = [
+        {"cc": "cubic", "port": RIVAL, "tested": False},
+        {"cc": "cubic", "port": OURS, "tested": True},
+    ]
+    folder = run_folder(tmp_path / "run", flows)
+    assert set(drawn([("cubic", folder)], monkeypatch)["cubic"].get_ydata()) == {10}
+    assert html.tested_port(run_folder(tmp_path / "fixed", flows[:1]), "fixed_cwnd:40") is None
+
+
+def test_a_page_has_no_flow_to_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not drawn([("ndm_tcp", run_folder(tmp_path / "run", []))], monkeypatch)
+
+
+def test_an_algorithm_has_one_colour_in_every_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flows = [[{"cc": cc, "port": OURS, "tested": True}] for cc in html.SHOWN]
+    runs = [(f[0]["cc"], run_folder(tmp_path / f[0]["cc"], f)) for f in flows]
+    for shown in (runs, runs[::-1], runs[2:]):
+        for cc, line in drawn(shown, monkeypatch).items():
+            assert line.get_color() == plots.CC[cc]
+    figures: list[Any] = []
+    monkeypatch.setattr(html, "_image", lambda figure: figures.append(figure) or "")
+    names = (*html.SHOWN, "htcp")
+    html.scatter([cell(cc, "a", rtt_mean_ms=9, goodput_mbps=9) for cc in names])
+    for cc, container in zip(names, figures[0].axes[0].containers, strict=True):
+        assert container.lines[0].get_color() == plots.CC[cc]
+    many = [cell(cc, f"x-loss-{n}", goodput_mbps=9.0) for cc in html.SHOWN for n in (1, 2)]
+    html.against_loss(tables.Board("t", "c", many, {}, {}, {}, []))
+    for line in figures[1].axes[0].lines:
+        assert line.get_color() == plots.CC[str(line.get_label())]
+
+
+def test_no_two_algorithms_share_a_colour() -> None:
+    assert len(set(plots.CC.values())) == len(plots.CC)
+    assert set(plots.CC) >= {*html.SHOWN, *bars_algorithms()}
+    figures = (ROOT / "notebooks" / "figures.py").read_text()
+    assert "ndm_tcp.plots import" in figures and "#0072b2" not in figures, "a palette of its own"
+
+
+def bars_algorithms() -> set[str]:
+    """Those of the committed boards."""
+    cells = tables.read(ROOT / "docs" / "board" / "published.csv")
+    return {one.cc for one in cells if not one.cc.startswith("ceiling")}
 
 
 def test_flows_of_others_do_not_count(tmp_path: Path) -> None:
