@@ -7,6 +7,7 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from ndm_tcp import __version__
 from ndm_tcp.errors import NdmError
@@ -53,16 +54,24 @@ def parser_for(words: tuple[str, ...]) -> argparse.ArgumentParser:
     return parser
 
 
-def usage() -> str:
-    """What `ndm --help` prints."""
-    width = max(len(" ".join(words)) for words in COMMANDS)
-    rows = "\n".join(
-        f"  {' '.join(words):{width}}  {summary}" for words, (_, summary) in COMMANDS.items()
-    )
+def usage(group: str = "") -> str:
+    """What `ndm --help` prints, or `ndm GROUP --help`."""
+    listed = {k: summary for k, (_, summary) in COMMANDS.items() if not group or k[0] == group}
+    width = max(len(" ".join(words)) for words in listed)
+    rows = "\n".join(f"  {' '.join(words):{width}}  {text}" for words, text in listed.items())
+    options = "--help" if group else "--help, --version"
+    verb = f"{group} VERB" if group else "VERB"
+    title = f"{GROUPS[group]}\n\n" if group else ""
     return (
-        "usage: ndm VERB ... (ndm VERB --help shows an example)\n\n"
-        f"{rows}\n\noptions:\n  --help, --version\n"
+        f"usage: ndm {verb} ... (ndm {verb} --help shows an example)\n\n"
+        f"{title}{rows}\n\noptions:\n  {options}\n"
     )
+
+
+def remedy(package: str) -> str:
+    """How to install what is missing: a checkout has a command of its own, a wheel has not."""
+    makefile = Path(__file__).resolve().parents[2] / "Makefile"
+    return "make setup" if makefile.is_file() else f"pip install {package.split('.')[0]}"
 
 
 def run_command(arguments: Sequence[str]) -> int:
@@ -74,12 +83,16 @@ def run_command(arguments: Sequence[str]) -> int:
     if words[0] == "--version":
         print(f"ndm {__version__}")
         return 0
+    if words[0] in GROUPS and words[1:2] in ((), ("-h",), ("--help",)):
+        print(usage(words[0]), end="")
+        return 0
     verb = next((key for key in COMMANDS if words[: len(key)] == key), None)
     try:
         if verb is None:
             group = words[0] if words[0] in GROUPS else None
             raise NdmError(
-                f"unknown verb {' '.join(words[: 2 if group else 1])!r}; run: ndm --help"
+                f"unknown verb {' '.join(words[: 2 if group else 1])!r}; "
+                f"run: ndm {f'{group} ' if group else ''}--help"
             )
         args = parser_for(verb).parse_args(words[len(verb) :])
         return int(args.main(args))
@@ -87,9 +100,12 @@ def run_command(arguments: Sequence[str]) -> int:
         print(f"ndm: {error}", file=sys.stderr)
         return BAD_INPUT
     except ModuleNotFoundError as error:
-        if error.name and error.name.startswith("ndm_tcp"):
+        if not error.name or error.name.startswith("ndm_tcp"):
             raise
-        print(f"ndm: Python package {error.name!r} is missing; run: make setup", file=sys.stderr)
+        print(
+            f"ndm: Python package {error.name!r} is missing; run: {remedy(error.name)}",
+            file=sys.stderr,
+        )
         return BAD_INPUT
     except KeyboardInterrupt:
         print("ndm: interrupted; run the same command again to carry on", file=sys.stderr)

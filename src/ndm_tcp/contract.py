@@ -198,9 +198,10 @@ def _hash(contract: dict[str, object]) -> str:
 
 
 HASH = _hash(canonical())
-"""Of the whole contract: what integers depend on."""
+"""The contract: of all of it, on which integers depend. In models, headers, vectors, the module."""
 INTERFACE_HASH = _hash(canonical(ARITHMETIC))
-"""Of what the network sees and says: what a dataset and a network in real numbers depend on."""
+"""The interface: of the contract without the arithmetic, on which a dataset and a network in real
+numbers depend. In datasets, checkpoints, ONNX files."""
 
 
 def require(found: str | None, what: str, remedy: str, ours: str = HASH) -> None:
@@ -216,6 +217,8 @@ def require(found: str | None, what: str, remedy: str, ours: str = HASH) -> None
         NdmError: if it carries another.
     """
     if found != ours:
+        part = " (its interface)" if ours == INTERFACE_HASH else ""
         raise NdmError(
-            f"{what}: made for contract {found or 'unknown'}, this code has {ours}; run: {remedy}"
+            f"{what}: made for contract {found or 'unknown'}{part}, this code has {ours}; "
+            f"run: {remedy}"
         )
