@@ -436,6 +436,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run `ndm export`."""
+    if args.out == generated.GENERATED and not (generated.ROOT / "Makefile").is_file():
+        raise NdmError(
+            "--shipped: this is no checkout, but an installed package; name a folder: -o"
+        )
     out = args.out or folder_of(args.what) / "generated"
     report = export(args.what, out, args.qat, args.measure, args.even_if_worse)
     if args.json:

@@ -46,6 +46,8 @@ def sources(kmod: Path, to: Path) -> Path:
     Raises:
         NdmError: the sources are not those that this code knows.
     """
+    if not (kmod / "ndm_tcp.c").is_file():
+        raise NdmError(f"{kmod}: no ndm_tcp.c; --explore needs the sources of ndm_tcp as --kmod")
     text = (kmod / "ndm_tcp.c").read_text(encoding="utf-8")
     for mark in (DECISION, BEFORE):
         if text.count(mark) != 1:

@@ -49,6 +49,7 @@ from ndm_tcp.lab.hostpath import (
     signals_as_exit,
 )
 from ndm_tcp.lab.recording import POINTERS, compress, iperf3_report
+from ndm_tcp.lab.scenario import find
 
 EXAMPLE = """example:
   sudo ndm lab host-record lab/plans/training.toml -o out/traces
@@ -484,5 +485,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """`ndm lab host-record`."""
-    record_plan(args.plan, args.out, args.only)
+    record_plan(find(args.plan), args.out, args.only)
     return 0

@@ -31,6 +31,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,13 @@ from ndm_tcp.lab.scenario import Scenario
 
 EXAMPLE = """example:
   ndm lab run lab/scenarios/published/b-jitter-loss-rate.toml --cc ndm_tcp --seed 1 -o out/b"""
+
+IN_TREE = (
+    *("reno", "cubic", "bbr", "bic", "cdg", "westwood", "highspeed", "hybla", "htcp", "vegas"),
+    *("nv", "veno", "scalable", "lp", "yeah", "illinois", "dctcp"),
+)
+"""Every congestion control of the kernel; dctcp without the marking it needs acts like reno."""
+OUR_MODULES = ("ndm_tcp", "fixed_cwnd")
 
 
 def _modules(
@@ -191,25 +199,100 @@ def parameter(text: str) -> tuple[str, str]:
     return name, value
 
 
+def add_kmod(parser: argparse.ArgumentParser) -> None:
+    """The option that all verbs that run guests share."""
+    parser.add_argument(
+        "--kmod",
+        type=Path,
+        help="module to load: sources, as make demo leaves, or a .ko for the lab",
+    )
+
+
+def module_names(kmod: Path) -> list[str]:
+    """The algorithms that a module may bring, by its Kbuild or the name of the .ko.
+
+    Raises:
+        NdmError: there is no such module.
+    """
+    if kmod.is_file():
+        return [kmod.stem]
+    kbuild = kmod / "Kbuild"
+    if not kbuild.is_file():
+        raise NdmError(f"--kmod {kmod}: neither a .ko nor a folder with a Kbuild; name one of them")
+    found = re.search(r"^obj-m\s*[:+]?=(.*)$", kbuild.read_text(encoding="utf-8"), re.M)
+    names = re.findall(r"(\w+)\.o\b", found[1]) if found else []
+    if not names:
+        raise NdmError(f"{kbuild}: no line 'obj-m := NAME.o' that says which module it makes")
+    return names
+
+
+def require_known(suite: Iterable[Scenario], ccs: Iterable[str], kmod: Path | None) -> None:
+    """Refuse an algorithm that nothing in the lab has, before anything is built or booted.
+
+    Args:
+        suite: whose other flows count, too.
+        ccs: under test, without parameters.
+        kmod: a module that is loaded beside the known ones.
+
+    Raises:
+        NdmError: naming it, and those that there are.
+    """
+    known = [*IN_TREE, *OUR_MODULES, *(module_names(kmod) if kmod else [])]
+    for scenario in suite:
+        for cc in ccs:
+            for name in scenario.algorithms(cc):
+                if name not in known:
+                    raise NdmError(
+                        f"{scenario.name}: no algorithm {name}, there are: "
+                        f"{' '.join(dict.fromkeys(known))}; or bring one with --kmod"
+                    )
+
+
+def require_free(out: Path, scenario: Scenario, cc: str, seed: int) -> None:
+    """Refuse to replace another run than this one.
+
+    Raises:
+        NdmError: the folder holds one; names the option that replaces it.
+    """
+    if not (out / "result.json").is_file():
+        return
+    try:
+        result = json.loads((out / "result.json").read_bytes())
+        there = (result["scenario"], result["cc"], result["seed"])
+    except (ValueError, KeyError, TypeError):
+        there = ("unknown", "unknown", 0)
+    text = out / "scenario.toml"
+    same = text.is_file() and text.read_text(encoding="utf-8") == scenario.text
+    if there != (scenario.name, cc, seed) or not same:
+        raise NdmError(
+            f"{out}: holds another run ({there[0]}, {there[1]}, seed {there[2]}); name another -o, "
+            "or replace it with --force"
+        )
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `ndm lab run`."""
-    parser.add_argument("scenario", type=Path, help="TOML file, see lab/scenarios")
+    parser.add_argument("scenario", type=Path, help="TOML file, or one below lab/scenarios")
     parser.add_argument("--cc", required=True, help="algorithm under test, such as cubic, ndm_tcp")
     parser.add_argument("--seed", type=int, default=1, help="of all randomness in the guest")
     parser.add_argument("-o", "--out", type=Path, help="folder to leave (default: out/lab/...)")
     parser.add_argument("--cpu", type=int, help="CPU to run on (default: a free one)")
-    parser.add_argument("--module", type=Path, help=".ko or sources of a module to load")
+    add_kmod(parser)
     parser.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="of it")
+    parser.add_argument("--force", action="store_true", help="replace what another run left in -o")
     parser.add_argument("--light", action="store_true", help="no packets, no kernel events")
 
 
 def main(args: argparse.Namespace) -> int:
     """`ndm lab run`."""
-    loaded = scenarios.load(args.scenario)
+    loaded = scenarios.load(scenarios.find(args.scenario))
     out = args.out or Path("out") / "lab" / f"{loaded.name}-{args.cc}-{args.seed}"
     params = dict(parameter(text) for text in args.param)
+    require_known([loaded], [args.cc], args.kmod)
+    if not args.force:
+        require_free(out, loaded, args.cc, args.seed)
     uml_build.build()
-    result = run(loaded, args.cc, args.seed, out, args.cpu, args.module, params, args.light)
+    result = run(loaded, args.cc, args.seed, out, args.cpu, args.kmod, params, args.light)
     print(summary(result))
     print(f"in {out}", file=sys.stderr)
     return 0

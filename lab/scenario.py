@@ -400,6 +400,16 @@ def parse(text: str, name: str, where: str, folder: Path | None = None) -> Scena
     return scenario
 
 
+def find(path: Path) -> Path:
+    """A file, or one that ships: by its name in the checkout, or below lab/scenarios.
+
+    So that the same words work where there is no checkout, in an installed wheel.
+    """
+    lab = Path(__file__).resolve().parent
+    places = (path, lab / "scenarios" / path, lab.parent / path)
+    return next((place for place in places if place.is_file()), path)
+
+
 def load(path: Path) -> Scenario:
     """The scenario of a file.
 

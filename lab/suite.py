@@ -25,13 +25,6 @@ SUITES = Path(__file__).resolve().parent / "scenarios"
 RESULT = "result.json"
 ATTEMPTS = 2
 
-IN_TREE = (
-    *("reno", "cubic", "bbr", "bic", "cdg", "westwood", "highspeed", "hybla", "htcp", "vegas"),
-    *("nv", "veno", "scalable", "lp", "yeah", "illinois", "dctcp"),
-)
-"""Every congestion control of the kernel; dctcp without the marking it needs acts like reno."""
-
-
 CEILING = "ceiling"
 CEILING_WINDOWS = (8, 16, 24, 32, 48, 64, 96, 128, 192)
 """Packets; swept as constant windows on the loopback scenarios, whose best nobody can pass."""
@@ -66,12 +59,14 @@ def load_suite(suite: str | Path) -> list[Scenario]:
     """
     path = Path(suite)
     # The shipped suites first: one is called like a folder of the checkout.
-    if not path.is_absolute() and (SUITES / path).exists():
-        path = SUITES / path
+    for folder in (SUITES, SUITES.parents[1]):
+        if not path.is_absolute() and (folder / path).exists():
+            path = folder / path
+            break
     if path.is_file():
         return [load(path)]
     if not path.is_dir():
-        known = ", ".join(sorted(p.name for p in SUITES.iterdir() if p.is_dir()))
+        known = ", ".join(sorted(p.name for p in SUITES.glob("*") if p.is_dir()))
         raise NdmError(f"{suite}: no scenario file, no folder, and not one of {known}")
     scenarios = [load(p) for p in sorted(path.rglob("*.toml"))]
     names = [s.name for s in scenarios]
@@ -90,7 +85,7 @@ def algorithms(text: str) -> list[str]:
     """
     names: list[str] = []
     for name in text.split(","):
-        names += IN_TREE if name.strip() == "all" else [name.strip()]
+        names += lab_run.IN_TREE if name.strip() == "all" else [name.strip()]
     names = list(dict.fromkeys(n for n in names if n))
     for name in names:
         split_cc(name)
@@ -122,7 +117,7 @@ def add_arguments(parser: argparse.ArgumentParser, cc: str | None, seeds: int) -
     )
     parser.add_argument("-o", "--out", type=Path, required=True, help="folder; resumes")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="guests at a time")
-    parser.add_argument("--kmod", type=Path, help="sources of another ndm_tcp, as make demo leaves")
+    lab_run.add_kmod(parser)
 
 
 def run_all(
@@ -140,6 +135,7 @@ def run_all(
     if args.seeds < 1 or args.jobs < 1:
         raise NdmError("--seeds and --jobs must be at least 1")
     jobs = jobs_of(scenarios, ccs, args.seeds, out)
+    lab_run.require_known(scenarios, {split_cc(job.cc)[0] for job in jobs}, args.kmod)
     first = [job for job in jobs if job.seed <= 2]
     outcomes = list(execute(first, args.jobs, light, quiet=False, kmod=args.kmod))
     known = settled(outcomes)
@@ -204,7 +200,9 @@ def _one(job: Job, cpus: queue.Queue[int], light: bool, kmod: Path | None) -> Ou
         for _ in range(ATTEMPTS):
             try:
                 cc, params = split_cc(job.cc)
-                module = kmod if "ndm_tcp" in job.scenario.algorithms(cc) else None
+                needed = job.scenario.algorithms(cc)
+                brings = lab_run.module_names(kmod) if kmod else []
+                module = kmod if any(name in needed for name in brings) else None
                 result = lab_run.run(
                     job.scenario, cc, job.seed, job.folder, cpu, module, params or None, light
                 )
@@ -233,7 +231,7 @@ def execute(
         workers: guests at a time, each pinned to a core of its own.
         light: without captures and traces.
         quiet: no progress.
-        kmod: sources of another ndm_tcp than the checkout's.
+        kmod: sources, or a .ko, of another ndm_tcp than the checkout's, or of a new algorithm.
     """
     available = sorted(os.sched_getaffinity(0))
     cpus: queue.Queue[int] = queue.Queue()

@@ -58,7 +58,7 @@ def run(scenario, cc):
         if subprocess.run([NDM, "lab", "build", "--check"], capture_output=True).returncode:
             return None
         command = [NDM, "lab", "run", PUBLISHED / f"{scenario}.toml", "--cc", cc, "--light"]
-        command += ["--module", KMOD] if cc == "ndm_tcp" else []
+        command += ["--kmod", KMOD] if cc == "ndm_tcp" else []
         subprocess.run([*command, "-o", out], check=True, capture_output=True)
     return out
 

@@ -18,8 +18,8 @@ from ndm_tcp.fixedpoint import Layer
 
 JSON_FORMAT = "ndm-tcp-model-1"
 NAME = "ndm_model.json"
-SHIPPED = Path(__file__).resolve().parents[2] / "kmod" / "generated" / NAME
-"""the committed network"""
+SHIPPED = (Path(__file__).resolve().parent / "kmod" / "generated" / NAME).resolve()
+"""the committed network; a wheel has a copy of kmod, a checkout a link to it"""
 
 Floats = npt.NDArray[np.float64]
 
