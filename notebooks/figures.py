@@ -17,6 +17,7 @@ import torch
 from ndm_tcp import contract, files
 from ndm_tcp.datasets import store
 from ndm_tcp.errors import NdmError
+from ndm_tcp.export.judge import judge
 from ndm_tcp.plots import (  # noqa: F401  (the notebooks' palette)
     BLACK,
     BLUE,
@@ -71,9 +72,10 @@ def data_folders():
 
 
 def network():
-    """(policy, checkpoint) of the run; says which."""
+    """(policy, checkpoint) of the run; says which, and whether it beats holding the window."""
     policy, checkpoint = load_policy(RUN)
     print(f"checkpoint {files.sha256(RUN / MODEL)[:16]}")
+    print(f"on held-out paths: {judge(RUN).text}")
     return policy, checkpoint
 
 

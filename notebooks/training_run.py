@@ -26,7 +26,6 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from ndm_tcp.export.judge import judge
 from ndm_tcp.training.evaluate import auc, calibration, evaluate
 from ndm_tcp.training.objective import examples
 
@@ -38,7 +37,6 @@ kind = f.kinds(f.text_column(table, "source"))
 out = f.outputs(policy, data.x)
 print(f"{len(data.x)} rounds of {len(np.unique(data.flow))} flows; {int(data.policy.sum())} teach")
 print("left out:", ", ".join(f"{reason} {count}" for reason, count in data.masked.items()))
-print(f"on held-out paths: {judge(f.RUN).text}")
 
 # %% [markdown]
 # ## Learning curves
