@@ -39,7 +39,7 @@ def _results(run: Path) -> dict[str, Any] | None:
         return None
     try:
         results: dict[str, Any] = orjson.loads(path.read_bytes())
-        if results.get("untrained"):
+        if results.get("untrained") or results.get("rebuilt"):
             return results
         for split in ("train", "val", "test"):
             results[split]["rounds"], results[split]["congestion_losses"]
@@ -65,6 +65,8 @@ def judge(run: Path) -> Judgement:
         )
     if results.get("untrained"):
         return Judgement("random weights, made to compare with (--untrained)", True)
+    if results.get("rebuilt"):
+        return Judgement(f"rebuilt from the integers of {results['rebuilt']}, not judged", True)
     frozen, train = results.get("frozen", []), results["train"]
     both = train["congestion_losses"] and train["noise_losses"]
     for name, labels in ((GAIN, train["rounds"]), (CONGESTION, both)):

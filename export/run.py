@@ -122,6 +122,7 @@ def from_run(run: Path, even_if_worse: bool) -> Source:
         "dataset": f"sha256 {checkpoint.dataset_sha256}",
         "onnx": f"sha256 {graph.sha256}",
         "objective": f"{config.objective}, seed {config.seed}"
+        + (", split by path" if config.split_by == "path" else "")
         + (f", inputs {list(config.mask)} masked" if config.mask else ""),
     }
     if config.freeze:

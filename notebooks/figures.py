@@ -6,6 +6,7 @@ others than the shipped ones; `NDM_OUT` is where runs of the lab are kept. Figur
 are saved in `RUN/plots` too.
 """
 
+import json
 import os
 import re
 from pathlib import Path
@@ -31,6 +32,7 @@ from ndm_tcp.plots import (  # noqa: F401  (the notebooks' palette)
     YELLOW,
 )
 from ndm_tcp.training.checkpoint import MODEL, load_policy
+from ndm_tcp.training.loop import RESULTS
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / os.environ.get("NDM_OUT", "out")
@@ -74,7 +76,9 @@ def data_folders():
 def network():
     """(policy, checkpoint) of the run; says which, and whether it beats holding the window."""
     policy, checkpoint = load_policy(RUN)
-    print(f"checkpoint {files.sha256(RUN / MODEL)[:16]}")
+    results = json.loads((RUN / RESULTS).read_text()) if (RUN / RESULTS).is_file() else {}
+    # A rebuilt run has other bytes than the one that it stands for, and the same integers.
+    print(f"checkpoint {(results.get('checkpoint') or files.sha256(RUN / MODEL))[:16]}")
     print(f"on held-out paths: {judge(RUN).text}")
     return policy, checkpoint
 

@@ -107,3 +107,19 @@ def test_the_page_of_the_ablation_is_that_of_its_numbers() -> None:
                 numbers = f"{r2['mean']:.3f} [{r2['low']:.3f}, {r2['high']:.3f}]"
                 assert f"| {name} | {data['parameters'][name]} | {numbers} |" in page
     assert "without 7, 8" in data["closed_loop"]
+
+
+def test_the_stories_of_the_policy_are_recorded_ones() -> None:
+    """Made-up states lay off every recorded path, and said the opposite of what the network does."""
+    source = (FOLDER / "policy.py").read_text()
+    assert "core.replay" not in source
+    text = text_of(jupytext.read(FOLDER / "policy.ipynb"))
+    said = re.findall(
+        r"^(random losses|a queue of its own)[^\n(]*\((\S+--ndm_tcp--\d+),", text, re.M
+    )
+    assert [story for story, _ in said] == ["random losses", "a queue of its own"]
+    for kind, low, high in (("random", 0.0, 0.5), ("overflow", 0.5, 1.0)):
+        found = re.findall(
+            rf"at \d+ {kind} losses [^;\n]*probability of congestion (\d\.\d+)", text
+        )
+        assert found and all(low <= float(p) <= high for p in found), (kind, found)
