@@ -56,7 +56,7 @@ def _text(facts: dict[str, Any], manifest: dict[str, Any]) -> str:
         "# Dataset card",
         "",
         f"{facts['rounds']} rounds ({facts['valid_rounds']} valid) of {facts['flows']} flows from "
-        f"{facts['sources']} sources. Contract {facts['contract']}, "
+        f"{facts['sources']} sources. Contract interface {facts['contract']}, "
         f"SHA-256 of {store.ROUNDS} {facts['sha256']}.",
         "",
         "A round is one packet-timed round trip of one TCP flow, as its sender saw it: the ten "
