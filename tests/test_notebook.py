@@ -110,7 +110,7 @@ def test_the_page_of_the_ablation_is_that_of_its_numbers() -> None:
 
 
 def test_the_stories_of_the_policy_are_recorded_ones() -> None:
-    """Made-up states lay off every recorded path, and said the opposite of what the network does."""
+    """Made-up states lay off every recorded path, and showed what no recording shows."""
     source = (FOLDER / "policy.py").read_text()
     assert "core.replay" not in source
     text = text_of(jupytext.read(FOLDER / "policy.ipynb"))
