@@ -43,6 +43,9 @@ REASONS = {
     4: "time stamps go back by more than a second",
     5: "the capture lost more than 5 % of the sender's packets",
     6: "too many segments in flight",
+    8: "two capture points are merged in one file; take the sender's capture alone",
+    9: "a copy of another connection under another address (NAT)",
+    10: "packets not in time order, too far apart to sort; run: reordercap IN OUT",
 }
 """enum ndm_flow_status in words"""
 PROBE_EARLY_S = 1.5e-6
