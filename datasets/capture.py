@@ -48,6 +48,12 @@ REASONS = {
     10: "packets not in time order, too far apart to sort; run: reordercap IN OUT",
 }
 """enum ndm_flow_status in words"""
+BEHIND_QUEUE = (
+    "the capture misses most of the RTT that the kernel measured: packets wait in a shaper on the "
+    "sender's own interface; shape on another host or in another network namespace"
+)
+HIDDEN_RTT_US = 1000
+"""The capture may miss this much of the kernel's RTT, or half of it: interrupts, small queues."""
 PROBE_EARLY_S = 1.5e-6
 """by how much tcp_probe may seem to fire before the ACK was captured"""
 
@@ -65,6 +71,8 @@ class Truth:
     """(sender's port, receiver's port) to the kernel's own cwnd and ssthresh"""
     probe_offset_s: float = 0.0
     """capture clock - tcp_probe clock"""
+    srtt_us: dict[tuple[int, int] | None, float] = field(default_factory=dict)
+    """(sender's port, receiver's port) to the kernel's median srtt; None: of any other flow"""
     drops: dict[int, list[tuple[int, int]]] | None = None
     """32-bit sequence number to [(capture clock in us, LossCause)]"""
     ideals: dict[int, IdealWindow] = field(default_factory=dict)
@@ -90,6 +98,14 @@ def _true_windows(
     )
     records.acks["cwnd"] = probe.cwnd[index]
     records.acks["ssthresh"] = probe.ssthresh[index]
+
+
+def _misses_rtt(found: CapturedFlow, truth: Truth) -> bool:
+    """True if the packets were captured behind a queue that the kernel's RTT includes."""
+    ports = (found.sender_port, found.receiver_port)
+    kernel_us = truth.srtt_us.get(ports, truth.srtt_us.get(None, 0.0))
+    ours_us = float(np.median(found.rows["ack"]["srtt_us"]))
+    return kernel_us > 2 * ours_us and kernel_us - ours_us > HIDDEN_RTT_US
 
 
 def _flows(
@@ -129,6 +145,9 @@ def read(
     for found in _flows(path, report or CaptureReport(), True, truth.drops, (0, 1)):
         if found.status != REPLAYED:
             skipped[REASONS[found.status]] += 1
+            continue
+        if _misses_rtt(found, truth):
+            skipped[BEHIND_QUEUE] += 1
             continue
         ports = (found.sender_port, found.receiver_port)
         cc_name = truth.cc_by_port.get(ports[0], truth.cc_name)

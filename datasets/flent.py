@@ -17,7 +17,7 @@ import orjson
 
 from ndm_tcp import files
 from ndm_tcp.datasets import streams
-from ndm_tcp.datasets.poll import MISSING, PollColumns, flow
+from ndm_tcp.datasets.poll import MISSING, PollColumns, Warn, flow, quiet, warn_of_times
 from ndm_tcp.datasets.records import FlowRecords, flow_id
 from ndm_tcp.errors import NdmError
 
@@ -65,7 +65,7 @@ def _polls(entries: list[dict[str, Any]]) -> PollColumns:
     )
 
 
-def read(path: Path) -> list[FlowRecords]:
+def read(path: Path, warn: Warn = quiet) -> list[FlowRecords]:
     """The sending flows of a flent file that have socket statistics.
 
     Raises:
@@ -104,4 +104,5 @@ def read(path: Path) -> list[FlowRecords]:
         raise NdmError(
             f"{path}: no socket statistics in this flent file; run flent with --socket-stats"
         )
+    warn_of_times(flows, warn)
     return flows

@@ -80,11 +80,14 @@ class CaptureReport:
         """Packets read, and left out by reason."""
         return {name: n for name, n in asdict(self).items() if name != "truncated_at"}
 
+    def add(self, other: CaptureReport) -> None:
+        """Count another capture's packets too; which of several was cut is not kept."""
+        for name, n in other.counters().items():
+            setattr(self, name, getattr(self, name) + n)
+
     def warnings(self) -> list[str]:
-        """What a user should know of packets that were left out or moved."""
+        """What a user should know of the clock, and of packets that cannot be read."""
         said = []
-        if self.moved:
-            said.append(f"{self.moved} packets were out of time order in the file; sorted")
         if self.clock_steps:
             said.append(
                 f"the capture's clock was set back {self.clock_steps} times; no RTT is taken "

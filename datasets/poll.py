@@ -8,7 +8,7 @@ code sees rounds of about one round trip, or of one poll where polls are rarer t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -25,6 +25,11 @@ from ndm_tcp.datasets.records import (
 )
 
 Ints = npt.NDArray[np.int64]
+
+Warn = Callable[[str], None]
+"""Takes what a user should know of a log that is read, in one line."""
+SAME_TIME_TENTHS = 1
+"""Warned of from this many tenths of the polls on."""
 
 MISSING = -1
 """In a poll: the log does not give this value."""
@@ -62,6 +67,21 @@ class Poll:
     """0 Open, 1 Disorder, 2 CWR, 3 Recovery, 4 Loss"""
     rwnd_limited_us: int = MISSING
     """time limited by the receiver's window since the start, us"""
+
+
+def quiet(_: str) -> None:
+    """A `Warn` that tells nobody."""
+
+
+def warn_of_times(flows: Sequence[FlowRecords], warn: Warn) -> None:
+    """Warn if polls share their time: rates over them are wrong."""
+    polls = sum(len(flow.acks) for flow in flows)
+    same = sum(int((np.diff(flow.acks["now_us"].astype(np.int64)) == 0).sum()) for flow in flows)
+    if same * 10 > polls * SAME_TIME_TENTHS:
+        warn(
+            f"{same} of {polls} polls have the time of the one before, so delivery rates are "
+            "wrong; log times with a fraction, as `date +%s.%N` does"
+        )
 
 
 NAMES = tuple(field.name for field in fields(Poll))

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from ndm_tcp.datasets import ss, streams
+from ndm_tcp.datasets import ss
 from ndm_tcp.datasets.records import FlowRecords
 from ndm_tcp.datasets.text_chunks import SS_DTYPE
 from ndm_tcp.errors import NdmError
@@ -24,7 +25,8 @@ def _records(path: Path) -> Iterator[tuple[int, int, str]]:
     """Number of the first line, us since the epoch (-1: unknown) and text of each record."""
     time_us, first = -1, 0
     pending: list[str] = []
-    with streams.open_text(path) as stream:
+    text = b"".join(piece.text for piece, _ in ss.pieces(path)).decode("utf-8", errors="replace")
+    with io.StringIO(text, newline=None) as stream:
         for number, line in enumerate(stream, start=1):
             stamp = STAMP.match(line)
             line = line[stamp.end() :] if stamp else line
@@ -44,12 +46,15 @@ def _records(path: Path) -> Iterator[tuple[int, int, str]]:
 
 def _parse(path: Path) -> ss.Log:
     reader = ss.SocketReader()
-    rows, unknown = [], []
+    rows, unknown, foreign = [], [], []
     for number, time_us, text in _records(path):
         row = np.zeros(1, SS_DTYPE)
         row["line"], row["time_us"] = number, time_us
         try:
             count = reader.take(text, row[0])
+        except ss.ForeignLineError:
+            foreign.append(number)
+            continue
         except ValueError as error:
             raise NdmError(f"{path}:{number}: {error}") from None
         if count >= 0:
@@ -60,6 +65,7 @@ def _parse(path: Path) -> ss.Log:
         np.array(unknown, dtype=np.int64),
         list(reader.ccs),
         reader.not_open,
+        foreign,
     )
 
 
