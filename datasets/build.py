@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Captures and logs to a dataset of rounds, split by flow."""
+"""Captures and logs to a dataset of rounds, split by path."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ndm_tcp.datasets.parts import CannotWriteError, Task
 from ndm_tcp.errors import NdmError
 
 HELD_OUT = 5
-"""One flow in five is held out for validation, one for testing; the rest trains."""
+"""One path in five is held out for validation, one for testing; the rest trains."""
 SHARED_BYTES = 256 << 20
 """A plain capture from this size on is shared by all processes, flow by flow."""
 STDIN = "-"
@@ -35,16 +35,17 @@ PATIENCE_S = 2.0
 """for the processes of a killed build to die"""
 
 
-def assign_splits(flow_ids: list[str]) -> dict[str, str]:
-    """Flow to train, val or test: by rank of a hash, so that it does not depend on order.
+def assign_splits(paths: list[str]) -> dict[str, str]:
+    """Path to train, val or test: by rank of a hash, so that it does not depend on order.
 
-    Whole flows only: rounds of one flow resemble each other, and a split by row would leak.
+    Whole paths only: flows of one path resemble each other, and a split by flow or by row would
+    leak.
     """
-    ranked = sorted(flow_ids, key=lambda flow: hashlib.sha256(flow.encode()).digest())
+    ranked = sorted(set(paths), key=lambda path: hashlib.sha256(path.encode()).digest())
     names = {0: "val", 1: "test"}
     if len(ranked) < 3:
         return dict.fromkeys(ranked, "train")
-    return {flow: names.get(i % HELD_OUT, "train") for i, flow in enumerate(ranked)}
+    return {path: names.get(i % HELD_OUT, "train") for i, path in enumerate(ranked)}
 
 
 def _spooled(name: str, folder: Path) -> str:
@@ -294,11 +295,14 @@ def _build(
         facts, failed = _make_parts(tasks, engine, jobs, keep_going, quiet)
         unread = _say_left_out(odd | failed)
         good, repeated = _distinct(_merge_shards(tasks, facts))
+        # The names of paths hold hashes of addresses: they end here.
+        paths = {flow["flow_id"]: flow.pop("group") for s in good for flow in s["flows"]}
         flows = [flow["flow_id"] for s in good for flow in s["flows"] if flow["rounds"]]
         if not flows:
             why = _why_none(good) or next(iter((failed | odd).values()), "nothing to read")
             raise NdmError(f"{names[0]}: no usable flow ({why})")
-        splits = assign_splits(flows)
+        of_path = assign_splits([paths[flow] for flow in flows])
+        splits = {flow: of_path[paths[flow]] for flow in flows}
         manifest = {
             "sources": [{k: v for k, v in s.items() if k != "order"} for s in good],
             "failed": unread,

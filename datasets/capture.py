@@ -24,6 +24,7 @@ from ndm_tcp.datasets.records import (
     IdealWindow,
     Sampling,
     flow_id,
+    host_pair,
 )
 from ndm_tcp.datasets.tcp_probe import ProbeColumns
 
@@ -160,6 +161,7 @@ def read(
             format="pcap",
             cc_name=cc_name,
             path=truth.path,
+            group=truth.path or host_pair(*found.hosts),
             mss=found.mss,
             loss_cause=found.rows["cause"].copy(),
             rwnd_limited=found.rows["rwnd_limited"].astype(np.bool_),
@@ -201,6 +203,7 @@ def read_rounds(
                 sampling=Sampling.PER_ACK,
                 cwnd_source=CwndSource.INFLIGHT,
                 format="pcap",
+                group=host_pair(*found.hosts),
                 mss=found.mss,
                 facts=dict(found.facts),
                 rows=found.rounds,

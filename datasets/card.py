@@ -61,8 +61,8 @@ def _text(facts: dict[str, Any], manifest: dict[str, Any]) -> str:
         "",
         "A round is one packet-timed round trip of one TCP flow, as its sender saw it: the ten "
         "inputs of the network and the raw numbers behind them. Columns and units are in the "
-        "schema of the file. No address is stored; flows are named by a hash, and a flow is in "
-        "one split only.",
+        "schema of the file. No address is stored; flows are named by a hash. All flows between "
+        "the same two hosts, or over the same path, are in one split.",
         "",
         "## Counts",
         "",

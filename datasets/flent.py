@@ -65,6 +65,10 @@ def _polls(entries: list[dict[str, Any]]) -> PollColumns:
     )
 
 
+def _hosts(metadata: dict[str, Any]) -> tuple[str, str]:
+    return str(metadata.get("LOCAL_HOST") or ""), str(metadata.get("HOST") or "")
+
+
 def read(path: Path, warn: Warn = quiet) -> list[FlowRecords]:
     """The sending flows of a flent file that have socket statistics.
 
@@ -92,6 +96,7 @@ def read(path: Path, warn: Warn = quiet) -> list[FlowRecords]:
                 format="flent",
                 cc_name=str(cc_name) if cc_name else None,
                 mss=int(facts.get("TCP_MSS") or MSS_BYTES),
+                hosts=_hosts(document["metadata"]),
             )
             if found is not None:
                 found.facts["retransmitted"] = int(facts.get("TCP_RETRANSMIT") or 0)

@@ -202,6 +202,7 @@ def read(path: Path, warn: Warn = quiet) -> list[FlowRecords]:
                 format="iperf3",
                 cc_name=cc_name,
                 mss=mss or DEFAULT_MSS_BYTES,
+                hosts=_hosts(report),
             )
             if found is not None:
                 flows.append(found)
@@ -209,6 +210,14 @@ def read(path: Path, warn: Warn = quiet) -> list[FlowRecords]:
         raise NdmError(f"{path}: {_why_none(reports)}")
     warn_of_times(flows, warn)
     return flows
+
+
+def _hosts(report: _Report) -> tuple[str, str] | None:
+    """Both ends, the same for all streams of a test."""
+    for about in report.start.get("connected") or []:
+        if isinstance(about, dict) and "local_host" in about and "remote_host" in about:
+            return str(about["local_host"]), str(about["remote_host"])
+    return None
 
 
 def _why_none(reports: list[_Report]) -> str:

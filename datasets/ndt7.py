@@ -89,11 +89,29 @@ class _Test:
     direction: str
     infos: list[dict[str, Any]]
     bbr: bool
+    hosts: tuple[str, str] | None
 
 
-def _test(key: str, direction: str, entries: list[dict[str, Any]], bbr: bool) -> _Test:
+def _test(
+    key: str,
+    direction: str,
+    entries: list[dict[str, Any]],
+    bbr: bool,
+    hosts: tuple[str, str] | None,
+) -> _Test:
     infos = [entry["TCPInfo"] for entry in entries if entry.get("TCPInfo") is not None]
-    return _Test(key, direction, infos, bbr or any(entry.get("BBRInfo") for entry in entries))
+    bbr = bbr or any(entry.get("BBRInfo") for entry in entries)
+    return _Test(key, direction, infos, bbr, hosts)
+
+
+def _of_event(entries: list[dict[str, Any]]) -> tuple[str, str] | None:
+    """Both ends as the client's events name them, with ports."""
+    for entry in entries:
+        if about := entry.get("ConnectionInfo"):
+            ends = (str(about.get(name, "")).rpartition(":")[0] for name in ("Client", "Server"))
+            client, server = (end.strip("[]") for end in ends)
+            return client, server
+    return None
 
 
 def _tests(documents: list[Any]) -> list[_Test]:
@@ -109,9 +127,13 @@ def _tests(documents: list[Any]) -> list[_Test]:
         for direction in DIRECTIONS:
             if test := result.get(direction):
                 key = direction if len(documents) == 1 else f"{number}:{direction}"
-                tests.append(_test(key, direction, test.get("ServerMeasurements") or [], bbr))
+                entries = test.get("ServerMeasurements") or []
+                hosts = str(result.get("ClientIP", "")), str(result.get("ServerIP", ""))
+                tests.append(_test(key, direction, entries, bbr, hosts))
                 bbr = tests[-1].bbr
-    return tests + [_test(name, name, events[name], False) for name in DIRECTIONS if name in events]
+    for name in (name for name in DIRECTIONS if name in events):
+        tests.append(_test(name, name, events[name], False, _of_event(events[name])))
+    return tests
 
 
 def read(path: Path, data: bytes, warn: Warn) -> list[FlowRecords]:
@@ -138,6 +160,7 @@ def read(path: Path, data: bytes, warn: Warn) -> list[FlowRecords]:
                 cc_name="bbr" if test.bbr else None,
                 mss=max(int(info["SndMSS"]) for info in test.infos) or None,
                 facts={"direction": test.direction.lower()},
+                hosts=test.hosts,
             )
             if found is not None:
                 flows.append(found)

@@ -66,6 +66,7 @@ def _facts(result: SourceResult[FlowRounds]) -> dict[str, Any]:
     flows = [
         {
             "flow_id": flow.flow_id,
+            "group": flow.group or flow.flow_id,
             "format": flow.format,
             "sampling": flow.sampling.value,
             "cwnd_source": flow.cwnd_source.value,

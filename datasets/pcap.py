@@ -107,8 +107,8 @@ class CapturedFlow:
     """enum ndm_flow_status"""
     sender_port: int
     receiver_port: int
-    hosts: bytes
-    """both addresses, the same whichever sends; never stored"""
+    hosts: tuple[bytes, bytes]
+    """both addresses, the lower one first; never stored"""
     first_us: int
     """capture clock at the first row"""
     mss: int
@@ -248,7 +248,7 @@ class Engine:
                 info.status,
                 info.sender_port,
                 info.receiver_port,
-                bytes(ffi.buffer(info.host)),
+                (_address(info, 0), _address(info, 1)),
                 info.first_us,
                 info.mss,
                 facts,
@@ -256,6 +256,10 @@ class Engine:
                 _copy(info.row, n_rows, ROW_DTYPE),
                 _copy(info.round, info.rounds, ROUND_DTYPE),
             )
+
+
+def _address(info: Any, end: int) -> bytes:
+    return bytes(ffi.buffer(info.host[end]))[: 4 if info.family == 4 else 16]
 
 
 def _copy(pointer: Any, n: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

@@ -22,6 +22,7 @@ from ndm_tcp.datasets.records import (
     CwndSource,
     FlowRecords,
     Sampling,
+    host_pair,
 )
 
 Ints = npt.NDArray[np.int64]
@@ -255,6 +256,7 @@ def flow(
     cc_name: str | None = None,
     mss: int | None = None,
     facts: dict[str, int | float | str] | None = None,
+    hosts: tuple[str, str] | None = None,
 ) -> FlowRecords | None:
     """The records of one flow from its polls, in any order.
 
@@ -292,6 +294,7 @@ def flow(
         acks=acks,
         format=format,
         cc_name=cc_name,
+        group=host_pair(*hosts) if hosts and all(hosts) else None,
         mss=mss,
         rwnd_limited=rwnd_limited,
         facts=facts,

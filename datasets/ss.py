@@ -71,6 +71,8 @@ class Log:
     """[records] fields that nobody knows"""
     ccs: list[str]
     not_open: int
+    ends: list[str] = field(default_factory=list)
+    """local and remote address:port, by number"""
     foreign: list[int] = field(default_factory=list)
     """numbers of lines that begin something else than a socket"""
     cut: bool = False
@@ -254,15 +256,17 @@ def _parse(path: Path) -> Log:
             kept_unknown.append(unknown[kept])
             of_odd.append(is_odd[kept])
         rows, from_odd = np.concatenate(kept_rows), np.concatenate([np.zeros(0, bool), *of_odd])
+        named: dict[str, list[str]] = {}
         for column, names, own in (("ends", ends.all(), odd.ends), ("cc", ccs.all(), odd.ccs)):
             numbers = {name: number for number, name in enumerate(names)}
             for name in own:
                 numbers.setdefault(name, len(numbers))
             mapped = np.array([*(numbers[name] for name in own), -1], dtype=np.int32)
             rows[column][from_odd] = mapped[rows[column][from_odd]]
-            all_names = list(numbers)
+            named[column] = list(numbers)
     not_open = text.not_open + odd.not_open
-    return Log(rows, np.concatenate(kept_unknown), all_names, not_open, foreign, cut)
+    unknown_fields = np.concatenate(kept_unknown)
+    return Log(rows, unknown_fields, named["cc"], not_open, named["ends"], foreign, cut)
 
 
 def _flows(path: Path, log: Log) -> list[npt.NDArray[np.intp]]:
@@ -298,6 +302,11 @@ def _columns(rows: npt.NDArray[Any]) -> PollColumns:
     return PollColumns(**values)
 
 
+def _hosts(ends: str) -> tuple[str, str]:
+    local, _, remote = (end.rpartition(":")[0].strip("[]") for end in ends.partition(" "))
+    return local, remote
+
+
 def read(
     path: Path, parse: Callable[[Path], Log] = _parse, warn: Warn = quiet
 ) -> list[FlowRecords]:
@@ -328,6 +337,7 @@ def read(
             format="ss",
             cc_name=cc_name,
             mss=int(rows["mss"].max()) or None,
+            hosts=_hosts(log.ends[rows["ends"][0]]),
             facts={
                 "unknown_tokens": int(log.unknown[item].sum()) + stray,
                 "not_open": log.not_open,

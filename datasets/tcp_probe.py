@@ -288,7 +288,9 @@ def _rttvar_us(srtt_us: Ints, sampled: npt.NDArray[np.bool_]) -> Ints:
     return np.asarray(rttvar.round(), dtype=np.int64)
 
 
-def _flow(columns: ProbeColumns, name: str, lost_events: int) -> FlowRecords | None:
+def _flow(
+    columns: ProbeColumns, name: str, lost_events: int, ends: Endpoints
+) -> FlowRecords | None:
     una, srtt_us = _unwrapped(columns.snd_una), columns.srtt_us.astype(np.int64)
     steps = np.diff(una, prepend=una[:1])
     mss = _segment_bytes(steps)
@@ -312,7 +314,8 @@ def _flow(columns: ProbeColumns, name: str, lost_events: int) -> FlowRecords | N
         ca_state=ca_state,
     )
     facts: dict[str, int | float | str] = {"lost_events": lost_events}
-    return flow(polls, flow_id=name, format="tcp_probe", mss=mss, facts=facts)
+    hosts = (ends[0], ends[2])
+    return flow(polls, flow_id=name, format="tcp_probe", mss=mss, facts=facts, hosts=hosts)
 
 
 def read(
@@ -334,8 +337,8 @@ def read(
     trace, digest = parse(path), files.sha256(path)
     _require_event(path, trace)
     found = [
-        _flow(socket.columns(), flow_id(digest, str(number)), trace.lost_events)
-        for number, socket in enumerate(trace.sockets.values())
+        _flow(socket.columns(), flow_id(digest, str(number)), trace.lost_events, ends)
+        for number, ((ends, _), socket) in enumerate(trace.sockets.items())
     ]
     flows = [item for item in found if item is not None]
     if not flows:

@@ -65,6 +65,7 @@ def _parse(path: Path) -> ss.Log:
         np.array(unknown, dtype=np.int64),
         list(reader.ccs),
         reader.not_open,
+        list(reader.ends),
         foreign,
     )
 
