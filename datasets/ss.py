@@ -36,6 +36,8 @@ from ndm_tcp.datasets.records import INITIAL_SSTHRESH, FlowRecords, flow_id
 from ndm_tcp.datasets.text_chunks import SS_DTYPE, SS_POLL
 from ndm_tcp.errors import NdmError
 
+MALFORMED_SHARE = 20
+"""A log with one damaged record in 20 is refused: it has a form that this reader does not know."""
 HEAD = 1 << 16
 """Bytes that show the form of a log's times."""
 NOISE = ("#", "State", "Netid", "Recv-Q")
@@ -75,6 +77,8 @@ class Log:
     """local and remote address:port, by number"""
     foreign: list[int] = field(default_factory=list)
     """numbers of lines that begin something else than a socket"""
+    malformed: list[tuple[int, str]] = field(default_factory=list)
+    """number of the first line of a socket with a value that is none, and which"""
     cut: bool = False
     """the file ends within a line, which is left out"""
 
@@ -230,7 +234,7 @@ def _parse(path: Path) -> Log:
     odd, kept_rows, kept_unknown = SocketReader(), [np.zeros(0, SS_DTYPE)], [np.zeros(0, np.int64)]
     with text_chunks.names() as ends, text_chunks.names() as ccs:
         text = text_chunks.SsText(ends, ccs)
-        of_odd, foreign, cut = [], list[int](), False
+        of_odd, foreign, malformed, cut = [], list[int](), list[tuple[int, str]](), False
         for piece, ends_cut in pieces(path):
             cut |= ends_cut
             rows = text.take(piece)
@@ -248,7 +252,8 @@ def _parse(path: Path) -> Log:
                     unknown[number] = -1
                     foreign.append(int(row["line"]))
                 except ValueError as error:
-                    raise NdmError(f"{path}:{row['line']}: {error}") from None
+                    unknown[number] = -1
+                    malformed.append((int(row["line"]), str(error)))
             is_odd = np.zeros(len(rows), bool)
             is_odd[left] = True
             kept = unknown >= 0
@@ -266,7 +271,7 @@ def _parse(path: Path) -> Log:
             named[column] = list(numbers)
     not_open = text.not_open + odd.not_open
     unknown_fields = np.concatenate(kept_unknown)
-    return Log(rows, unknown_fields, named["cc"], not_open, named["ends"], foreign, cut)
+    return Log(rows, unknown_fields, named["cc"], not_open, named["ends"], foreign, malformed, cut)
 
 
 def _flows(path: Path, log: Log) -> list[npt.NDArray[np.intp]]:
@@ -324,6 +329,9 @@ def read(
         NdmError: a malformed value, samples without time stamps, or no open connection.
     """
     log, digest = parse(path), files.sha256(path)
+    if len(log.malformed) * MALFORMED_SHARE > len(log.rows):
+        line, wrong = log.malformed[0]
+        raise NdmError(f"{path}:{line}: {wrong}")
     flows = []
     for number, item in enumerate(_flows(path, log)):
         rows = log.rows[item]
@@ -354,6 +362,9 @@ def read(
     if log.foreign:
         n, first = len(log.foreign), log.foreign[0]
         warn(f"{n} lines that are no output of ss were left out, the first is line {first}")
+    if log.malformed:
+        n, first = len(log.malformed), log.malformed[0][0]
+        warn(f"{n} sockets with a damaged value were left out, the first is in line {first}")
     if log.cut:
         warn("the last line is cut off and left out")
     warn_of_times(flows, warn)

@@ -11,12 +11,12 @@
 #define LEAST_MSS 48		/* sysctl tcp_min_snd_mss */
 #define SMALL_PAYLOAD 256	/* not a full segment */
 #define BACK_NS 1000000000LL
-#define STEP_NS 1000000LL	/* less is the jitter between interfaces, not a clock that is set */
 #define ECHO_NS 2000000LL	/* a sender answers an ACK sooner */
 #define RECENT 4		/* packets a capture's copy may lag behind */
 #define MAX_HOLES 20		/* one in 20 data packets */
 #define MAX_SAME_ID 10		/* one in 10 data packets */
 #define LEAST_SAME_ID 8		/* packets: fewer may be chance */
+#define MOST_RESENT 90		/* per cent: who sends all of it twice was captured twice */
 #define COPY_NS 1000000000LL	/* both begin within this */
 #define COPY_PACKETS 50		/* one in 50 may be missing in one of the two */
 
@@ -673,7 +673,7 @@ static void follow_clock(struct ndm_capture *c, struct ndm_segment *s)
 {
 	int64_t back_ns = c->newest_ns - (s->time_ns + c->shift_ns);
 
-	if (back_ns >= STEP_NS) {
+	if (back_ns > 0) {
 		c->shift_ns += back_ns;
 		c->counters.clock_steps++;
 		c->far_steps += back_ns > BACK_NS;
@@ -800,6 +800,16 @@ uint64_t ndm_capture_offset(const struct ndm_capture *c)
 
 /* --- the end ------------------------------------------------------------------------------ */
 
+/* What tells it where the TTLs are the same: a sender gives a retransmission a new IP id. */
+static bool captured_twice(const struct flow *f)
+{
+	const struct ndm_sender *s = f->sender;
+
+	if (s->same_id >= LEAST_SAME_ID && s->same_id * MAX_SAME_ID > f->data[f->forward])
+		return true;
+	return s->retransmitted * 100 >= (s->sent_segments - s->retransmitted) * MOST_RESENT;
+}
+
 void ndm_capture_end(struct ndm_capture *c)
 {
 	size_t i;
@@ -814,10 +824,10 @@ void ndm_capture_end(struct ndm_capture *c)
 			f->status = NDM_FLOW_HUGE;
 		else if (s->sent_segments < c->min_segments || s->rows < c->min_rows)
 			f->status = NDM_FLOW_SHORT;
+		else if (captured_twice(f))
+			f->status = NDM_FLOW_MERGED;
 		else if (near_receiver(f))
 			f->status = NDM_FLOW_RECEIVER;
-		else if (s->same_id >= LEAST_SAME_ID && s->same_id * MAX_SAME_ID > f->data[f->forward])
-			f->status = NDM_FLOW_MERGED;
 		else if ((s->gaps + s->unseen) * MAX_HOLES > f->data[f->forward])
 			f->status = NDM_FLOW_HOLES;
 		ndm_rounds_end(f->rounds);

@@ -13,7 +13,6 @@ import numpy as np
 from ndm_tcp.datasets import ss
 from ndm_tcp.datasets.records import FlowRecords
 from ndm_tcp.datasets.text_chunks import SS_DTYPE
-from ndm_tcp.errors import NdmError
 
 STAMP = re.compile(
     r"\s*(?:(?P<bare>\d{9,10}(?:\.\d+)?)\s*$|time:\s*(?P<ns>\d{16,20})\b\s*|"
@@ -46,7 +45,7 @@ def _records(path: Path) -> Iterator[tuple[int, int, str]]:
 
 def _parse(path: Path) -> ss.Log:
     reader = ss.SocketReader()
-    rows, unknown, foreign = [], [], []
+    rows, unknown, foreign, malformed = [], [], [], []
     for number, time_us, text in _records(path):
         row = np.zeros(1, SS_DTYPE)
         row["line"], row["time_us"] = number, time_us
@@ -56,7 +55,8 @@ def _parse(path: Path) -> ss.Log:
             foreign.append(number)
             continue
         except ValueError as error:
-            raise NdmError(f"{path}:{number}: {error}") from None
+            malformed.append((number, str(error)))
+            continue
         if count >= 0:
             rows.append(row)
             unknown.append(count)
@@ -67,6 +67,7 @@ def _parse(path: Path) -> ss.Log:
         reader.not_open,
         list(reader.ends),
         foreign,
+        malformed,
     )
 
 
