@@ -79,7 +79,8 @@ def _documents(path: Path, data: bytes, warn: Warn) -> list[dict[str, Any]]:
             if found and not LATER.search(text, match.end()):
                 warn("the last object is cut off and left out")
                 break
-            line = text.count("\n", 0, getattr(error, "pos", match.start())) + 1
+            before = text[: getattr(error, "pos", match.start())].rstrip()
+            line = before.count("\n") + 1
             why = getattr(error, "msg", "nested too deeply")
             raise NdmError(
                 f"{path}:{line}: JSON breaks off or is damaged ({why}); let iperf3 end by itself"

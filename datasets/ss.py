@@ -92,13 +92,15 @@ class ForeignLineError(ValueError):
     """A line that is no output of ss: what grep prints between matches, a prompt, a note."""
 
 
-def _is_cut(text: bytes) -> bool:
-    """True if the last line has no end, nor the field that the one before it ends with."""
-    lines = [line for line in text.split(b"\n") if b"cwnd:" in line]
-    if text.endswith(b"\n") or len(lines) < 2 or not text.endswith(lines[-1]):
+def _is_cut(before: bytes, text: bytes) -> bool:
+    """True if the last line has no end, nor the field that the socket before it ends with."""
+    last = text.rpartition(b"\n")[2]
+    if not last.strip() or ss_stamps.USUAL.fullmatch(last):
         return False
-    words = lines[-2].split()
-    return bool(words) and words[-1].partition(b":")[0] + b":" not in lines[-1]
+    if b"cwnd:" not in last:
+        return True
+    lines = [line for line in (before + b"\n" + text).split(b"\n") if b"cwnd:" in line]
+    return len(lines) > 1 and lines[-2].split()[-1].partition(b":")[0] + b":" not in last
 
 
 def pieces(path: Path) -> Iterator[tuple[text_chunks.Piece, bool]]:
@@ -109,8 +111,11 @@ def pieces(path: Path) -> Iterator[tuple[text_chunks.Piece, bool]]:
     """
     with streams.open_bytes(path) as stream:
         change = ss_stamps.Stamps().rewrite if ss_stamps.unusual(stream.read(HEAD)) else bytes
+    before = b""
     for piece in text_chunks.chunks(path, records=True, change=change):
-        cut = _is_cut(piece.text)
+        cut = _is_cut(before, piece.text)
+        at = piece.text.rfind(b"cwnd:")
+        before = piece.text[piece.text.rfind(b"\n", 0, at) + 1 :].partition(b"\n")[0]
         if cut:
             end = piece.text.rfind(b"\n") + 1
             piece = text_chunks.Piece(piece.text[:end], piece.first, piece.lines - 1)

@@ -58,9 +58,13 @@ STAMP = re.compile(
     re.DOTALL,
 )
 USUAL = re.compile(
-    rb"\s*(?:\d{9,10}(?:\.\d+)?\s*$|time:\s*\d{16,19}\b|Time:\s*\d{9,10}(?:\.\d+)?(?:\s|$))"
+    rb"\s*(?:\d{9,10}(?:\.\d+)?\s*$|"
+    rb"(?:time:\s*\d{16,19}|Time:\s*\d{9,10}(?:\.\d+)?)(?![\d.])(?:\s*$| ?\w))"
 )
 """What C reads by itself."""
+
+RECORD = re.compile(r"\s*(?:[\w-]+\s+){0,2}\d+\s+\d+\s+\S+:\S+\s+\S+:\S+")
+"""What begins a socket: two queues and two addresses."""
 
 
 def unusual(head: bytes) -> bool:
@@ -95,8 +99,9 @@ class Stamps:
         if not rest.strip(" \t=*-<"):
             return f"time:{ns}"
         rest = rest[1:]  # the blank that a prefix ends with
-        # a line that continues a record begins with a blank of its own
-        return rest if rest[:1] in (" ", "\t") else f"time:{ns} {rest}"
+        if rest[:1] in (" ", "\t") and not RECORD.match(rest):
+            return rest  # a line that continues a record begins with a blank of its own
+        return f"time:{ns} {rest.lstrip()}"
 
     def _ns(self, match: re.Match[str]) -> int | None:
         if match["number_form"]:
