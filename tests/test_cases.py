@@ -104,16 +104,19 @@ def test_a_case_is_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixt
     assert REFUSED[name] in said and said.count("\n") == 1 and not out.exists()
 
 
-def test_the_mistakes_end_in_one_line() -> None:
+def test_the_mistakes_end_in_one_line(tmp_path: Path) -> None:
     """The two mounts need root; without it, these two say so."""
     ndm = str(Path(sys.executable).parent / "ndm")
+    place = tmp_path / "place"
+    place.mkdir()
     done = subprocess.run(
         ["bash", str(CASES / "user_errors.sh")],
-        env={**os.environ, "NDM": ndm},
+        env={**os.environ, "NDM": ndm, "TMPDIR": str(place)},
         capture_output=True,
         text=True,
         check=False,
     )
+    subprocess.run(["rm", "-rf", place], check=True)  # deeper than pytest can remove
     answers = {}
     for part in done.stdout.split("== ")[1:]:
         name, line, code = part.splitlines()[:3]

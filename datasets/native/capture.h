@@ -2,7 +2,7 @@
 /*
  * A capture to the rounds of its flows, in two passes over the file: the first learns which way
  * the data goes and what the handshakes said, the second replays the senders. Memory: one
- * buffer, some 400 bytes per connection, 56 per segment in flight, 88 per round; all ACKs
+ * buffer, some 620 bytes per connection, 56 per segment in flight, 88 per round; all ACKs
  * (72 bytes each) only if they are asked for.
  */
 #ifndef NDM_CAPTURE_H
