@@ -11,6 +11,7 @@
 #define LEAST_MSS 48		/* sysctl tcp_min_snd_mss */
 #define SMALL_PAYLOAD 256	/* not a full segment */
 #define BACK_NS 1000000000LL
+#define FEW_OLDER 2		/* a clock is set now and then; records are written late all the time */
 #define ECHO_NS 2000000LL	/* a sender answers an ACK sooner */
 #define RECENT 4		/* packets a capture's copy may lag behind */
 #define MAX_HOLES 20		/* one in 20 data packets */
@@ -87,6 +88,7 @@ struct ndm_capture {
 	int order;
 	int64_t newest_ns, seen_ns, shift_ns;
 	uint64_t older, file_right, times_right;	/* packets older than the one before, and why */
+	int64_t before_ns, most_back_ns;
 	uint64_t far_steps;
 	struct flow *flow;
 	size_t flows, flow_room;
@@ -518,7 +520,7 @@ static void rewind_file(struct ndm_capture *c)
 	memset(&c->counters, 0, sizeof(c->counters));
 	ndm_file_free(&c->file);
 	c->met = c->last = c->filled = c->window.n = 0;
-	c->newest_ns = c->seen_ns = c->shift_ns = 0;
+	c->newest_ns = c->before_ns = c->most_back_ns = c->seen_ns = c->shift_ns = 0;
 	c->older = c->file_right = c->times_right = c->far_steps = 0;
 }
 
@@ -526,7 +528,11 @@ int ndm_capture_order(const struct ndm_capture *c)
 {
 	if (!c->older)
 		return NDM_ORDER_FILE;
-	return c->file_right > c->times_right ? NDM_ORDER_CLOCK : NDM_ORDER_SORT;
+	if (c->file_right > c->times_right)
+		return NDM_ORDER_CLOCK;
+	if (!c->times_right && c->older <= FEW_OLDER && c->most_back_ns <= BACK_NS)
+		return NDM_ORDER_CLOCK;
+	return NDM_ORDER_SORT;
 }
 
 void ndm_capture_again(struct ndm_capture *c, int order)
@@ -689,7 +695,9 @@ static int take_segment(struct ndm_capture *c, struct ndm_segment *s)
 
 	if (c->order == NDM_ORDER_CLOCK)
 		follow_clock(c, s);
-	c->older += s->time_ns < c->newest_ns;
+	c->older += s->time_ns < c->before_ns;
+	c->most_back_ns = max64(c->most_back_ns, c->before_ns - s->time_ns);
+	c->before_ns = s->time_ns;
 	c->newest_ns = max64(c->newest_ns, s->time_ns);
 	up = make_key(s, &key);
 	f = find_flow(c, s, &key, up);

@@ -108,6 +108,8 @@ static bool parse(struct span line, struct ndm_names *sockets, struct ndm_probe_
 	    time.p != time.end)
 		return false;
 	s = (struct span){ name + 11, line.end };
+	while (s.p < s.end && *s.p == ' ') /* trace-cmd pads behind them */
+		s.p++;
 	if (TAKE(&s, "family=") && !take_value(&s, &skipped))
 		return false;
 	if (!TAKE(&s, "src=") || !take_value(&s, &src) || !TAKE(&s, "dest=") ||

@@ -309,6 +309,7 @@ void ndm_sender_sent(struct ndm_sender *s, int64_t now_us, uint32_t seq32, uint3
 		seq = s->nxt;
 	} else if (seq > s->nxt && seq > s->beyond) {
 		s->gaps++;
+		s->early = 0;
 	}
 	if (!packets_out(s) && s->rows && end > seq)
 		s->app_limited = s->delivered + 1;
@@ -330,6 +331,10 @@ void ndm_sender_sent(struct ndm_sender *s, int64_t now_us, uint32_t seq32, uint3
 		seq = p->end;
 	}
 	s->nxt = max64(s->nxt, end);
+	if (s->nxt >= s->unseen_end) {	/* its ACK was only written before it */
+		s->unseen -= s->early;
+		s->early = 0;
+	}
 	s->peak = max64(s->peak, inflight(s));
 }
 
@@ -718,8 +723,11 @@ bool ndm_sender_acked(struct ndm_sender *s, int64_t now_us, uint32_t ack32, uint
 		ack = s->nxt;
 	}
 	if (ack > s->nxt || !packets_out(s)) {
-		s->unseen += ack > s->nxt && ack > s->unseen_end;
-		s->unseen_end = max64(s->unseen_end, ack > s->nxt ? ack : -1);
+		if (ack > s->nxt && ack > s->unseen_end) {
+			s->unseen++;
+			s->early++;
+			s->unseen_end = ack;
+		}
 		s->window = (int64_t)window << (s->wscale > 0 ? s->wscale : 0);
 		s->una = max64(s->una, min64(ack, s->nxt));
 		return false;

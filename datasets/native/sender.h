@@ -88,6 +88,7 @@ struct ndm_sender {
 	int64_t gaps;		/* data packets that left a hole before them */
 	int64_t unseen;		/* ACKs of data that was not captured */
 	int64_t unseen_end;	/* the highest of these */
+	int64_t early;		/* of them those whose data may only be written late */
 	int64_t keepalives;	/* and window probes */
 	int64_t fins_resent;
 	int64_t same_id;	/* retransmissions with the IP id of the first transmission */
