@@ -111,6 +111,7 @@ def _origin(facts: dict[str, Any], manifest: dict[str, Any]) -> list[str]:
     left_out = ", ".join(f"{v} x {k}" for k, v in facts["skipped"].items())
     lines += [f"Captured packets: {packets or 'none'}.", ""]
     lines += [f"Connections left out: {left_out or 'none'}.", ""]
+    lines += [line for warning in facts["warnings"] for line in (f"Warning: {warning}.", "")]
     for source in manifest["failed"]:
         lines += [f"Not read: {source['name']}: {source['error']}", ""]
     for source in manifest["repeated"]:
