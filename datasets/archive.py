@@ -3,21 +3,33 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
 from ndm_tcp.datasets import streams
 from ndm_tcp.errors import NdmError
 
 MAGIC_AT = 257
+FIRST = 20
+"""Files that tell an archive of logs from one of anything else."""
 
 
 def sniff(head: bytes) -> bool:
     """True if these first bytes, decompressed, are those of a tar archive."""
     return head[MAGIC_AT : MAGIC_AT + 5] == b"ustar"
+
+
+def holds(path: Path, is_known: Callable[[Path], bool]) -> bool:
+    """True if one of an archive's first files is known.
+
+    Raises:
+        NdmError: damaged, or cut short, before there was one.
+    """
+    return any(is_known(member) for _, member in itertools.islice(members(path), FIRST))
 
 
 def members(path: Path) -> Iterator[tuple[str, Path]]:

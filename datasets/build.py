@@ -28,6 +28,8 @@ HELD_OUT = 5
 """One path in five is held out for validation, one for testing; the rest trains."""
 SHARED_BYTES = 256 << 20
 """A plain capture from this size on is shared by all processes, flow by flow."""
+AGAIN = "again"
+"""Of a flow, until the manifest is written: an earlier source has it."""
 STDIN = "-"
 PASSED_ON = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 """What a shell names pipes that it passes on."""
@@ -52,15 +54,18 @@ def _spooled(name: str, folder: Path) -> str:
     """Standard input and other pipes as a file: readers look at a source twice."""
     if name != STDIN and not name.startswith(PASSED_ON):
         return name
+    if name == STDIN and sys.stdin.isatty():
+        raise NdmError("-: standard input is a terminal; redirect a log or a capture to it")
     path = folder / ("stdin" if name == STDIN else f"pipe{Path(name).name}")
     with files.replacing(path) as temporary, temporary.open("wb") as out:
-        if name != STDIN:
+        if name == STDIN:
+            shutil.copyfileobj(sys.stdin.buffer, out)
+            return str(path)
+        try:
             with Path(name).open("rb") as pipe:
                 shutil.copyfileobj(pipe, out)
-        elif sys.stdin.isatty():
-            raise NdmError("-: standard input is a terminal; redirect a log or a capture to it")
-        else:
-            shutil.copyfileobj(sys.stdin.buffer, out)
+        except OSError as error:
+            raise NdmError(f"{name}: {files.why(error)}") from None
     return str(path)
 
 
@@ -96,6 +101,10 @@ def _locked(lock: TextIO) -> bool:
         time.sleep(0.05)
 
 
+def _own_folder(out: Path) -> Path:
+    return out.parent / f".{out.name}.parts"
+
+
 @contextmanager
 def _parts_folder(out: Path, parts_url: str | None) -> Iterator[tuple[Path, str]]:
     """A folder of this build's own, gone when it ends but not when it is killed; and the parts'."""
@@ -103,7 +112,7 @@ def _parts_folder(out: Path, parts_url: str | None) -> Iterator[tuple[Path, str]
         raise NdmError(f"{out}: not UTF-8; name another folder with -o")
     if out.exists() and not out.is_dir():
         raise NdmError(f"{out}: not a folder; name a new one, or a dataset's, with -o")
-    folder = out.parent / f".{out.name}.parts"
+    folder = _own_folder(out)
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         if not _locked(lock):
@@ -128,8 +137,11 @@ def _cost(source: str) -> int:
     if remote.is_url(source):
         return 0
     path = Path(source)
-    inside = [path] if path.is_file() else [p for p in path.iterdir() if p.is_file()]
-    return sum(p.stat().st_size * (2 if ".pcap" in p.name else 1) for p in inside)
+    try:
+        inside = [path] if path.is_file() else [p for p in path.iterdir() if p.is_file()]
+        return sum(p.stat().st_size * (2 if ".pcap" in p.name else 1) for p in inside)
+    except OSError:
+        return 0  # whoever reads it says why
 
 
 def _make_parts(
@@ -217,6 +229,16 @@ def _distinct(found: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[d
             repeated.append({"name": source["name"], "same_as": other["name"]})
             said = f"{source['name']}: same bytes as {other['name']}; used once"
             print(f"ndm: {said}", file=sys.stderr)
+    seen: set[str] = set()
+    for source in first.values():
+        again = 0
+        for flow in source["flows"]:
+            flow[AGAIN] = flow["flow_id"] in seen
+            again += flow[AGAIN]
+            seen.add(flow["flow_id"])
+        if again:  # a file beside the archive that holds it
+            said = f"{source['name']}: {again} flows are in another source, too; used once"
+            print(f"ndm: {said}", file=sys.stderr)
     return list(first.values()), repeated
 
 
@@ -235,7 +257,7 @@ def _rounds(found: list[dict[str, Any]], folder: str, splits: dict[str, str]) ->
                 starts[part].append(starts[part][-1] + rows)
             for (part, place), flow in zip(source["order"], source["flows"], strict=True):
                 table = tables[part].slice(starts[part][place], flow["rounds"])
-                if not table.num_rows:
+                if not table.num_rows or flow[AGAIN]:
                     continue
                 at = table.schema.get_field_index("split")
                 split = pa.repeat(pa.scalar(splits[flow["flow_id"]]), table.num_rows)
@@ -279,6 +301,11 @@ def build(
             f"{out}: cannot be written ({files.why(error)}); make room, or name another folder "
             "with -o"
         ) from None
+    except NdmError as error:
+        copy = str(_own_folder(out) / "stdin")
+        if copy not in str(error):
+            raise
+        raise NdmError(str(error).replace(copy, STDIN)) from None
 
 
 def _build(
@@ -297,20 +324,18 @@ def _build(
         facts, failed = _make_parts(tasks, engine, jobs, keep_going, quiet)
         unread = _say_left_out(odd | failed)
         good, repeated = _distinct(_merge_shards(tasks, facts))
-        # The names of paths hold hashes of addresses: they end here.
-        paths = {flow["flow_id"]: flow.pop("group") for s in good for flow in s["flows"]}
-        flows = [flow["flow_id"] for s in good for flow in s["flows"] if flow["rounds"]]
+        flows = [f for s in good for f in s["flows"] if f["rounds"] and not f[AGAIN]]
         if not flows:
             why = _why_none(good) or next(iter((failed | odd).values()), "nothing to read")
             raise NdmError(f"{names[0]}: no usable flow ({why})")
-        of_path = assign_splits([paths[flow] for flow in flows])
-        splits = {flow: of_path[paths[flow]] for flow in flows}
+        of_path = assign_splits([flow["group"] for flow in flows])
+        splits = {flow["flow_id"]: of_path[flow["group"]] for flow in flows}
         manifest = {
-            "sources": [{k: v for k, v in s.items() if k != "order"} for s in good],
+            "sources": [_told(source) for source in good],
             "failed": unread,
             "repeated": repeated,
             "flows": len(flows),
-            "rounds": sum(flow["rounds"] for s in good for flow in s["flows"]),
+            "rounds": sum(flow["rounds"] for flow in flows),
             "splits": dict(sorted(Counter(splits.values()).items())),
         }
         fresh = own / "new"
@@ -320,6 +345,16 @@ def _build(
         card.write(fresh)
         _publish(fresh, out)
     return manifest
+
+
+def _told(source: dict[str, Any]) -> dict[str, Any]:
+    """What the manifest says of a source. The names of paths hold hashes of addresses: they end."""
+    flows = [
+        {name: value for name, value in flow.items() if name not in ("group", AGAIN)}
+        for flow in source["flows"]
+        if not flow[AGAIN]
+    ]
+    return {name: value for name, value in source.items() if name != "order"} | {"flows": flows}
 
 
 def _why_none(found: list[dict[str, Any]]) -> str:

@@ -134,7 +134,8 @@ def _inside(top: Path, entered: set[tuple[int, int]], refused: dict[str, str]) -
                 if path.is_dir():
                     waiting.append(path)
                 elif path.is_file():
-                    if _kind(path):
+                    kind = _kind(path)
+                    if kind and (kind != "tar" or archive.holds(path, _is_known)):
                         yield path
                 elif path.is_symlink():
                     refused[str(path)] = f"{path}: a link to nothing; remove it, or --keep-going"
@@ -157,6 +158,10 @@ def _kind(path: Path) -> str | None:
         if head.lstrip()[:1] in (b"{", b"["):
             return _poll_kind(head + stream.read(LONG_HEAD_BYTES))
         return _later(stream, head)
+
+
+def _is_known(path: Path) -> bool:
+    return _kind(path) not in (None, "tar")
 
 
 def _poll_kind(head: bytes) -> str | None:
@@ -271,7 +276,7 @@ def _read_archive(path: Path, sha256: str) -> SourceResult[FlowRounds]:
         if name.startswith("sender.pcap"):
             raise NdmError(f"{path}: holds a recorded run; unpack it first: tar xf {path}")
         try:
-            if _kind(member) in (None, "tar"):
+            if not _is_known(member):
                 raise NdmError(f"{member}: no capture and no log")
             part = read_rounds(member, files.sha256(member))
         except NdmError as error:
@@ -292,7 +297,10 @@ def _read_archive(path: Path, sha256: str) -> SourceResult[FlowRounds]:
 
 def can_be_shared(path: Path, least_bytes: int) -> bool:
     """True for a capture so large, and so quickly read, that several processes may read it."""
-    if path.stat().st_size < least_bytes:
-        return False
-    with path.open("rb") as stream:
-        return pcap.sniff(stream.read(4))
+    try:
+        if path.stat().st_size < least_bytes:
+            return False
+        with path.open("rb") as stream:
+            return pcap.sniff(stream.read(4))
+    except OSError:
+        return False  # whoever reads it says why

@@ -37,6 +37,18 @@ FORMS = {
     + _CLOCK
     + _NAMED_ZONE
     + r"\ (?P<{0}year>\d{{4}})",
+    # Mon 21 Nov 18:57:42 GMT 2022: `date` in British locales
+    "british": r"(?:"
+    + _DAY_NAME
+    + r"\ )?(?P<{0}day>\d\d?)\ "
+    + _MONTH
+    + r"\ "
+    + _CLOCK
+    + _NAMED_ZONE
+    + r"\ (?P<{0}year>\d{{4}})",
+    # 20221121-185742, 20221121T185742Z
+    "compact": r"(?P<{0}year>\d{{4}})(?P<{0}mm>\d\d)(?P<{0}day>\d\d)[-_T]"
+    r"(?P<{0}h>\d\d)(?P<{0}m>\d\d)(?P<{0}s>\d\d)(?:[.,](?P<{0}f>\d+))?" + _OFFSET,
     # Mon, 21 Nov 2022 18:57:42 +0000: RFC 2822; and `date` in English locales
     "mail": r"(?:"
     + _DAY_NAME

@@ -78,6 +78,8 @@ FORMS: dict[str, Callable[[float], str]] = {
     "in equals signs": lambda s: f"=== {EPOCH + s:.3f} ===",
     "comment": lambda s: f"# {EPOCH + s:.3f}",
     "clock": lambda s: clock(s, "9"),
+    "compact": lambda s: f"20221121T{clock(s, '3').replace(':', '')}Z",
+    "an echo around it": lambda s: f"--- {EPOCH + s:.3f} ---",
 }
 WHOLE: dict[str, Callable[[float], str]] = {
     "whole seconds": lambda s: str(EPOCH + int(s)),
@@ -86,14 +88,18 @@ WHOLE: dict[str, Callable[[float], str]] = {
     "date, number of a zone": lambda s: f"Tue Nov  1 {clock(s, '')} +03 2022",
     "date, English locale": lambda s: f"Mon 21 Nov 2022 {half(s)} PM UTC",
     "date, American locale": lambda s: f"Mon Nov 21 {half(s)} PM UTC 2022",
+    "date, British locale": lambda s: f"Mon 21 Nov {clock(s, '')} GMT 2022",
+    "echo of date": lambda s: f"==== Mon Nov 21 {clock(s, '')} UTC 2022 ====",
+    "file name": lambda s: f"20221121-{clock(s, '').replace(':', '')}",
     "ctime": lambda s: f"[Mon Nov 21 {clock(s, '')} 2022]",
     "RFC 2822": lambda s: f"Mon, 21 Nov 2022 {clock(s, '')} +0100",
     "ISO": lambda s: f"2022-11-21T{clock(s, '')}+01:00",
     "ts": lambda s: f"Nov 21 {clock(s, '')}",
     "clock": lambda s: clock(s, ""),
 }  # fmt: skip
+NOT_BEFORE_A_LINE = ("in equals signs", "comment", "an echo around it")
 PREFIXES = {
-    **{name: form for name, form in FORMS.items() if name not in ("in equals signs", "comment")},
+    **{name: form for name, form in FORMS.items() if name not in NOT_BEFORE_A_LINE},
     **{name: WHOLE[name] for name in ("whole seconds", "ctime", "ISO", "ts", "clock")},
 }  # fmt: skip
 

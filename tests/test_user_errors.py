@@ -15,7 +15,7 @@ import pytest
 from ndm_tcp.cli import run_command
 from ndm_tcp.datasets import build, parts, store
 
-from .test_field_logs import LOG
+from .test_field_logs import LOG, tar
 
 Capture = pytest.CaptureFixture[str]
 
@@ -221,6 +221,33 @@ def test_warnings_are_kept_with_the_dataset(log: Path, tmp_path: Path, capsys: C
     assert line.removeprefix("ndm: ") in capsys.readouterr().out
 
 
+def test_an_archive_beside_its_files_and_one_of_something_else(
+    log: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    tar(log.parent / "logs.tgz", {"a.txt": LOG, "b.txt": LOG.replace(b"cubic", b"reno")})
+    tar(log.parent / "code.tgz", {f"{k}.c": b"int main;" for k in range(30)})
+    code, (line,), out = ndm(capsys, log.parent, "-o", tmp_path / "out")
+    assert code == 0 and "of 2 flows" in out and "from 2 sources" in out
+    assert line == "ndm: logs.tgz: 1 flows are in another source, too; used once"
+    flows = store.load(tmp_path / "out").rounds["flow_id"].to_pylist()
+    assert len(set(flows)) == 2 and len(flows) == 2 * 39
+    manifest = store.manifest_of(tmp_path / "out")
+    assert [len(source["flows"]) for source in manifest["sources"]] == [1, 1]
+    assert "nothing to read" in refused(capsys, log.parent / "code.tgz", "-o", tmp_path / "o2")
+
+
+def test_a_file_that_may_not_be_read_is_named(
+    log: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(*_: object, **__: object) -> None:
+        raise PermissionError(13, os.strerror(13))
+
+    monkeypatch.setattr(build.sources.streams, "open_bytes", denied)
+    assert "a.txt: Permission denied" in refused(capsys, log, "-o", tmp_path / "out")
+    assert "a.txt: Permission denied" in refused(capsys, log.parent, "-o", tmp_path / "out")
+    assert "/dev/fd/99: " in refused(capsys, "/dev/fd/99", "-o", tmp_path / "out")
+
+
 # --- standard input ------------------------------------------------------------------------------
 @pytest.fixture
 def stdin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bytes], None]]:
@@ -240,9 +267,9 @@ def test_standard_input_is_a_source(
     names = [source["name"] for source in store.manifest_of(tmp_path / "out")["sources"]]
     assert sorted(names) == ["a.txt", "stdin"]
     stdin(b"")
-    assert "empty file" in refused(capsys, "-", "-o", tmp_path / "out")
+    assert "ndm: -: empty file" in refused(capsys, "-", "-o", tmp_path / "out")
     stdin(b"words")
-    assert "neither a packet capture nor a log" in refused(capsys, "-", "-o", tmp_path / "out")
+    assert "ndm: -: neither a packet capture" in refused(capsys, "-", "-o", tmp_path / "out")
 
 
 def test_pipes_of_the_shell_are_sources_and_others_are_named(
