@@ -75,6 +75,9 @@ USUAL = re.compile(
 )
 """What C reads by itself."""
 
+UNDATED = {"ts": 366 * DAY_NS, "clock": DAY_NS}
+"""Forms that begin again, after this many ns."""
+HEADS = ("State", "Netid", "Recv-Q")
 RECORD = re.compile(r"\s*(?:[\w-]+\s+){0,2}\d+\s+\d+\s+\S+:\S+\s+\S+:\S+")
 """What begins a socket: two queues and two addresses."""
 
@@ -96,6 +99,8 @@ class Stamps:
 
     def __init__(self) -> None:
         self.last_ns = 0
+        self.dated = False
+        """A time with a date was seen, so one without is something else: what uptime prints."""
 
     def rewrite(self, text: bytes) -> bytes:
         """Whole lines with their times as `time:` and nanoseconds; the number of lines stays."""
@@ -104,24 +109,34 @@ class Stamps:
 
     def _line(self, line: str) -> str:
         match = STAMP.match(line)
-        ns = self._ns(match) if match else None
-        if match is None or ns is None:
+        if match is None:
             return line
         rest = match["rest"].rstrip("\r")
-        if not rest.strip(" \t=*-<"):
+        alone = not rest.strip(" \t=*-<")
+        rest = rest[1:]  # without the blank that a prefix ends with
+        continues = rest[:1] in (" ", "\t") and not RECORD.match(rest)
+        if not (alone or continues or RECORD.match(rest) or rest.startswith(HEADS)):
+            return line  # something else that begins with a time
+        ns = self._ns(match)
+        if ns is None:
+            return line
+        if alone:
             return f"time:{ns}"
-        rest = rest[1:]  # the blank that a prefix ends with
-        if rest[:1] in (" ", "\t") and not RECORD.match(rest):
-            return rest  # a line that continues a record begins with a blank of its own
-        return f"time:{ns} {rest.lstrip()}"
+        # a line that continues a record begins with a blank of its own
+        return rest if continues else f"time:{ns} {rest.lstrip()}"
 
     def _ns(self, match: re.Match[str]) -> int | None:
         if match["number_form"]:
             unit = NUMBER_UNITS.get(len(match["number"]))
             if unit is None or (match["fraction"] and unit != 10**9):
                 return None
+            self.dated = True
             return int(match["number"]) * unit + _fraction_ns(match["fraction"])
         name = next(name for name in FORMS if name != "number" and match[f"{name}_form"])
+        if name not in UNDATED:
+            self.dated = True
+        elif self.dated:
+            return None
         found = {
             key.removeprefix(f"{name}_"): value
             for key, value in match.groupdict().items()
@@ -131,7 +146,7 @@ class Stamps:
             ns = _of_parts(found)
         except ValueError:
             return None  # the 31st of a short month, or 25 o'clock
-        span = {"ts": 366 * DAY_NS, "clock": DAY_NS}.get(name)
+        span = UNDATED.get(name)
         while span and ns < self.last_ns - span // 2:
             ns += span  # midnight, or the year's end
         self.last_ns = max(self.last_ns, ns)

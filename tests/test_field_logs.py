@@ -160,6 +160,18 @@ def test_times_go_on_over_midnight_the_year_and_zones(tmp_path: Path, stamps: li
     assert flow.acks["now_us"].tolist() == [0, 10**6, 2 * 10**6, 3 * 10**6]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [" 18:57:42 up 3 days,  4:05,  2 users,  load average: 0.1, 0.1, 0.1", "18:57:42", "1.5:",
+     "Nov 21 18:57:42 host sshd[12]: closed", "2001-01-01 00:00:00 began", "1700000000 packets"],
+)  # fmt: skip
+@pytest.mark.parametrize("form", ["seconds", "ISO, Z"])
+def test_what_else_begins_with_a_time_is_none(tmp_path: Path, line: str, form: str) -> None:
+    log = "".join(f"{FORMS[form](k / 4)}\n{line}\n{record(k + 1)}" for k in range(8))
+    (flow,), _ = read(tmp_path / "log", log)
+    assert flow.acks["now_us"].tolist() == [k * 250_000 for k in range(8)]
+
+
 def test_a_line_that_could_be_a_time_is_named(tmp_path: Path) -> None:
     log = "".join(f"lun. 21 nov. 2022 18:00:0{k}\n{record(k + 1)}" for k in range(4))
     with pytest.raises(NdmError, match=r"no time stamp \(line 1 is not understood as one\)"):
