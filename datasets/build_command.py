@@ -18,15 +18,17 @@ CUT_SHORT = 1
 EXAMPLE = """example:
   ndm dataset build datasets/traces -o out/data
   ndm dataset build capture.pcap.gz ss.log -o out/data --keep-going
+  ssh host cat ss.log | ndm dataset build - -o out/data
 
 sources: sender-side pcap or pcapng, folders of recorded runs, ss -tin logs, iperf3 -J,
-tcp_probe traces, flent files, M-Lab tcp-info JSONL and ndt7 JSON; plain, gzip or zstd;
+tcp_probe traces, flent files, M-Lab tcp-info JSONL and ndt7 JSON; plain, gzip or zstd, also
+in tar archives; - reads one from standard input;
 exit code 1: written, but a capture was cut short (0 with --keep-going)"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ndm dataset build`."""
-    parser.add_argument("sources", nargs="+", metavar="SOURCE", help="path or fsspec URL")
+    parser.add_argument("sources", nargs="+", metavar="SOURCE", help="path, fsspec URL, or -")
     parser.add_argument("-o", "--out", type=Path, required=True, help="dataset folder")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument(
@@ -61,6 +63,9 @@ def main(args: argparse.Namespace) -> int:
             f"{source['capture']['packets']} whole packets are used",
             file=sys.stderr,
         )
+    for source in manifest["sources"]:
+        for warning in source["warnings"]:
+            print(f"ndm: {source['name']}: {warning}", file=sys.stderr)
     if args.json:
         print(json.dumps(manifest, indent=2))
     else:

@@ -24,6 +24,7 @@ from ndm_tcp.datasets.records import (
     IdealWindow,
     Sampling,
     flow_id,
+    host_pair,
 )
 from ndm_tcp.datasets.tcp_probe import ProbeColumns
 
@@ -43,8 +44,17 @@ REASONS = {
     4: "time stamps go back by more than a second",
     5: "the capture lost more than 5 % of the sender's packets",
     6: "too many segments in flight",
+    8: "two capture points are merged in one file; take the sender's capture alone",
+    9: "a copy of another connection under another address (NAT)",
+    10: "packets not in time order, too far apart to sort; run: reordercap IN OUT",
 }
 """enum ndm_flow_status in words"""
+BEHIND_QUEUE = (
+    "the capture misses most of the RTT that the kernel measured: packets wait in a shaper on the "
+    "sender's own interface; shape on another host or in another network namespace"
+)
+HIDDEN_RTT_US = 1000
+"""The capture may miss this much of the kernel's RTT, or half of it: interrupts, small queues."""
 PROBE_EARLY_S = 1.5e-6
 """by how much tcp_probe may seem to fire before the ACK was captured"""
 
@@ -62,6 +72,8 @@ class Truth:
     """(sender's port, receiver's port) to the kernel's own cwnd and ssthresh"""
     probe_offset_s: float = 0.0
     """capture clock - tcp_probe clock"""
+    srtt_us: dict[tuple[int, int] | None, float] = field(default_factory=dict)
+    """(sender's port, receiver's port) to the kernel's median srtt; None: of any other flow"""
     drops: dict[int, list[tuple[int, int]]] | None = None
     """32-bit sequence number to [(capture clock in us, LossCause)]"""
     ideals: dict[int, IdealWindow] = field(default_factory=dict)
@@ -87,6 +99,14 @@ def _true_windows(
     )
     records.acks["cwnd"] = probe.cwnd[index]
     records.acks["ssthresh"] = probe.ssthresh[index]
+
+
+def _misses_rtt(found: CapturedFlow, truth: Truth) -> bool:
+    """True if the packets were captured behind a queue that the kernel's RTT includes."""
+    ports = (found.sender_port, found.receiver_port)
+    kernel_us = truth.srtt_us.get(ports, truth.srtt_us.get(None, 0.0))
+    ours_us = float(np.median(found.rows["ack"]["srtt_us"]))
+    return kernel_us > 2 * ours_us and kernel_us - ours_us > HIDDEN_RTT_US
 
 
 def _flows(
@@ -127,6 +147,9 @@ def read(
         if found.status != REPLAYED:
             skipped[REASONS[found.status]] += 1
             continue
+        if _misses_rtt(found, truth):
+            skipped[BEHIND_QUEUE] += 1
+            continue
         ports = (found.sender_port, found.receiver_port)
         cc_name = truth.cc_by_port.get(ports[0], truth.cc_name)
         probe = None if cc_name in PACED else truth.probes.get(ports)
@@ -138,6 +161,7 @@ def read(
             format="pcap",
             cc_name=cc_name,
             path=truth.path,
+            group=truth.path or host_pair(*found.hosts),
             mss=found.mss,
             loss_cause=found.rows["cause"].copy(),
             rwnd_limited=found.rows["rwnd_limited"].astype(np.bool_),
@@ -179,6 +203,7 @@ def read_rounds(
                 sampling=Sampling.PER_ACK,
                 cwnd_source=CwndSource.INFLIGHT,
                 format="pcap",
+                group=host_pair(*found.hosts),
                 mss=found.mss,
                 facts=dict(found.facts),
                 rows=found.rounds,

@@ -61,8 +61,8 @@ def _text(facts: dict[str, Any], manifest: dict[str, Any]) -> str:
         "",
         "A round is one packet-timed round trip of one TCP flow, as its sender saw it: the ten "
         "inputs of the network and the raw numbers behind them. Columns and units are in the "
-        "schema of the file. No address is stored; flows are named by a hash, and a flow is in "
-        "one split only.",
+        "schema of the file. No address is stored; flows are named by a hash. All flows between "
+        "the same two hosts, or over the same path, are in one split.",
         "",
         "## Counts",
         "",
@@ -111,6 +111,7 @@ def _origin(facts: dict[str, Any], manifest: dict[str, Any]) -> list[str]:
     left_out = ", ".join(f"{v} x {k}" for k, v in facts["skipped"].items())
     lines += [f"Captured packets: {packets or 'none'}.", ""]
     lines += [f"Connections left out: {left_out or 'none'}.", ""]
+    lines += [line for warning in facts["warnings"] for line in (f"Warning: {warning}.", "")]
     for source in manifest["failed"]:
         lines += [f"Not read: {source['name']}: {source['error']}", ""]
     for source in manifest["repeated"]:

@@ -58,6 +58,11 @@ def describe(dataset: store.Dataset) -> dict[str, Any]:
             for s in dataset.manifest["sources"]
             if s["truncated_at"] is not None
         },
+        "warnings": [
+            f"{s['name']}: {warning}"
+            for s in dataset.manifest["sources"]
+            for warning in s.get("warnings", ())
+        ],
         "masked": {
             kind: list(names)
             for column, masks in (("sampling", MASKED), ("format", MASKED_FORMATS))

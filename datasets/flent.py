@@ -17,7 +17,7 @@ import orjson
 
 from ndm_tcp import files
 from ndm_tcp.datasets import streams
-from ndm_tcp.datasets.poll import MISSING, PollColumns, flow
+from ndm_tcp.datasets.poll import MISSING, PollColumns, Warn, flow, quiet, warn_of_times
 from ndm_tcp.datasets.records import FlowRecords, flow_id
 from ndm_tcp.errors import NdmError
 
@@ -65,7 +65,11 @@ def _polls(entries: list[dict[str, Any]]) -> PollColumns:
     )
 
 
-def read(path: Path) -> list[FlowRecords]:
+def _hosts(metadata: dict[str, Any]) -> tuple[str, str]:
+    return str(metadata.get("LOCAL_HOST") or ""), str(metadata.get("HOST") or "")
+
+
+def read(path: Path, warn: Warn = quiet) -> list[FlowRecords]:
     """The sending flows of a flent file that have socket statistics.
 
     Raises:
@@ -92,6 +96,7 @@ def read(path: Path) -> list[FlowRecords]:
                 format="flent",
                 cc_name=str(cc_name) if cc_name else None,
                 mss=int(facts.get("TCP_MSS") or MSS_BYTES),
+                hosts=_hosts(document["metadata"]),
             )
             if found is not None:
                 found.facts["retransmitted"] = int(facts.get("TCP_RETRANSMIT") or 0)
@@ -104,4 +109,5 @@ def read(path: Path) -> list[FlowRecords]:
         raise NdmError(
             f"{path}: no socket statistics in this flent file; run flent with --socket-stats"
         )
+    warn_of_times(flows, warn)
     return flows

@@ -48,6 +48,8 @@ def main(args: argparse.Namespace) -> int:
     print(f"  {'left out':12} {left_out or 'nothing'}")
     for name, at in facts["truncated"].items():
         print(f"  {'cut short':12} {name} at byte {at}")
+    for warning in facts["warnings"]:
+        print(f"  {'warning':12} {warning}")
     for kind, names in facts["masked"].items():
         print(f"  {'always 0':12} {', '.join(names)} in rounds marked {kind}")
     print(f"\n  {'input':16} {'range':>8}  {'':{BINS}}      p5  median     p95")
@@ -57,6 +59,5 @@ def main(args: argparse.Namespace) -> int:
             f"  {number:2} {name:14} {bounds:>7}  {_spark(i['histogram'])} "
             f"{i['p5']:7.3f} {i['median']:7.3f} {i['p95']:7.3f}"
         )
-    print(f"\ncard and plots: {args.data / card.CARD}")
     print(f"\ncard and plots: {args.data / card.CARD}")
     return 0

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Measurement Lab archives: tcp-info JSONL (raw struct tcp_info) and ndt7 results.
+"""Measurement Lab's tcp-info archives: JSONL with raw struct tcp_info.
 
-tcp-info: one JSON object per line; a line with Metadata begins a connection, the others
+One JSON object per line; a line with Metadata begins a connection, the others
 carry the payloads of the INET_DIAG attributes in base64. A snapshot is written only when a
 counter changed. struct tcp_info grew with the kernel; fields beyond the end of a shorter one
 are missing, not zero.
 
-ndt7: one JSON object per test with TCPInfo snapshots of the server. In an upload the server
-receives: its few own packets are limited by the application and are marked so.
+A last line that is cut off is left out.
 """
 
 from __future__ import annotations
@@ -26,8 +25,18 @@ import numpy.typing as npt
 import orjson
 
 from ndm_tcp import files
-from ndm_tcp.datasets import streams, text_chunks
-from ndm_tcp.datasets.poll import MISSING, Ints, Poll, PollColumns, flow, prevailing, tally
+from ndm_tcp.datasets import ndt7, streams, text_chunks
+from ndm_tcp.datasets.poll import (
+    MISSING,
+    Ints,
+    PollColumns,
+    Warn,
+    flow,
+    prevailing,
+    quiet,
+    tally,
+    warn_of_times,
+)
 from ndm_tcp.datasets.records import FlowRecords, flow_id
 from ndm_tcp.datasets.text_chunks import TCP_INFO_BYTES, TCP_INFO_DTYPE
 from ndm_tcp.errors import NdmError
@@ -58,16 +67,16 @@ OFFSETS: dict[str, tuple[int, str]] = {
 }
 """Byte offset and type of the fields used here, little endian."""
 
-TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z")
+TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)")
 
 
 def sniff(head: bytes) -> bool:
     """True if these first bytes look like tcp-info JSONL or an ndt7 result."""
-    if head.lstrip()[:1] != b"{":
-        return False
-    return any(
-        name in head for name in (b'"RawIDM"', b'"Metadata":{"UUID"', b'"ServerMeasurements"')
-    )
+    return _is_tcp_info(head) or ndt7.sniff(head)
+
+
+def _is_tcp_info(head: bytes) -> bool:
+    return head.lstrip()[:1] == b"{" and (b'"RawIDM"' in head or b'"Metadata":{"UUID"' in head)
 
 
 @dataclass
@@ -84,7 +93,8 @@ def _time_us(text: str) -> int:
     match = TIME.fullmatch(text)
     if match is None:
         raise ValueError(f"time {text!r}")
-    seconds = int(datetime.fromisoformat(match[1] + "+00:00").timestamp())
+    offset = "+00:00" if match[3] == "Z" else match[3]
+    seconds = int(datetime.fromisoformat(match[1] + offset).timestamp())
     return seconds * 1_000_000 + int((match[2] or "0").ljust(9, "0")) // 1000
 
 
@@ -150,6 +160,8 @@ class Archive:
 
     connections: dict[str, Connection] = field(default_factory=dict)
     current: Connection = field(default_factory=Connection)
+    cut: str | None = None
+    """what is wrong with the last line, if the file ends within it"""
 
     def begun(self) -> Connection:
         """The connection that a snapshot belongs to; a file may begin within one."""
@@ -157,8 +169,13 @@ class Archive:
             self.connections[""] = self.current
         return self.current
 
-    def take_line(self, where: str, line: str | bytes) -> None:
+    def take_line(self, where: str, line: str | bytes, ended: bool = True) -> None:
         """Add any line; C leaves those to it that are no snapshot of usual form.
+
+        Args:
+            where: file and line.
+            line: its text.
+            ended: false for a last line without its end, which may be cut off.
 
         Raises:
             NdmError: no tcp-info record.
@@ -172,9 +189,10 @@ class Archive:
                 self.current = self.connections.setdefault(uuid, Connection())
             _snapshot(self.begun(), record)
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-            raise NdmError(
-                f"{where}: not a tcp-info record ({error}); fetch the file again"
-            ) from None
+            wrong = f"{where}: not a tcp-info record ({error}); fetch the file again"
+            if ended:
+                raise NdmError(wrong) from None
+            self.cut = wrong
 
 
 def _parse(path: Path) -> Archive:
@@ -187,11 +205,12 @@ def _parse(path: Path) -> Archive:
                 if before > taken:
                     _take(archive.begun(), rows[taken:before], names)
                     taken = before
-                archive.take_line(f"{path}:{piece.first + number}", line)
+                ended = piece.text.endswith(b"\n") or number + 1 < piece.lines
+                archive.take_line(f"{path}:{piece.first + number}", line, ended)
     return archive
 
 
-def _flows(path: Path, archive: Archive) -> list[FlowRecords]:
+def _flows(path: Path, archive: Archive, warn: Warn) -> list[FlowRecords]:
     digest, flows = files.sha256(path), []
     for number, item in enumerate(archive.connections.values()):
         rows = np.concatenate([np.zeros(0, TCP_INFO_DTYPE), *item.rows])
@@ -210,76 +229,23 @@ def _flows(path: Path, archive: Archive) -> list[FlowRecords]:
         if found is not None:
             flows.append(found)
     if not flows:
-        raise NdmError(f"{path}: no snapshot of an open connection in this tcp-info file")
+        wrong = f"{path}: no snapshot of an open connection in this tcp-info file"
+        raise NdmError(archive.cut or wrong)
+    if archive.cut:
+        warn("the last line is cut off and left out")
+    warn_of_times(flows, warn)
     return flows
 
 
-def _ndt7_poll(info: dict[str, Any], upload: bool) -> Poll:
-    def value(name: str) -> int:
-        found = info.get(name)
-        return int(found) if found is not None and found >= 0 else MISSING
-
-    inflight = int(info["Unacked"]) - int(info["Sacked"]) - int(info["Lost"]) + int(info["Retrans"])
-    rate = value("DeliveryRate")
-    return Poll(
-        time_us=int(info["ElapsedTime"]),
-        cwnd=value("SndCwnd"),
-        srtt_us=value("RTT"),
-        rttvar_us=value("RTTVar"),
-        min_rtt_us=value("MinRTT"),
-        ssthresh=value("SndSsThresh"),
-        delivered=value("Delivered"),
-        bytes_acked=value("BytesAcked"),
-        retransmitted=value("TotalRetrans"),
-        inflight=max(inflight, 0),
-        delivery_rate_bps=rate if rate == MISSING else rate * 8,
-        app_limited=1 if upload else value("AppLimited") & 1,
-        ca_state=value("CAState"),
-        rwnd_limited_us=value("RWndLimited"),
-    )
-
-
-def _read_ndt7(path: Path, data: bytes) -> list[FlowRecords]:
-    digest, flows, cc_name = files.sha256(path), [], None
-    try:
-        result = orjson.loads(data)
-        for direction in ("Download", "Upload"):
-            test = result.get(direction)
-            if not test:
-                continue
-            snapshots = [
-                entry
-                for entry in test.get("ServerMeasurements") or []
-                if entry.get("TCPInfo") is not None
-            ]
-            if not snapshots:
-                continue
-            if any(entry.get("BBRInfo") for entry in snapshots):
-                cc_name = "bbr"
-            infos = [entry["TCPInfo"] for entry in snapshots]
-            found = flow(
-                PollColumns.of([_ndt7_poll(info, direction == "Upload") for info in infos]),
-                flow_id=flow_id(digest, direction),
-                format="ndt7",
-                cc_name=cc_name,
-                mss=max(int(info["SndMSS"]) for info in infos) or None,
-                facts={"direction": direction.lower()},
-            )
-            if found is not None:
-                flows.append(found)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise NdmError(f"{path}: not an ndt7 result ({error!r}); fetch the file again") from None
-    if not flows:
-        raise NdmError(f"{path}: no TCPInfo snapshot of the server in this ndt7 result")
-    return flows
-
-
-def read(path: Path, parse: Callable[[Path], Archive] = _parse) -> list[FlowRecords]:
+def read(
+    path: Path, parse: Callable[[Path], Archive] = _parse, warn: Warn = quiet
+) -> list[FlowRecords]:
     """The connections of an archived file.
 
     Args:
         path: plain, gzip or zstd.
         parse: reads the lines of tcp-info.
+        warn: is told of a last line that is cut off, and of times that repeat.
 
     Raises:
         NdmError: a malformed line or object, or no snapshot of an open connection.
@@ -288,6 +254,6 @@ def read(path: Path, parse: Callable[[Path], Archive] = _parse) -> list[FlowReco
         head = stream.read(4096)
         if not head.strip():
             raise NdmError(f"{path}: empty, expected tcp-info JSONL or an ndt7 result")
-        if b'"RawIDM"' in head or b'"Metadata":{"UUID"' in head:
-            return _flows(path, parse(path))
-        return _read_ndt7(path, head + streams.read_whole(path, stream))
+        if _is_tcp_info(head):
+            return _flows(path, parse(path), warn)
+        return ndt7.read(path, head + streams.read_whole(path, stream), warn)

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 import pyarrow as pa
@@ -22,8 +23,14 @@ from ndm_tcp import contract, core, files
 from ndm_tcp.datasets import remote, rounds, sources
 from ndm_tcp.datasets.records import FlowRounds
 from ndm_tcp.datasets.sources import SourceResult
+from ndm_tcp.errors import NdmError
 
 FACTS = b"ndm_facts"
+T = TypeVar("T")
+
+
+class CannotWriteError(NdmError):
+    """The disk's fault and no source's, so going on with the next source does not help."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,7 @@ def _facts(result: SourceResult[FlowRounds]) -> dict[str, Any]:
     flows = [
         {
             "flow_id": flow.flow_id,
+            "group": flow.group or flow.flow_id,
             "format": flow.format,
             "sampling": flow.sampling.value,
             "cwnd_source": flow.cwnd_source.value,
@@ -77,6 +85,7 @@ def _facts(result: SourceResult[FlowRounds]) -> dict[str, Any]:
         "skipped": dict(sorted(result.skipped.items())),
         "capture": result.report.counters(),
         "truncated_at": result.report.truncated_at,
+        "warnings": result.warnings,
     }
 
 
@@ -90,20 +99,41 @@ def make(task: Task) -> dict[str, Any]:
         NdmError: see `sources.read_rounds`.
     """
     with remote.local(task.source) as path, remote.writable(task.folder) as folder:
-        sha256 = sources.digest(path)
-        part = part_name(task, path.name, sha256)
+        name = files.shown(path.name)
+        sha256 = _reading(task, lambda: sources.digest(path))
+        part = part_name(task, name, sha256)
         target = folder / part
         if remote.fetch(task.folder, part, target):
             return {**facts_of(target), "part": part}
-        result = sources.read_rounds(path, sha256, (task.shard, task.shards))
-        facts = _facts(result)
-        tables = [rounds.table(flow, result.name, "") for flow in result.flows]
-        table = pa.concat_tables([rounds.SCHEMA.empty_table(), *tables])
-        with files.replacing(target) as temporary:
-            metadata = {FACTS: orjson.dumps(facts)}
-            pq.write_table(table.replace_schema_metadata(metadata), temporary, compression="zstd")
+        result = _reading(
+            task, lambda: sources.read_rounds(path, sha256, (task.shard, task.shards))
+        )
+        try:
+            facts = _write(result, target)
+        except OSError as error:
+            raise CannotWriteError(
+                f"{files.shown(task.folder)}: cannot be written ({files.why(error)}); make room, "
+                "or name another folder with -o"
+            ) from None
         remote.publish(target, task.folder, part)
         return {**facts, "part": part}
+
+
+def _reading(task: Task, read: Callable[[], T]) -> T:
+    try:
+        return read()
+    except OSError as error:
+        raise NdmError(f"{files.shown(task.source)}: {files.why(error)}") from None
+
+
+def _write(result: SourceResult[FlowRounds], target: Path) -> dict[str, Any]:
+    facts = _facts(result)
+    tables = [rounds.table(flow, result.name, "") for flow in result.flows]
+    table = pa.concat_tables([rounds.SCHEMA.empty_table(), *tables])
+    with files.replacing(target) as temporary:
+        metadata = {FACTS: orjson.dumps(facts)}
+        pq.write_table(table.replace_schema_metadata(metadata), temporary, compression="zstd")
+    return facts
 
 
 def facts_of(part: Path) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 """Packet captures through the C engine (native/capture.h), piece by piece.
 
 Knows pcap (both endians, us and ns, swapped lengths of 2.2) and pcapng with several interfaces
-and clocks, plain, gzip or zstd; Ethernet, VLAN and QinQ, PPPoE, MPLS, Linux cooked v1 and v2,
-raw IP, BSD null; IPv4 and IPv6 with extension headers. Other link types go through scapy.
+and clocks, plain, gzip or zstd; the link types of `network` in native/packet.c; IPv4 and IPv6
+with extension headers, also inside VXLAN, GENEVE, GRE, ERSPAN, IP in IP and GTP-U. Other link
+types go through scapy. Records out of order are sorted, and steps of the clock are followed.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ ROW_DTYPE = np.dtype(
     }
 )
 """`struct ndm_ack_row` of native/sender.h"""
-END, LINK = -1, -7
+END = -1
+SORT, CLOCK = 1, 2
+"""enum ndm_order"""
 ERRORS = {
     -2: "a packet has no time stamp (simple packet block); capture with tcpdump",
     -3: "a time stamp's resolution is beyond 64 bits",
@@ -62,12 +65,37 @@ class CaptureReport:
     """packets that the capture shows twice (same IP id and header)"""
     bad_times: int = 0
     """packets with a time before 1970 or after 2262"""
+    tunnelled: int = 0
+    """TCP packets read inside a tunnel (VXLAN, GENEVE, GRE, IP in IP, GTP-U)"""
+    moved: int = 0
+    """packets that stood too late in the file and were sorted to their time"""
+    clock_steps: int = 0
+    """times that the capture's clock was set back"""
+    other_links: int = 0
+    """packets of a link type that cannot be read"""
     truncated_at: int | None = None
     """byte offset in the decompressed file of the record that is not whole"""
 
     def counters(self) -> dict[str, int]:
         """Packets read, and left out by reason."""
         return {name: n for name, n in asdict(self).items() if name != "truncated_at"}
+
+    def add(self, other: CaptureReport) -> None:
+        """Count another capture's packets too; which of several was cut is not kept."""
+        for name, n in other.counters().items():
+            setattr(self, name, getattr(self, name) + n)
+
+    def warnings(self) -> list[str]:
+        """What a user should know of the clock, and of packets that cannot be read."""
+        said = []
+        if self.clock_steps:
+            said.append(
+                f"the capture's clock was set back {self.clock_steps} times; no RTT is taken "
+                "across such a step"
+            )
+        if self.other_links:
+            said.append(f"{self.other_links} packets have a link type that cannot be read")
+        return said
 
 
 @dataclass(frozen=True)
@@ -79,6 +107,8 @@ class CapturedFlow:
     """enum ndm_flow_status"""
     sender_port: int
     receiver_port: int
+    hosts: tuple[bytes, bytes]
+    """both addresses, the lower one first; never stored"""
     first_us: int
     """capture clock at the first row"""
     mss: int
@@ -104,6 +134,8 @@ class Engine:
         if self.c == ffi.NULL:
             raise MemoryError
         self.kept: list[Any] = []
+        self.by_scapy = self.replaying = False
+        self.order = 0
 
     def drops(self, drops: dict[int, list[tuple[int, int]]]) -> None:
         """32-bit sequence number to [(capture clock in us, LossCause)], in order of time."""
@@ -132,32 +164,51 @@ class Engine:
             if status:
                 return status
 
+    def _read(self, path: Path) -> int:
+        if self.by_scapy:
+            status = 0
+            for time_ns, data, wire in scapy_frames.frames(path):
+                link = scapy_frames.RAW_IP
+                status = lib.ndm_capture_packet(self.c, time_ns, link, data, len(data), wire)
+                if status:
+                    break
+        else:
+            with streams.open_bytes(path) as stream:
+                try:
+                    status = self._feed(stream)
+                except streams.BrokenStream:
+                    if not lib.ndm_capture_counters(self.c).packets:
+                        raise
+                    status = END
+        flushed = int(lib.ndm_capture_flush(self.c)) if status in (0, END) else 0
+        return flushed or status
+
     def one_pass(self, path: Path, report: CaptureReport) -> None:
         """Read the whole file.
 
         Raises:
             NdmError: not a capture, or one that cannot be read on.
         """
-        with streams.open_bytes(path) as stream:
-            try:
-                status = self._feed(stream)
-            except streams.BrokenStream:
-                if not lib.ndm_capture_counters(self.c).packets:
-                    raise
-                status = END
+        status = self._read(path)
         counters = lib.ndm_capture_counters(self.c)
-        if status == LINK:
+        links = int(counters.other_links)
+        if links and links == counters.packets and not self.by_scapy:
             link = int(counters.bad_link_type)
-            if counters.bad_link > 1 or not scapy_frames.knows(link):
+            if not scapy_frames.knows(link):
                 raise NdmError(
-                    f"{path}: packet {counters.bad_link} has link type {link}, which cannot be "
-                    "read here; convert it: editcap -T ether IN OUT"
+                    f"{path}: link type {link} of its {links} packets cannot be read here; capture "
+                    "with tcpdump -i any, or on the Ethernet or IP interface below"
                 )
-            for time_ns, data, wire in scapy_frames.frames(path):
-                lib.ndm_capture_packet(self.c, time_ns, scapy_frames.RAW_IP, data, len(data), wire)
-            status = 0
+            self.by_scapy = True
+            lib.ndm_capture_again(self.c, 0)
+            status = self._read(path)
+        order = int(lib.ndm_capture_order(self.c))
+        if order and not self.order and not self.replaying:
+            self.order = order
+            lib.ndm_capture_again(self.c, order)
+            status = self._read(path)
         offset = int(lib.ndm_capture_offset(self.c))
-        if status == END and not offset:
+        if status == END and not offset and not self.by_scapy:
             raise NdmError(
                 f"{path}: cut short inside the file header "
                 f"({lib.ndm_capture_left(self.c)} of {HEADER_BYTES} bytes)"
@@ -171,6 +222,7 @@ class Engine:
     def second_pass(self, path: Path, report: CaptureReport, shard: tuple[int, int]) -> None:
         """Replay the senders of one shard (number, of how many) of the flows."""
         lib.ndm_capture_second_pass(self.c, *shard)
+        self.replaying = True
         self.one_pass(path, report)
         lib.ndm_capture_end(self.c)
 
@@ -183,18 +235,20 @@ class Engine:
             facts = {
                 "packets": info.packets,
                 "segments": info.segments,
-                "retransmitted": info.retransmitted,
+                "retransmitted": info.retransmitted + info.resent_control,
                 "rtos": info.rtos,
                 "handshake": info.handshake,
                 "capture_holes": info.gaps + info.unseen,
                 "capture_duplicates": info.duplicates,
                 "zero_windows": info.zero_windows,
+                "keepalives": info.keepalives,
             }
             yield CapturedFlow(
                 number,
                 info.status,
                 info.sender_port,
                 info.receiver_port,
+                (_address(info, 0), _address(info, 1)),
                 info.first_us,
                 info.mss,
                 facts,
@@ -202,6 +256,10 @@ class Engine:
                 _copy(info.row, n_rows, ROW_DTYPE),
                 _copy(info.round, info.rounds, ROUND_DTYPE),
             )
+
+
+def _address(info: Any, end: int) -> bytes:
+    return bytes(ffi.buffer(info.host[end]))[: 4 if info.family == 4 else 16]
 
 
 def _copy(pointer: Any, n: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

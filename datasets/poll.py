@@ -8,7 +8,7 @@ code sees rounds of about one round trip, or of one poll where polls are rarer t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -22,9 +22,15 @@ from ndm_tcp.datasets.records import (
     CwndSource,
     FlowRecords,
     Sampling,
+    host_pair,
 )
 
 Ints = npt.NDArray[np.int64]
+
+Warn = Callable[[str], None]
+"""Takes what a user should know of a log that is read, in one line."""
+SAME_TIME_TENTHS = 1
+"""Warned of from this many tenths of the polls on."""
 
 MISSING = -1
 """In a poll: the log does not give this value."""
@@ -62,6 +68,21 @@ class Poll:
     """0 Open, 1 Disorder, 2 CWR, 3 Recovery, 4 Loss"""
     rwnd_limited_us: int = MISSING
     """time limited by the receiver's window since the start, us"""
+
+
+def quiet(_: str) -> None:
+    """A `Warn` that tells nobody."""
+
+
+def warn_of_times(flows: Sequence[FlowRecords], warn: Warn) -> None:
+    """Warn if polls share their time: rates over them are wrong."""
+    polls = sum(len(flow.acks) for flow in flows)
+    same = sum(int((np.diff(flow.acks["now_us"].astype(np.int64)) == 0).sum()) for flow in flows)
+    if same * 10 > polls * SAME_TIME_TENTHS:
+        warn(
+            f"{same} of {polls} polls have the time of the one before, so delivery rates are "
+            "wrong; log times with a fraction, as `date +%s.%N` does"
+        )
 
 
 NAMES = tuple(field.name for field in fields(Poll))
@@ -235,6 +256,7 @@ def flow(
     cc_name: str | None = None,
     mss: int | None = None,
     facts: dict[str, int | float | str] | None = None,
+    hosts: tuple[str, str] | None = None,
 ) -> FlowRecords | None:
     """The records of one flow from its polls, in any order.
 
@@ -272,6 +294,7 @@ def flow(
         acks=acks,
         format=format,
         cc_name=cc_name,
+        group=host_pair(*hosts) if hosts and all(hosts) else None,
         mss=mss,
         rwnd_limited=rwnd_limited,
         facts=facts,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
+import ipaddress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,6 +88,8 @@ class Flow:
     """The sender's congestion control, where known (cubic, bbr, ...)."""
     path: str | None = None
     """A name for the network path, equal for all flows over it; returns are compared within."""
+    group: str | None = None
+    """Flows of one group go to one split: `host_pair`, or the path. Ends with the build."""
     mss: int | None = None
     """Payload bytes of a full segment."""
     ideal: IdealWindow | None = None
@@ -115,6 +118,29 @@ class FlowRounds(Flow):
     """`rounds.ROUND_DTYPE`"""
     n_acks: int
     """records that the rounds were made of"""
+
+
+def host_pair(one: str | bytes, other: str | bytes) -> str:
+    """What is equal for all flows between two hosts, in whatever direction and source.
+
+    A build tells paths apart by it and forgets it: of an address a hash is no secret.
+
+    Args:
+        one: an address as text or bytes, or a host's name.
+        other: the other end's.
+    """
+    ends = sorted(_host(end) for end in (one, other))
+    return hashlib.sha256(b"path " + b" ".join(ends)).hexdigest()
+
+
+def _host(end: str | bytes) -> bytes:
+    try:
+        # An interface may follow the address, and IPv4 be written within IPv6.
+        address = ipaddress.ip_address(end.partition("%")[0] if isinstance(end, str) else end)
+    except ValueError:
+        return str(end).encode()
+    inner = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (inner or address).packed.hex().encode()
 
 
 def flow_id(source_sha256: str, key: str) -> str:

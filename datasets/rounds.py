@@ -25,7 +25,7 @@ COLUMNS: list[tuple[str, pa.DataType, str]] = [
     ("cwnd_source", pa.string(), "kernel, or inflight (estimated)"),
     ("cc", pa.string(), "congestion control of the sender, null if unknown"),
     ("path", pa.string(), "equal for flows over the same path, null if unknown"),
-    ("split", pa.string(), "train, val or test; by flow"),
+    ("split", pa.string(), "train, val or test; by path"),
     ("round", pa.int32(), "number of the round in its flow"),
     ("t_us", pa.int64(), "end of the round, us since the flow's first ACK"),
     ("duration_us", pa.int64(), "us since the round before ended"),

@@ -4,8 +4,8 @@
 Files are found by name with any of the endings plain, .gz, .zst:
 `sender.pcap` (required), `tcp_probe.txt` or `trace.txt` (the kernel's cwnd and ssthresh),
 `drops.csv` (t_ns,seq,len,cause), `ideal.csv` (port,t_ns,packets_per_s,rtt_us), `run.toml` or
-`clock.txt` (capture clock against trace clock), `result.json` or `iperf3.json` (the names of the
-congestion controls).
+`clock.txt` (capture clock against trace clock), `tcp_info.jsonl` (the kernel's RTT, if there is
+no trace), `result.json` or `iperf3.json` (the names of the congestion controls).
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from typing import IO, Any
 import numpy as np
 import orjson
 
-from ndm_tcp.datasets import capture, streams, tcp_probe
+from ndm_tcp.datasets import capture, mlab, streams, tcp_probe
 from ndm_tcp.datasets.pcap import CaptureReport
 from ndm_tcp.datasets.records import FlowRecords, IdealWindow, LossCause
+from ndm_tcp.datasets.tcp_probe import ProbeColumns
 from ndm_tcp.errors import NdmError
 
 CAUSES = {"random": LossCause.RANDOM, "queue": LossCause.QUEUE}
@@ -163,6 +164,37 @@ def _path_name(facts: dict[str, Any]) -> str | None:
     return " ".join(parts) or None
 
 
+def _probes(path: Path, needed: bool) -> dict[tuple[int, int], ProbeColumns]:
+    """The trace by ports; without a clock it only tells the RTT, and may be damaged."""
+    try:
+        return tcp_probe.read_columns(path)
+    except NdmError:
+        if needed:
+            raise
+        return {}
+
+
+def _kernel_srtt_us(
+    folder: Path, probes: dict[tuple[int, int], ProbeColumns]
+) -> dict[tuple[int, int] | None, float]:
+    """Median srtt by ports; of a run's only connection from tcp_info, if there is no trace."""
+    found: dict[tuple[int, int] | None, float] = {
+        ports: float(np.median(probe.srtt_us[probe.srtt_us > 0]))
+        for ports, probe in probes.items()
+        if (probe.srtt_us > 0).any()
+    }
+    path = find(folder, "tcp_info.jsonl")
+    if found or path is None:
+        return found
+    try:
+        flows = mlab.read(path)
+    except NdmError:
+        return found
+    if len(flows) == 1:
+        found[None] = float(np.median(flows[0].acks["srtt_us"]))
+    return found
+
+
 def read(
     folder: Path, report: CaptureReport | None = None
 ) -> tuple[list[FlowRecords], Counter[str]]:
@@ -178,11 +210,13 @@ def read(
     offset_s = _clock_offset_s(folder, facts)
     drops = find(folder, "drops.csv")
     ideals = find(folder, "ideal.csv")
+    probes = _probes(probe, offset_s is not None) if probe else {}
     truth = capture.Truth(
         cc_name=_cc_name(folder, facts),
         cc_by_port=_cc_by_port(folder),
         path=_path_name(facts),
-        probes=tcp_probe.read_columns(probe) if probe and offset_s is not None else {},
+        probes=probes if offset_s is not None else {},
+        srtt_us=_kernel_srtt_us(folder, probes),
         probe_offset_s=offset_s or 0.0,
         drops=read_drops(drops) if drops else None,
         ideals=read_ideals(ideals) if ideals else {},

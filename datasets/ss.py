@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Logs of `ss -tin` or `ss -tinO`, called again and again.
 
-`ss` prints no time. A log has it on a line before each call: seconds since the epoch
-(`date +%s.%N`), `time:` with nanoseconds, or `Time:` with seconds; the last two may also
-stand before the call's first socket. Values at their default are not printed; what is
-missing is taken as that default. ca_state is not printed either and is concluded: Loss if
-the timer has backed off, Recovery if segments are marked lost or are being retransmitted,
-Disorder if some are SACKed, else Open.
+`ss` prints no time. A log has it on a line before each call or before every line, in one of the
+forms of `ss_stamps`. Lines that are no output of ss are left out and counted. Values at their
+default are not printed; what is missing is taken as that default. ca_state is not printed either
+and is concluded: Loss if the timer has backed off, Recovery if segments are marked lost or are
+being retransmitted, Disorder if some are SACKed, else Open.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,26 @@ import numpy as np
 import numpy.typing as npt
 
 from ndm_tcp import files
-from ndm_tcp.datasets import text_chunks
-from ndm_tcp.datasets.poll import MISSING, Poll, PollColumns, flow, prevailing, tally
+from ndm_tcp.datasets import ss_stamps, streams, text_chunks
+from ndm_tcp.datasets.poll import (
+    MISSING,
+    Poll,
+    PollColumns,
+    Warn,
+    flow,
+    prevailing,
+    quiet,
+    tally,
+    warn_of_times,
+)
 from ndm_tcp.datasets.records import INITIAL_SSTHRESH, FlowRecords, flow_id
 from ndm_tcp.datasets.text_chunks import SS_DTYPE, SS_POLL
 from ndm_tcp.errors import NdmError
 
+MALFORMED_SHARE = 20
+"""A log with one damaged record in 20 is refused: it has a form that this reader does not know."""
+HEAD = 1 << 16
+"""Bytes that show the form of a log's times."""
 NOISE = ("#", "State", "Netid", "Recv-Q")
 SNIFF_CWND = re.compile(rb"[ \t]cwnd:\d+")
 SNIFF_TIMER = re.compile(rb"[ \t](?:rto|rtt|mss):\d+")
@@ -60,11 +73,53 @@ class Log:
     """[records] fields that nobody knows"""
     ccs: list[str]
     not_open: int
+    ends: list[str] = field(default_factory=list)
+    """local and remote address:port, by number"""
+    foreign: list[int] = field(default_factory=list)
+    """numbers of lines that begin something else than a socket"""
+    malformed: list[tuple[int, str]] = field(default_factory=list)
+    """number of the first line of a socket with a value that is none, and which"""
+    cut: bool = False
+    """the file ends within a line, which is left out"""
 
 
 def sniff(head: bytes) -> bool:
     """True if these first bytes look like the internal TCP information that `ss -i` prints."""
     return SNIFF_CWND.search(head) is not None and SNIFF_TIMER.search(head) is not None
+
+
+class ForeignLineError(ValueError):
+    """A line that is no output of ss: what grep prints between matches, a prompt, a note."""
+
+
+def _is_cut(before: bytes, text: bytes) -> bool:
+    """True if the last line has no end, nor the field that the socket before it ends with."""
+    last = text.rpartition(b"\n")[2]
+    if not last.strip() or ss_stamps.USUAL.fullmatch(last):
+        return False
+    if b"cwnd:" not in last:
+        return True
+    lines = [line for line in (before + b"\n" + text).split(b"\n") if b"cwnd:" in line]
+    return len(lines) > 1 and lines[-2].split()[-1].partition(b":")[0] + b":" not in last
+
+
+def pieces(path: Path) -> Iterator[tuple[text_chunks.Piece, bool]]:
+    """The text in pieces of whole records, times as C reads them; and whether its end is cut off.
+
+    Raises:
+        NdmError: a line is longer than any log's, or the compressed stream breaks.
+    """
+    with streams.open_bytes(path) as stream:
+        change = ss_stamps.Stamps().rewrite if ss_stamps.unusual(stream.read(HEAD)) else bytes
+    before = b""
+    for piece in text_chunks.chunks(path, records=True, change=change):
+        cut = _is_cut(before, piece.text)
+        at = piece.text.rfind(b"cwnd:")
+        before = piece.text[piece.text.rfind(b"\n", 0, at) + 1 :].partition(b"\n")[0]
+        if cut:
+            end = piece.text.rfind(b"\n") + 1
+            piece = text_chunks.Piece(piece.text[:end], piece.first, piece.lines - 1)
+        yield piece, cut
 
 
 def _ms_to_us(text: str) -> int:
@@ -160,7 +215,7 @@ class SocketReader:
         tokens = USERS.sub("", "\n".join(lines)).split()
         first = next((n for n, token in enumerate(tokens) if ":" in token), len(tokens))
         if first + 1 >= len(tokens) or ":" not in tokens[first + 1]:
-            raise ValueError("expected local and remote address:port")
+            raise ForeignLineError("expected local and remote address:port")
         if NOT_OPEN & set(tokens[:first]):
             self.not_open += 1
             return -1
@@ -181,11 +236,12 @@ class SocketReader:
 
 
 def _parse(path: Path) -> Log:
-    odd, pieces, unknown_pieces = SocketReader(), [np.zeros(0, SS_DTYPE)], [np.zeros(0, np.int64)]
+    odd, kept_rows, kept_unknown = SocketReader(), [np.zeros(0, SS_DTYPE)], [np.zeros(0, np.int64)]
     with text_chunks.names() as ends, text_chunks.names() as ccs:
         text = text_chunks.SsText(ends, ccs)
-        of_odd = []
-        for piece in text_chunks.chunks(path, records=True):
+        of_odd, foreign, malformed, cut = [], list[int](), list[tuple[int, str]](), False
+        for piece, ends_cut in pieces(path):
+            cut |= ends_cut
             rows = text.take(piece)
             rows["line"] += piece.first
             unknown = np.zeros(len(rows), np.int64)
@@ -197,23 +253,30 @@ def _parse(path: Path) -> Log:
                 )
                 try:
                     unknown[number] = odd.take(record, row)
+                except ForeignLineError:
+                    unknown[number] = -1
+                    foreign.append(int(row["line"]))
                 except ValueError as error:
-                    raise NdmError(f"{path}:{row['line']}: {error}") from None
+                    unknown[number] = -1
+                    malformed.append((int(row["line"]), str(error)))
             is_odd = np.zeros(len(rows), bool)
             is_odd[left] = True
             kept = unknown >= 0
-            pieces.append(rows[kept])
-            unknown_pieces.append(unknown[kept])
+            kept_rows.append(rows[kept])
+            kept_unknown.append(unknown[kept])
             of_odd.append(is_odd[kept])
-        rows, from_odd = np.concatenate(pieces), np.concatenate([np.zeros(0, bool), *of_odd])
+        rows, from_odd = np.concatenate(kept_rows), np.concatenate([np.zeros(0, bool), *of_odd])
+        named: dict[str, list[str]] = {}
         for column, names, own in (("ends", ends.all(), odd.ends), ("cc", ccs.all(), odd.ccs)):
             numbers = {name: number for number, name in enumerate(names)}
             for name in own:
                 numbers.setdefault(name, len(numbers))
             mapped = np.array([*(numbers[name] for name in own), -1], dtype=np.int32)
             rows[column][from_odd] = mapped[rows[column][from_odd]]
-            all_names = list(numbers)
-    return Log(rows, np.concatenate(unknown_pieces), all_names, text.not_open + odd.not_open)
+            named[column] = list(numbers)
+    not_open = text.not_open + odd.not_open
+    unknown_fields = np.concatenate(kept_unknown)
+    return Log(rows, unknown_fields, named["cc"], not_open, named["ends"], foreign, malformed, cut)
 
 
 def _flows(path: Path, log: Log) -> list[npt.NDArray[np.intp]]:
@@ -231,8 +294,9 @@ def _flows(path: Path, log: Log) -> list[npt.NDArray[np.intp]]:
     for item in flows:
         timed = log.rows["time_us"][item] >= 0
         if not timed[1:].all() and not timed[0]:
+            hint = f" (line {log.foreign[0]} is not understood as one)" if log.foreign else ""
             raise NdmError(
-                f"{path}:{log.rows['line'][item[1:][~timed[1:]][0]]}: no time stamp; log "
+                f"{path}:{log.rows['line'][item[1:][~timed[1:]][0]]}: no time stamp{hint}; log "
                 "`date +%s.%N` before each call of ss"
             )
     return flows
@@ -248,7 +312,14 @@ def _columns(rows: npt.NDArray[Any]) -> PollColumns:
     return PollColumns(**values)
 
 
-def read(path: Path, parse: Callable[[Path], Log] = _parse) -> list[FlowRecords]:
+def _hosts(ends: str) -> tuple[str, str]:
+    local, _, remote = (end.rpartition(":")[0].strip("[]") for end in ends.partition(" "))
+    return local, remote
+
+
+def read(
+    path: Path, parse: Callable[[Path], Log] = _parse, warn: Warn = quiet
+) -> list[FlowRecords]:
     """The open connections of a log, one flow each.
 
     Facts: unknown_tokens (fields this reader does not know), not_open (rows of connections
@@ -257,11 +328,15 @@ def read(path: Path, parse: Callable[[Path], Log] = _parse) -> list[FlowRecords]
     Args:
         path: plain, gzip or zstd.
         parse: reads the lines.
+        warn: is told of lines that were left out, and of times that repeat.
 
     Raises:
-        NdmError: a malformed line, samples without time stamps, or no open connection.
+        NdmError: a malformed value, samples without time stamps, or no open connection.
     """
     log, digest = parse(path), files.sha256(path)
+    if len(log.malformed) * MALFORMED_SHARE > len(log.rows):
+        line, wrong = log.malformed[0]
+        raise NdmError(f"{path}:{line}: {wrong}")
     flows = []
     for number, item in enumerate(_flows(path, log)):
         rows = log.rows[item]
@@ -275,6 +350,7 @@ def read(path: Path, parse: Callable[[Path], Log] = _parse) -> list[FlowRecords]
             format="ss",
             cc_name=cc_name,
             mss=int(rows["mss"].max()) or None,
+            hosts=_hosts(log.ends[rows["ends"][0]]),
             facts={
                 "unknown_tokens": int(log.unknown[item].sum()) + stray,
                 "not_open": log.not_open,
@@ -282,6 +358,19 @@ def read(path: Path, parse: Callable[[Path], Log] = _parse) -> list[FlowRecords]
         )
         if found is not None:
             flows.append(found)
+    if not flows and log.foreign:
+        raise NdmError(
+            f"{path}:{log.foreign[0]}: expected local and remote address:port; log `ss -tin`"
+        )
     if not flows:
         raise NdmError(f"{path}: no open connection with cwnd; log `ss -tin` on the sender")
+    if log.foreign:
+        n, first = len(log.foreign), log.foreign[0]
+        warn(f"{n} lines that are no output of ss were left out, the first is line {first}")
+    if log.malformed:
+        n, first = len(log.malformed), log.malformed[0][0]
+        warn(f"{n} sockets with a damaged value were left out, the first is in line {first}")
+    if log.cut:
+        warn("the last line is cut off and left out")
+    warn_of_times(flows, warn)
     return flows

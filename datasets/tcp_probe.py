@@ -20,12 +20,17 @@ import numpy.typing as npt
 
 from ndm_tcp import files
 from ndm_tcp.datasets import text_chunks
-from ndm_tcp.datasets.poll import Ints, PollColumns, flow
+from ndm_tcp.datasets.poll import Ints, PollColumns, Warn, flow, quiet, warn_of_times
 from ndm_tcp.datasets.records import FlowRecords, flow_id
 from ndm_tcp.datasets.text_chunks import PROBE_DTYPE
 from ndm_tcp.errors import NdmError
 
-EVENT = re.compile(r"(\d+\.\d+): (?:tcp:)?(tcp_probe|tcp_cong_state_set|tcp_retransmit_skb): (.*)")
+EVENT = re.compile(
+    r"(\d+\.\d+): +(?:tcp:)?(tcp_probe|tcp_cong_state_set|tcp_retransmit_skb): +(.*)"
+)
+"""`perf script` pads names to the longest."""
+WHOLE = re.compile(r"[\s\]](\d+): +(?:tcp:)?tcp_probe: ")
+"""An event of a clock that does not count in seconds."""
 PROBE = re.compile(
     r"src=(?P<src>\S+) dest=(?P<dest>\S+) .*?snd_nxt=(?P<nxt>\w+) snd_una=(?P<una>\w+) "
     r"snd_cwnd=(?P<cwnd>\d+) ssthresh=(?P<ssthresh>\d+) .*?srtt=(?P<srtt>\d+)"
@@ -33,7 +38,7 @@ PROBE = re.compile(
 )
 FIELD = re.compile(r"(\w+)=(\S+)")
 LOST = re.compile(r"LOST (\d+) EVENTS")
-SNIFF = re.compile(rb"\d: (?:tcp:)?tcp_probe: [^\n]*snd_cwnd=")
+SNIFF = re.compile(rb"\d: +(?:tcp:)?tcp_probe: [^\n]*snd_cwnd=")
 
 Endpoints = tuple[str, int, str, int]
 """sender's address and port, receiver's address and port"""
@@ -99,6 +104,10 @@ class Trace:
     """events of connections whose first tcp_probe line is still to come"""
     newest: dict[Endpoints, _Socket] = field(default_factory=dict)
     lost_events: int = 0
+    other_clock: int = 0
+    """tcp_probe events whose time is a whole number"""
+    cut: str | None = None
+    """what is wrong with the last line, if the file ends within it"""
 
     def socket(self, ends: Endpoints, cookie: str) -> _Socket:
         socket = self.sockets.get((ends, cookie))
@@ -152,7 +161,8 @@ def _parse(path: Path) -> Trace:
             for number, before, line in others:
                 while starts and starts[-1][0] < before:
                     trace.socket(*order[starts.pop()[1]])
-                take_line(trace, f"{path}:{piece.first + number}", line)
+                ended = piece.text.endswith(b"\n") or number + 1 < piece.lines
+                take_line(trace, f"{path}:{piece.first + number}", line, ended)
             while starts:
                 trace.socket(*order[starts.pop()[1]])
             for number in numbers.tolist():
@@ -160,8 +170,14 @@ def _parse(path: Path) -> Trace:
     return trace
 
 
-def take_line(trace: Trace, where: str, line: str) -> None:
+def take_line(trace: Trace, where: str, line: str, ended: bool = True) -> None:
     """Add any line; C leaves those to it that are no tcp_probe event of usual form.
+
+    Args:
+        trace: what the lines before said.
+        where: file and line.
+        line: its text.
+        ended: false for a last line without its end, which may be cut off.
 
     Raises:
         NdmError: an event that is not whole.
@@ -170,6 +186,7 @@ def take_line(trace: Trace, where: str, line: str) -> None:
     if event is None:
         lost = LOST.search(line)
         trace.lost_events += int(lost[1]) if lost else 0
+        trace.other_clock += WHOLE.search(line) is not None
         return
     t_s, name, body = float(event[1]), event[2], event[3]
     try:
@@ -183,9 +200,10 @@ def take_line(trace: Trace, where: str, line: str) -> None:
         else:
             socket.states.append((t_s, int(np.uint8(int(values["cong_state"])))))
     except (KeyError, ValueError, OverflowError):
-        raise NdmError(
-            f"{where}: not a whole {name} event; cut the file before this line"
-        ) from None
+        wrong = f"{where}: not a whole {name} event; cut the file before this line"
+        if ended:
+            raise NdmError(wrong) from None
+        trace.cut = wrong
 
 
 def _probe(trace: Trace, t_s: float, body: str) -> None:
@@ -199,10 +217,16 @@ def _probe(trace: Trace, t_s: float, body: str) -> None:
 
 
 def _require_event(path: Path, trace: Trace) -> None:
-    if not trace.sockets:
+    if trace.sockets:
+        return
+    if trace.cut:
+        raise NdmError(trace.cut)
+    if trace.other_clock:
         raise NdmError(
-            f"{path}: no tcp_probe event; enable events/tcp/tcp_probe before the transfer"
+            f"{path}: the trace clock counts in whole numbers (counter, x86-tsc), not in seconds; "
+            "write mono to /sys/kernel/tracing/trace_clock and trace again"
         )
+    raise NdmError(f"{path}: no tcp_probe event; enable events/tcp/tcp_probe before the transfer")
 
 
 def read_columns(path: Path) -> dict[tuple[int, int], ProbeColumns]:
@@ -264,7 +288,9 @@ def _rttvar_us(srtt_us: Ints, sampled: npt.NDArray[np.bool_]) -> Ints:
     return np.asarray(rttvar.round(), dtype=np.int64)
 
 
-def _flow(columns: ProbeColumns, name: str, lost_events: int) -> FlowRecords | None:
+def _flow(
+    columns: ProbeColumns, name: str, lost_events: int, ends: Endpoints
+) -> FlowRecords | None:
     una, srtt_us = _unwrapped(columns.snd_una), columns.srtt_us.astype(np.int64)
     steps = np.diff(una, prepend=una[:1])
     mss = _segment_bytes(steps)
@@ -288,10 +314,13 @@ def _flow(columns: ProbeColumns, name: str, lost_events: int) -> FlowRecords | N
         ca_state=ca_state,
     )
     facts: dict[str, int | float | str] = {"lost_events": lost_events}
-    return flow(polls, flow_id=name, format="tcp_probe", mss=mss, facts=facts)
+    hosts = (ends[0], ends[2])
+    return flow(polls, flow_id=name, format="tcp_probe", mss=mss, facts=facts, hosts=hosts)
 
 
-def read(path: Path, parse: Callable[[Path], Trace] = _parse) -> list[FlowRecords]:
+def read(
+    path: Path, parse: Callable[[Path], Trace] = _parse, warn: Warn = quiet
+) -> list[FlowRecords]:
     """The sending sockets of a trace, one flow per socket.
 
     Delivered packets are snd_una in segments, so what is only SACKed counts later; losses are
@@ -300,6 +329,7 @@ def read(path: Path, parse: Callable[[Path], Trace] = _parse) -> list[FlowRecord
     Args:
         path: plain, gzip or zstd.
         parse: reads the lines.
+        warn: is told of a last line that is cut off, and of times that repeat.
 
     Raises:
         NdmError: no event, one that is not whole, or no socket that sends.
@@ -307,10 +337,15 @@ def read(path: Path, parse: Callable[[Path], Trace] = _parse) -> list[FlowRecord
     trace, digest = parse(path), files.sha256(path)
     _require_event(path, trace)
     found = [
-        _flow(socket.columns(), flow_id(digest, str(number)), trace.lost_events)
-        for number, socket in enumerate(trace.sockets.values())
+        _flow(socket.columns(), flow_id(digest, str(number)), trace.lost_events, ends)
+        for number, ((ends, _), socket) in enumerate(trace.sockets.items())
     ]
     flows = [item for item in found if item is not None]
     if not flows:
         raise NdmError(f"{path}: no socket here sends data; trace the sender's machine")
+    if trace.cut:
+        warn("the last line is cut off and left out")
+    if trace.lost_events:
+        warn(f"the tracer lost {trace.lost_events} events; give it a larger buffer_size_kb")
+    warn_of_times(flows, warn)
     return flows

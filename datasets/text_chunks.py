@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -95,27 +95,34 @@ def names() -> Iterator[Names]:
         lib.ndm_names_free(made.c)
 
 
-def chunks(path: Path, records: bool = False) -> Iterator[Piece]:
+def chunks(
+    path: Path, records: bool = False, change: Callable[[bytes], bytes] = bytes
+) -> Iterator[Piece]:
     """The text of a file in pieces of whole lines.
 
     Args:
         path: plain, gzip or zstd.
         records: end pieces before a line that does not begin with a blank.
+        change: makes other lines of whole lines, as many as they were.
 
     Raises:
         NdmError: a line is longer than any log's.
     """
-    rest, number = b"", 1
+    raw, rest, number = b"", b"", 1
     with streams.open_bytes(path) as stream:
         while piece := stream.read(CHUNK_BYTES):
-            rest += piece
+            raw += piece
+            end = raw.rfind(b"\n") + 1
+            rest += change(raw[:end])
+            raw = raw[end:]
             end = _last_start(rest) if records else rest.rfind(b"\n") + 1
             if end:
                 whole = Piece(rest[:end], number, rest.count(b"\n", 0, end))
                 yield whole
                 number, rest = number + whole.lines, rest[end:]
-            elif len(rest) > LINE_BYTES:
+            elif len(rest) + len(raw) > LINE_BYTES:
                 raise NdmError(f"{path}:{number}: line of over {LINE_BYTES} bytes; is this a log?")
+    rest += change(raw)
     if rest:
         yield Piece(rest, number, rest.count(b"\n") + 1)
 

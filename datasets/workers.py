@@ -13,7 +13,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from typing import Any
 
 from ndm_tcp.datasets import parts, streams
-from ndm_tcp.datasets.parts import Task
+from ndm_tcp.datasets.parts import CannotWriteError, Task
 from ndm_tcp.errors import NdmError
 
 ENGINES = ("local", "ray")
@@ -59,6 +59,8 @@ def attempt(task: Task) -> dict[str, Any] | NdmError:
     """`parts.make`, with its error as a value."""
     try:
         return parts.make(task)
+    except CannotWriteError as error:
+        return CannotWriteError(str(error))
     except NdmError as error:
         return NdmError(str(error))
 

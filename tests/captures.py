@@ -21,6 +21,7 @@ def tcp_packet(
     options: bytes = b"",
     payload: int = 0,
     ip_id: int = 0,
+    ttl: int = 64,
 ) -> tuple[bytes, int]:
     """IPv4 or IPv6 and TCP headers, and the bytes on the wire."""
     options += b"\0" * (-len(options) % 4)
@@ -29,9 +30,9 @@ def tcp_packet(
     tcp = struct.pack(">HHIIBBHHH", *ports_seq, offset, flags, window, 0, 0) + options
     length = len(tcp) + payload
     if len(source[0]) == 4:
-        ip = struct.pack(">BBHHHBBH", 0x45, 0, 20 + length, ip_id, 0, 64, 6, 0)
+        ip = struct.pack(">BBHHHBBH", 0x45, 0, 20 + length, ip_id, 0, ttl, 6, 0)
     else:
-        ip = struct.pack(">IHBB", 0x60000000, length, 6, 64)
+        ip = struct.pack(">IHBB", 0x60000000, length, 6, ttl)
     ip += source[0] + target[0]
     return ip + tcp, len(ip) + length
 
@@ -99,6 +100,11 @@ class Captured:
                 self.data(at_us, seq + i * 1000, 1000)
             else:
                 self.ack(at_us, seq + (i + 1) * 1000)
+
+    def sort(self) -> Captured:
+        """Put the records in order of time, as a capture has them."""
+        self.records.sort(key=lambda record: struct.unpack_from("<II", record))
+        return self
 
     def frames(self) -> list[tuple[int, bytes, int]]:
         """(time in us, bytes, wire length) of every packet, from the IP header on."""

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #include "capture.h"
 #include "flow_sizes.h"
+#include "order.h"
+#include "points.h"
 
 #define INITIAL_WINDOW 10	/* packets, RFC 6928 */
 #define HEAD_PACKETS 16		/* a handshake is looked for in the first packets */
@@ -9,9 +11,15 @@
 #define LEAST_MSS 48		/* sysctl tcp_min_snd_mss */
 #define SMALL_PAYLOAD 256	/* not a full segment */
 #define BACK_NS 1000000000LL
+#define FEW_OLDER 2		/* a clock is set now and then; records are written late all the time */
 #define ECHO_NS 2000000LL	/* a sender answers an ACK sooner */
 #define RECENT 4		/* packets a capture's copy may lag behind */
 #define MAX_HOLES 20		/* one in 20 data packets */
+#define MAX_SAME_ID 10		/* one in 10 data packets */
+#define LEAST_SAME_ID 8		/* packets: fewer may be chance */
+#define MOST_RESENT 90		/* per cent: who sends all of it twice was captured twice */
+#define COPY_NS 1000000000LL	/* both begin within this */
+#define COPY_PACKETS 50		/* one in 50 may be missing in one of the two */
 
 struct key {
 	uint64_t vlan;
@@ -24,8 +32,10 @@ struct key {
 struct live {
 	uint64_t recent[2][RECENT];	/* fingerprints; 0: none */
 	uint32_t isn[2];
+	int64_t prior_ns[2];		/* of the packet before in this direction */
+	uint32_t prior_seq[2], prior_ack[2];
 	uint8_t next_recent[2];
-	bool isn_known[2];
+	bool isn_known[2], prior_known[2];
 	bool data;
 };
 
@@ -43,14 +53,19 @@ struct flow {
 	uint64_t payload[2];
 	int64_t acks[2], data[2];	/* packets by direction */
 	int64_t packets, duplicates;
-	int64_t first_ns, last_ns;
+	int64_t first_ns;
 	int64_t syn_ns, synack_ns, earlier_synack_ns;	/* -1: not seen */
 	uint32_t synack_stamp, earlier_synack_stamp;
 	int64_t gap_ns[2];
 	struct echo echo[2];
+	struct ndm_points points[2];
+	uint64_t least[NDM_LEAST];
+	uint64_t steps, far_steps;	/* of the clock, when the packet before came */
+	int64_t control_resent;
 	int32_t least_mss, offers;
 	int32_t wscale[2];		/* by direction; -1: no such option */
-	bool syn_seen[2], gaps_known, stamps, first_way, backwards;
+	bool syn_seen[2], gaps_known, stamps, first_way, backwards, unordered;
+	bool copied;
 
 	int status;
 	int forward;
@@ -69,6 +84,12 @@ struct ndm_capture {
 	int64_t budget;
 	struct ndm_counters counters;
 	struct ndm_capture_file file;
+	struct ndm_window window;
+	int order;
+	int64_t newest_ns, seen_ns, shift_ns;
+	uint64_t older, file_right, times_right;	/* packets older than the one before, and why */
+	int64_t before_ns, most_back_ns;
+	uint64_t far_steps;
 	struct flow *flow;
 	size_t flows, flow_room;
 	size_t met;			/* flows met so far in this pass */
@@ -132,6 +153,7 @@ void ndm_capture_free(struct ndm_capture *c)
 	free(c->flow);
 	free(c->slot);
 	ndm_file_free(&c->file);
+	ndm_window_free(&c->window);
 	free(c);
 }
 
@@ -207,7 +229,7 @@ static struct flow *meet(struct ndm_capture *c, const struct key *key, uint32_t 
 		f = &c->flow[c->flows++];
 		memset(f, 0, sizeof(*f));
 		f->key = *key;
-		f->first_ns = f->last_ns = -1;
+		f->first_ns = -1;
 		f->syn_ns = f->synack_ns = f->earlier_synack_ns = -1;
 		f->echo[0].best_ns = f->echo[1].best_ns = -1;
 		f->wscale[0] = f->wscale[1] = -1;
@@ -308,7 +330,7 @@ static void learn_handshake(struct flow *f, const struct ndm_segment *s, bool up
 			f->gaps_known = true;
 		}
 	}
-	if (syn) {
+	if (syn && !s->options_cut) { /* cut off is not left out */
 		int32_t mss = options->mss > 0 ? options->mss : DEFAULT_MSS;
 
 		f->least_mss = f->offers++ && f->least_mss < mss ? f->least_mss : mss;
@@ -345,17 +367,21 @@ static void learn_echo(struct flow *f, const struct ndm_segment *s, bool up,
 	}
 }
 
-static bool learn(struct flow *f, const struct ndm_segment *s, bool up)
+static bool learn(const struct ndm_capture *c, struct flow *f, const struct ndm_segment *s, bool up)
 {
 	struct ndm_options options;
 
 	if (f->packets++ == 0) {
 		f->first_ns = s->time_ns;
 		f->first_way = up;
-	} else if (s->time_ns < f->last_ns - BACK_NS) {
+	} else if (f->far_steps != c->far_steps) {
 		f->backwards = true;
 	}
-	f->last_ns = s->time_ns;
+	f->far_steps = c->far_steps;
+	if (s->payload) {
+		ndm_points_take(&f->points[up], s);
+		ndm_least_take(f->least, s);
+	}
 	if (f->packets <= HEAD_PACKETS || f->offers < 2) {
 		ndm_options_parse(s->options, s->option_bytes, &options);
 		if (f->packets <= HEAD_PACKETS)
@@ -416,7 +442,64 @@ static int plan(const struct ndm_capture *c, struct flow *f)
 	/* A packet is at most its payload's share of segments and one more. */
 	if ((int64_t)f->payload[f->forward] / f->mss + f->data[f->forward] < c->min_segments)
 		return NDM_FLOW_SHORT;
-	return f->backwards ? NDM_FLOW_CLOCK : NDM_FLOW_REPLAYED;
+	if (f->backwards)
+		return NDM_FLOW_CLOCK;
+	if (f->unordered)
+		return NDM_FLOW_UNORDERED;
+	if (ndm_points_merged(&f->points[f->forward]))
+		return NDM_FLOW_MERGED;
+	return f->copied ? NDM_FLOW_COPY : NDM_FLOW_REPLAYED;
+}
+
+/* --- copies under another address --------------------------------------------------------- */
+
+struct print {
+	uint64_t value;
+	size_t flow;
+};
+
+static int by_value(const void *a, const void *b)
+{
+	const struct print *x = a, *y = b;
+
+	if (x->value != y->value)
+		return x->value < y->value ? -1 : 1;
+	return x->flow < y->flow ? -1 : x->flow > y->flow;
+}
+
+/* The same packets at about the same time, and at least one other host. */
+static bool is_copy_of(const struct flow *a, const struct flow *b)
+{
+	int64_t most = max64(a->packets, b->packets), apart = a->packets - b->packets;
+	int64_t ns = a->first_ns - b->first_ns;
+	size_t size = a->key.family == 4 ? 4 : 16;
+	bool same_hosts = a->key.family == b->key.family &&
+			  !memcmp(a->key.ends[0], b->key.ends[0], size) &&
+			  !memcmp(a->key.ends[1], b->key.ends[1], size);
+
+	return !same_hosts && ndm_least_shared(a->least, b->least) >= NDM_LEAST - 1 &&
+	       (apart < 0 ? -apart : apart) * COPY_PACKETS <= most &&
+	       (ns < 0 ? -ns : ns) < COPY_NS;
+}
+
+/* Address translation on the capturing host shows a flow twice: the second is a copy. */
+static bool find_copies(struct ndm_capture *c)
+{
+	struct print *print = malloc((c->flows * NDM_LEAST + 1) * sizeof(*print));
+	size_t n = 0, i, k;
+
+	if (!print)
+		return false;
+	for (i = 0; i < c->flows; i++)
+		for (k = 0; k < NDM_LEAST && c->flow[i].least[k]; k++)
+			print[n++] = (struct print){ c->flow[i].least[k], i };
+	qsort(print, n, sizeof(*print), by_value);
+	for (i = 1; i < n; i++)
+		if (print[i].value == print[i - 1].value && print[i].flow != print[i - 1].flow &&
+		    is_copy_of(&c->flow[print[i - 1].flow], &c->flow[print[i].flow]))
+			c->flow[print[i].flow].copied = true;
+	free(print);
+	return true;
 }
 
 /* Of the SYN or the SYN-ACK, whichever the capture saw leave and be answered. */
@@ -431,17 +514,50 @@ static void seed_rtt(struct flow *f)
 		ndm_sender_seed_rtt(f->sender, f->first_ns / 1000, handshake_rtt_us(f));
 }
 
+static void rewind_file(struct ndm_capture *c)
+{
+	memset(c->slot, 0, c->slots * sizeof(*c->slot));
+	memset(&c->counters, 0, sizeof(c->counters));
+	ndm_file_free(&c->file);
+	c->met = c->last = c->filled = c->window.n = 0;
+	c->newest_ns = c->before_ns = c->most_back_ns = c->seen_ns = c->shift_ns = 0;
+	c->older = c->file_right = c->times_right = c->far_steps = 0;
+}
+
+int ndm_capture_order(const struct ndm_capture *c)
+{
+	if (!c->older)
+		return NDM_ORDER_FILE;
+	if (c->file_right > c->times_right)
+		return NDM_ORDER_CLOCK;
+	if (!c->times_right && c->older <= FEW_OLDER && c->most_back_ns <= BACK_NS)
+		return NDM_ORDER_CLOCK;
+	return NDM_ORDER_SORT;
+}
+
+void ndm_capture_again(struct ndm_capture *c, int order)
+{
+	while (c->flows)
+		free_flow(&c->flow[--c->flows]);
+	rewind_file(c);
+	c->order = order;
+}
+
 void ndm_capture_second_pass(struct ndm_capture *c, int64_t shard, int64_t shards)
 {
+	bool known = find_copies(c);
 	size_t i;
 
 	for (i = 0; i < c->flows; i++) {
 		struct flow *f = &c->flow[i];
 
+		f->steps = 0;
 		f->status = (int64_t)i % shards == shard ? plan(c, f) : NDM_FLOW_OTHER_SHARD;
 		memset(&f->live, 0, sizeof(f->live));
 		ndm_sizes_free(&f->sizes[0]);
 		ndm_sizes_free(&f->sizes[1]);
+		if (!known && f->status == NDM_FLOW_REPLAYED)
+			f->status = NDM_FLOW_HUGE;
 		if (f->status != NDM_FLOW_REPLAYED)
 			continue;
 		f->sender = malloc(sizeof(*f->sender));
@@ -456,10 +572,7 @@ void ndm_capture_second_pass(struct ndm_capture *c, int64_t shard, int64_t shard
 				&c->budget);
 		seed_rtt(f);
 	}
-	memset(c->slot, 0, c->slots * sizeof(*c->slot));
-	memset(&c->counters, 0, sizeof(c->counters));
-	ndm_file_free(&c->file);
-	c->met = c->last = c->filled = 0;
+	rewind_file(c);
 	c->replaying = true;
 }
 
@@ -496,13 +609,21 @@ static void replay(struct ndm_capture *c, struct flow *f, const struct ndm_segme
 	struct ndm_options options;
 	struct ndm_ack_row row;
 
-	if (s->flags & TCP_SYN)
+	if (f->steps != c->counters.clock_steps)
+		ndm_sender_clock_set(f->sender);
+	f->steps = c->counters.clock_steps;
+	if (s->flags & TCP_SYN) {
+		f->control_resent += up == (bool)f->forward && f->live.isn_known[up] &&
+				     f->live.isn[up] == s->seq;
 		return;
+	}
 	if (up == (bool)f->forward) {
-		if (!s->payload)
-			return;
-		ndm_options_parse(s->options, s->option_bytes, &options);
-		ndm_sender_sent(f->sender, now_us, s->seq, s->payload, &options);
+		if (s->payload) {
+			ndm_options_parse(s->options, s->option_bytes, &options);
+			ndm_sender_sent(f->sender, now_us, s->seq, s->payload, s->ip_id, &options);
+		}
+		if (s->flags & TCP_FIN)
+			ndm_sender_fin(f->sender, s->seq + s->payload, !s->payload);
 		return;
 	}
 	if (!(s->flags & TCP_ACK))
@@ -532,49 +653,120 @@ static void note(struct flow *f, const struct ndm_segment *s, bool up)
 	f->live.data |= s->payload > 0;
 }
 
-int ndm_capture_packet(struct ndm_capture *c, int64_t time_ns, uint32_t link,
-		       const uint8_t *data, uint32_t caught, uint32_t wire)
+/*
+ * Records that are older than the one before: is the file's order right and the clock was set
+ * back, or are their times right? What a direction's packets carry grows with time.
+ */
+static void watch_order(struct ndm_capture *c, struct flow *f, const struct ndm_segment *s, bool up)
 {
-	struct ndm_segment s;
+	struct live *l = &f->live;
+
+	if (l->prior_known[up] && s->time_ns < l->prior_ns[up]) {
+		int32_t ahead = (int32_t)(s->seq - l->prior_seq[up]);
+
+		if (!ahead)
+			ahead = (int32_t)(s->ack - l->prior_ack[up]);
+		c->file_right += ahead > 0;
+		c->times_right += ahead < 0;
+	}
+	l->prior_known[up] = true;
+	l->prior_ns[up] = s->time_ns;
+	l->prior_seq[up] = s->seq;
+	l->prior_ack[up] = s->ack;
+}
+
+static void follow_clock(struct ndm_capture *c, struct ndm_segment *s)
+{
+	int64_t back_ns = c->newest_ns - (s->time_ns + c->shift_ns);
+
+	if (back_ns > 0) {
+		c->shift_ns += back_ns;
+		c->counters.clock_steps++;
+		c->far_steps += back_ns > BACK_NS;
+	}
+	s->time_ns += c->shift_ns;
+}
+
+static int take_segment(struct ndm_capture *c, struct ndm_segment *s)
+{
 	struct flow *f;
 	struct key key;
 	bool up;
 
-	switch (ndm_packet_parse(data, caught, wire, link, &s)) {
-	case NDM_PACKET_LINK:
-		c->counters.bad_link = c->counters.packets + 1;
-		c->counters.bad_link_type = link;
-		return NDM_CAPTURE_LINK;
-	case NDM_PACKET_NOT_TCP:
-		c->counters.not_tcp++;
-		break;
-	case NDM_PACKET_CUT:
-		c->counters.cut_headers++;
-		break;
-	case NDM_PACKET_FRAGMENT:
-		c->counters.fragments++;
-		break;
-	case NDM_PACKET_TCP:
-		c->counters.packets++;
-		s.time_ns = time_ns;
-		up = make_key(&s, &key);
-		f = find_flow(c, &s, &key, up);
-		if (!f)
-			return NDM_CAPTURE_FLOWS;
-		if (is_copy(f, &s, up)) {
-			c->counters.duplicates++;
-			f->duplicates += !c->replaying;
-			return NDM_FILE_OK;
-		}
-		note(f, &s, up);
-		if (!c->replaying)
-			return learn(f, &s, up) ? NDM_FILE_OK : NDM_FILE_MEMORY;
-		if (f->status == NDM_FLOW_REPLAYED)
-			replay(c, f, &s, up);
+	if (c->order == NDM_ORDER_CLOCK)
+		follow_clock(c, s);
+	c->older += s->time_ns < c->before_ns;
+	c->most_back_ns = max64(c->most_back_ns, c->before_ns - s->time_ns);
+	c->before_ns = s->time_ns;
+	c->newest_ns = max64(c->newest_ns, s->time_ns);
+	up = make_key(s, &key);
+	f = find_flow(c, s, &key, up);
+	if (!f)
+		return NDM_CAPTURE_FLOWS;
+	if (is_copy(f, s, up)) {
+		c->counters.duplicates++;
+		f->duplicates += !c->replaying;
 		return NDM_FILE_OK;
 	}
+	if (c->replaying && f->status == NDM_FLOW_REPLAYED)
+		replay(c, f, s, up);
+	note(f, s, up);
+	if (c->replaying)
+		return NDM_FILE_OK;
+	watch_order(c, f, s, up);
+	f->unordered |= c->order == NDM_ORDER_SORT && s->time_ns < c->newest_ns;
+	return learn(c, f, s, up) ? NDM_FILE_OK : NDM_FILE_MEMORY;
+}
+
+static int take_oldest(struct ndm_capture *c)
+{
+	struct ndm_segment s;
+
+	ndm_window_get(&c->window, &s);
+	return take_segment(c, &s);
+}
+
+int ndm_capture_packet(struct ndm_capture *c, int64_t time_ns, uint32_t link,
+		       const uint8_t *data, uint32_t caught, uint32_t wire)
+{
+	struct ndm_segment s;
+
 	c->counters.packets++;
-	return NDM_FILE_OK;
+	switch (ndm_packet_parse(data, caught, wire, link, &s)) {
+	case NDM_PACKET_LINK:
+		if (!c->counters.other_links++)
+			c->counters.bad_link_type = link;
+		return NDM_FILE_OK;
+	case NDM_PACKET_NOT_TCP:
+		c->counters.not_tcp++;
+		return NDM_FILE_OK;
+	case NDM_PACKET_CUT:
+		c->counters.cut_headers++;
+		return NDM_FILE_OK;
+	case NDM_PACKET_FRAGMENT:
+		c->counters.fragments++;
+		return NDM_FILE_OK;
+	case NDM_PACKET_TCP:
+		break;
+	}
+	c->counters.tunnelled += s.tunnels > 0;
+	s.time_ns = time_ns;
+	if (c->order != NDM_ORDER_SORT)
+		return take_segment(c, &s);
+	c->counters.moved += time_ns < c->seen_ns;
+	c->seen_ns = max64(c->seen_ns, time_ns);
+	if (!ndm_window_put(&c->window, &s))
+		return NDM_FILE_MEMORY;
+	return c->window.n > NDM_WINDOW ? take_oldest(c) : NDM_FILE_OK;
+}
+
+int ndm_capture_flush(struct ndm_capture *c)
+{
+	int status = NDM_FILE_OK;
+
+	while (c->window.n && !status)
+		status = take_oldest(c);
+	return status;
 }
 
 uint8_t *ndm_capture_room(struct ndm_capture *c, size_t *n)
@@ -616,6 +808,16 @@ uint64_t ndm_capture_offset(const struct ndm_capture *c)
 
 /* --- the end ------------------------------------------------------------------------------ */
 
+/* What tells it where the TTLs are the same: a sender gives a retransmission a new IP id. */
+static bool captured_twice(const struct flow *f)
+{
+	const struct ndm_sender *s = f->sender;
+
+	if (s->same_id >= LEAST_SAME_ID && s->same_id * MAX_SAME_ID > f->data[f->forward])
+		return true;
+	return s->retransmitted * 100 >= (s->sent_segments - s->retransmitted) * MOST_RESENT;
+}
+
 void ndm_capture_end(struct ndm_capture *c)
 {
 	size_t i;
@@ -630,6 +832,8 @@ void ndm_capture_end(struct ndm_capture *c)
 			f->status = NDM_FLOW_HUGE;
 		else if (s->sent_segments < c->min_segments || s->rows < c->min_rows)
 			f->status = NDM_FLOW_SHORT;
+		else if (captured_twice(f))
+			f->status = NDM_FLOW_MERGED;
 		else if (near_receiver(f))
 			f->status = NDM_FLOW_RECEIVER;
 		else if ((s->gaps + s->unseen) * MAX_HOLES > f->data[f->forward])
@@ -665,6 +869,8 @@ void ndm_capture_flow(const struct ndm_capture *c, int64_t number, struct ndm_fl
 	info->packets = f->packets;
 	info->duplicates = f->duplicates;
 	info->first_us = f->first_us;
+	memcpy(info->host[0], f->key.ends[0], size);
+	memcpy(info->host[1], f->key.ends[1], size);
 	if (!f->sender)
 		return;
 	info->segments = f->sender->sent_segments;
@@ -673,6 +879,8 @@ void ndm_capture_flow(const struct ndm_capture *c, int64_t number, struct ndm_fl
 	info->gaps = f->sender->gaps;
 	info->unseen = f->sender->unseen;
 	info->zero_windows = f->sender->zero_windows;
+	info->keepalives = f->sender->keepalives;
+	info->resent_control = f->control_resent + f->sender->fins_resent;
 	info->rows = f->sender->rows;
 	info->rounds = (int64_t)f->rounds->n;
 	info->row = f->row;

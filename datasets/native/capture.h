@@ -2,7 +2,7 @@
 /*
  * A capture to the rounds of its flows, in two passes over the file: the first learns which way
  * the data goes and what the handshakes said, the second replays the senders. Memory: one
- * buffer, some 400 bytes per connection, 56 per segment in flight, 88 per round; all ACKs
+ * buffer, some 620 bytes per connection, 56 per segment in flight, 88 per round; all ACKs
  * (72 bytes each) only if they are asked for.
  */
 #ifndef NDM_CAPTURE_H
@@ -17,7 +17,7 @@
 #define NDM_MAX_FLOWS (1u << 20)
 #define NDM_MAX_HELD (1 << 24)	/* segments in flight of all flows: 0.9 GB */
 
-enum { NDM_CAPTURE_LINK = -7, NDM_CAPTURE_FLOWS = -8 }; /* beside those of ndm_file */
+enum { NDM_CAPTURE_FLOWS = -8 }; /* beside those of ndm_file */
 
 enum ndm_flow_status {
 	NDM_FLOW_REPLAYED,
@@ -28,12 +28,25 @@ enum ndm_flow_status {
 	NDM_FLOW_HOLES,		/* the capture lost too many packets */
 	NDM_FLOW_HUGE,		/* more in flight than TCP allows, or out of memory */
 	NDM_FLOW_OTHER_SHARD,	/* left to another process */
+	NDM_FLOW_MERGED,	/* captured at two points, and these put into one file */
+	NDM_FLOW_COPY,		/* another flow's packets under another address */
+	NDM_FLOW_UNORDERED,	/* further from their place in time than can be sorted */
+};
+
+/* What is done about records that are older than the one before them. */
+enum ndm_order {
+	NDM_ORDER_FILE,		/* nothing */
+	NDM_ORDER_SORT,		/* they were written too late: sort them */
+	NDM_ORDER_CLOCK,	/* the clock was set back: go on from where it was */
 };
 
 struct ndm_counters {
 	uint64_t packets, not_tcp, cut_headers, fragments, duplicates, bad_times;
-	uint64_t bad_link;	/* packet number and link type that stopped the reading */
-	uint32_t bad_link_type;
+	uint64_t tunnelled;	/* TCP packets that were read inside a tunnel */
+	uint64_t moved;		/* packets that were sorted to their place in time */
+	uint64_t clock_steps;
+	uint64_t other_links;	/* packets of a link type that is not known here */
+	uint32_t bad_link_type;	/* of the first of these */
 };
 
 struct ndm_flow_info {
@@ -45,8 +58,10 @@ struct ndm_flow_info {
 	int64_t first_us;		/* capture clock of the first row */
 	int64_t mss;
 	int64_t packets, segments, retransmitted, rtos;
-	int64_t gaps, unseen, duplicates, zero_windows;
+	int64_t gaps, unseen, duplicates, zero_windows, keepalives;
+	int64_t resent_control;		/* SYN and FIN without data, sent again */
 	int64_t rows, rounds;
+	uint8_t host[2][16];		/* addresses, the lower one first */
 	const struct ndm_ack_row *row;
 	const struct ndm_round_row *round;
 };
@@ -63,6 +78,11 @@ int ndm_capture_take(struct ndm_capture *c, size_t n);
 /* A packet that somebody else found. */
 int ndm_capture_packet(struct ndm_capture *c, int64_t time_ns, uint32_t link,
 		       const uint8_t *data, uint32_t caught, uint32_t wire);
+/* After the last byte of a pass: packets that wait for an older one. */
+int ndm_capture_flush(struct ndm_capture *c);
+/* After the first pass: how to read the file; then again in the first pass, if not as it is. */
+int ndm_capture_order(const struct ndm_capture *c);
+void ndm_capture_again(struct ndm_capture *c, int order);
 /* Bytes that are left over at the end of the file; 0: it is whole. */
 uint64_t ndm_capture_left(const struct ndm_capture *c);
 uint64_t ndm_capture_offset(const struct ndm_capture *c);

@@ -2,14 +2,16 @@
 /* What Python calls (src/ndm_tcp/core_build.py gives it to cffi); explained in capture.h. */
 struct ndm_counters {
 	uint64_t packets, not_tcp, cut_headers, fragments, duplicates, bad_times;
-	uint64_t bad_link;
+	uint64_t tunnelled, moved, clock_steps, other_links;
 	uint32_t bad_link_type;
 	...;
 };
 struct ndm_flow_info {
 	int status, family, forward, sender_port, receiver_port, handshake;
 	int64_t first_us, mss, packets, segments, retransmitted, rtos;
-	int64_t gaps, unseen, duplicates, zero_windows, rows, rounds;
+	int64_t gaps, unseen, duplicates, zero_windows, keepalives, resent_control;
+	int64_t rows, rounds;
+	uint8_t host[2][16];
 	const struct ndm_ack_row *row;
 	const struct ndm_round_row *round;
 	...;
@@ -26,6 +28,9 @@ uint8_t *ndm_capture_room(struct ndm_capture *c, size_t *n);
 int ndm_capture_take(struct ndm_capture *c, size_t n);
 int ndm_capture_packet(struct ndm_capture *c, int64_t time_ns, uint32_t link,
 		       const uint8_t *data, uint32_t caught, uint32_t wire);
+int ndm_capture_flush(struct ndm_capture *c);
+int ndm_capture_order(const struct ndm_capture *c);
+void ndm_capture_again(struct ndm_capture *c, int order);
 uint64_t ndm_capture_left(const struct ndm_capture *c);
 uint64_t ndm_capture_offset(const struct ndm_capture *c);
 void ndm_capture_second_pass(struct ndm_capture *c, int64_t shard, int64_t shards);

@@ -31,17 +31,71 @@ static int64_t walk_ethertype(const uint8_t *data, uint32_t caught, uint32_t kin
 	return kind == ETH_IPV4 || kind == ETH_IPV6 ? (int64_t)at : -1;
 }
 
+/* Q.922 address and NLPID (RFC 2427), or Cisco's EtherType in place of the NLPID. */
+static int64_t frame_relay(const uint8_t *data, uint32_t caught, uint64_t *vlan)
+{
+	if (caught < 10)
+		return -1;
+	if (data[2] != 3)
+		return walk_ethertype(data, caught, be16(data + 2), 4, vlan);
+	if (data[3] == 0xCC || data[3] == 0x8E)
+		return 4;
+	return data[4] == 0x80 ? walk_ethertype(data, caught, be16(data + 8), 10, vlan) : -1;
+}
+
+/* 4 bytes, then attributes of length, type, value; the packet is the value of type 9. */
+static int64_t nflog(const uint8_t *data, uint32_t caught)
+{
+	uint32_t at = 4, size, k;
+	bool big;
+
+	/* In the byte order of the host that wrote the file, which no field tells. */
+	for (k = 0; k < 2; k++) {
+		for (big = k, at = 4; caught >= at + 4; at += size + (-size & 3)) {
+			size = get16(data + at, big);
+			if (size < 4)
+				break;
+			if ((get16(data + at + 2, big) & 0x7FFF) == 9)
+				return at + 4;
+		}
+	}
+	return -1;
+}
+
 /* Offset of the IP header; -1: this is not IP, -2: unknown link type. */
 static int64_t network(const uint8_t *data, uint32_t caught, uint32_t link, uint64_t *vlan)
 {
-	*vlan = 0;
+	int64_t inner;
+
 	switch (link) {
 	case 1: /* Ethernet */
 		return caught < 14 ? -1 : walk_ethertype(data, caught, be16(data + 12), 14, vlan);
+	case 104: /* Cisco HDLC */
+		return caught < 4 ? -1 : walk_ethertype(data, caught, be16(data + 2), 4, vlan);
+	case 107: /* Frame Relay */
+		return frame_relay(data, caught, vlan);
 	case 113: /* Linux cooked */
 		return caught < 16 ? -1 : walk_ethertype(data, caught, be16(data + 14), 16, vlan);
 	case 276: /* Linux cooked v2 */
 		return caught < 20 ? -1 : walk_ethertype(data, caught, be16(data), 20, vlan);
+	case 239:
+		return nflog(data, caught);
+	case 242: /* IP over InfiniBand: 40 bytes of addresses or GRH, EtherType, 2 bytes */
+		return caught < 44 ? -1 : walk_ethertype(data, caught, be16(data + 40), 44, vlan);
+	case 258: /* Apple's PKTAP: its length, 4 bytes, the link type of what follows */
+		if (caught < 12 || get32(data, false) < 12 || get32(data, false) >= caught ||
+		    get32(data + 8, false) == link)
+			return -1;
+		inner = network(data + get32(data, false), caught - get32(data, false),
+				get32(data + 8, false), vlan);
+		return inner < 0 ? inner : inner + get32(data, false);
+	case 281: /* switch tags between the addresses and the EtherType: Broadcom, */
+	case 284: /* Marvell DSA, */
+		return caught < 18 ? -1 : walk_ethertype(data, caught, be16(data + 16), 18, vlan);
+	case 285: /* Marvell EDSA */
+		return caught < 22 ? -1 : walk_ethertype(data, caught, be16(data + 20), 22, vlan);
+	case 282: /* Broadcom's before the addresses */
+		return caught < 18 ? -1 : walk_ethertype(data, caught, be16(data + 16), 18, vlan);
 	case 0: /* BSD loopback */
 	case 108:
 		return 4;
@@ -61,41 +115,143 @@ static bool is_extension(uint8_t protocol)
 	return protocol == 0 || protocol == 43 || protocol == 60 || protocol == 135;
 }
 
-enum ndm_packet ndm_packet_parse(const uint8_t *data, uint32_t caught, uint32_t wire,
-				 uint32_t link, struct ndm_segment *s)
+/* --- tunnels ------------------------------------------------------------------------------ */
+
+enum { IPIP = 4, TCP = 6, UDP = 17, IPV6 = 41, GRE = 47, AH = 51 };
+enum { BRIDGED = 0x6558, ERSPAN2 = 0x88BE, ERSPAN3 = 0x22EB };
+
+/* Behind a GRE header (RFC 2784, 2890): EtherType, and offset in *at; 0: nothing known. */
+static uint32_t in_gre(const uint8_t *p, uint32_t left, uint32_t *at)
 {
-	int64_t start = network(data, caught, link, &s->vlan);
-	const uint8_t *ip, *tcp;
-	uint32_t left, header;
-	int64_t length;
+	uint32_t kind;
+
+	if (left < 4 || p[1] & 7)
+		return 0;
+	kind = be16(p + 2);
+	*at = 4 + (p[0] & 0x80 ? 4 : 0) + (p[0] & 0x20 ? 4 : 0) + (p[0] & 0x10 ? 4 : 0);
+	if (kind == ERSPAN2) /* without sequence numbers it is type I, which has no header */
+		*at += p[0] & 0x10 ? 8 : 0;
+	else if (kind == ERSPAN3)
+		*at += left > *at + 11 && p[*at + 11] & 1 ? 20 : 12;
+	return kind == ERSPAN2 || kind == ERSPAN3 ? BRIDGED : kind;
+}
+
+static uint32_t in_gtp(const uint8_t *p, uint32_t left, uint32_t *at)
+{
+	uint8_t next;
+
+	if (left < 8 || (p[0] & 0xF0) != 0x30 || p[1] != 255)
+		return 0;
+	*at = 8;
+	if (p[0] & 7) {
+		if (left < 12)
+			return 0;
+		next = p[0] & 4 ? p[11] : 0;
+		for (*at = 12; next; *at += p[*at] * 4) {
+			if (left <= *at || !p[*at] || left < *at + p[*at] * 4)
+				return 0;
+			next = p[*at + p[*at] * 4 - 1];
+		}
+	}
+	return ETH_IPV4;
+}
+
+static uint32_t in_udp(const uint8_t *p, uint32_t left, uint32_t *at)
+{
+	uint32_t kind = 0;
+
+	if (left < 16)
+		return 0;
+	switch (be16(p + 2)) {
+	case 4789: /* VXLAN, RFC 7348 */
+	case 8472: /* Linux's first port for it */
+		*at = 8;
+		kind = p[8] & 8 ? BRIDGED : 0;
+		break;
+	case 6081: /* GENEVE, RFC 8926 */
+		*at = 8 + (p[8] & 63u) * 4;
+		kind = p[8] >> 6 ? 0 : be16(p + 10);
+		break;
+	case 2152: /* GTP-U, 3GPP TS 29.281 */
+		kind = in_gtp(p + 8, left - 8, at);
+		break;
+	}
+	*at += 8;
+	return kind;
+}
+
+/* Offset of the IP header inside a tunnel; -1: no tunnel that is known here. */
+static int64_t inside(uint8_t protocol, const uint8_t *p, uint32_t left, uint64_t *vlan)
+{
+	uint32_t kind = 0, at = 0;
+
+	if (protocol == IPIP || protocol == IPV6)
+		return 0;
+	if (protocol == GRE)
+		kind = in_gre(p, left, &at);
+	else if (protocol == UDP)
+		kind = in_udp(p, left, &at);
+	if (kind != BRIDGED)
+		return kind ? walk_ethertype(p, left, kind, at, vlan) : -1;
+	return left < at + 14 ? -1 : walk_ethertype(p, left, be16(p + at + 12), at + 14, vlan);
+}
+
+/* --- IP and TCP --------------------------------------------------------------------------- */
+
+static enum ndm_packet parse_tcp(const uint8_t *tcp, uint32_t left, int64_t length, size_t size,
+				 struct ndm_segment *s)
+{
+	uint32_t header;
+
+	if (left < 20)
+		return NDM_PACKET_CUT;
+	memcpy(s->ends[0] + size, tcp, 2);
+	memcpy(s->ends[1] + size, tcp + 2, 2);
+	s->seq = be32(tcp + 4);
+	s->ack = be32(tcp + 8);
+	header = (tcp[12] >> 4) * 4u;
+	s->flags = tcp[13];
+	s->window = be16(tcp + 14);
+	s->checksum = be16(tcp + 16);
+	if (header < 20 || length < header || length - header > NDM_MAX_PAYLOAD)
+		return NDM_PACKET_CUT;
+	s->payload = (uint32_t)(length - header);
+	s->options = tcp + 20;
+	s->option_bytes = (uint8_t)((left < header ? left : header) - 20);
+	s->options_cut = left < header;
+	return NDM_PACKET_TCP;
+}
+
+/* `wire`: bytes from here on that the packet had, for lengths that IP gives as 0. */
+static enum ndm_packet parse_ip(const uint8_t *ip, uint32_t left, int64_t wire,
+				struct ndm_segment *s)
+{
+	uint32_t header;
+	int64_t length, start;
 	size_t size;
 	uint8_t protocol;
 
-	if (start == -2)
-		return NDM_PACKET_LINK;
-	if (start < 0 || caught <= start)
-		return NDM_PACKET_NOT_TCP;
-	ip = data + start;
-	left = caught - (uint32_t)start;
 	s->family = ip[0] >> 4;
 	s->ip_id = 0;
 	memset(s->ends, 0, sizeof(s->ends));
 	if (s->family == 4 && left >= 20) {
 		header = (ip[0] & 15u) * 4;
-		length = be16(ip + 2) ? be16(ip + 2) : (int64_t)wire - start;
+		length = be16(ip + 2) ? be16(ip + 2) : wire;
 		if (be16(ip + 6) & 0x3FFF)
 			return NDM_PACKET_FRAGMENT;
+		s->ttl = ip[8];
 		protocol = ip[9];
 		s->ip_id = be16(ip + 4);
 		size = 4;
 		memcpy(s->ends[0], ip + 12, 4);
 		memcpy(s->ends[1], ip + 16, 4);
-		if (protocol == 6 && header < 20)
-			return NDM_PACKET_CUT;
+		if (header < 20)
+			return protocol == TCP ? NDM_PACKET_CUT : NDM_PACKET_NOT_TCP;
 		length -= header;
 	} else if (s->family == 6 && left >= 40) {
 		protocol = ip[6];
-		length = be16(ip + 4) ? be16(ip + 4) : (int64_t)wire - start - 40;
+		s->ttl = ip[7];
+		length = be16(ip + 4) ? be16(ip + 4) : wire - 40;
 		size = 16;
 		memcpy(s->ends[0], ip + 8, 16);
 		memcpy(s->ends[1], ip + 24, 16);
@@ -112,26 +268,39 @@ enum ndm_packet ndm_packet_parse(const uint8_t *data, uint32_t caught, uint32_t 
 	} else {
 		return NDM_PACKET_NOT_TCP;
 	}
-	if (protocol != 6)
+	if (protocol == AH && left >= header + 12) {
+		uint32_t bytes = (ip[header + 1] + 2u) * 4;
+
+		protocol = ip[header];
+		header += bytes;
+		length -= bytes;
+	}
+	if (protocol == TCP)
+		return left < header ? NDM_PACKET_CUT :
+				       parse_tcp(ip + header, left - header, length, size, s);
+	if (left <= header || s->tunnels == NDM_MAX_TUNNELS)
 		return NDM_PACKET_NOT_TCP;
-	if (left < header + 20)
-		return NDM_PACKET_CUT;
-	tcp = ip + header;
-	left -= header;
-	memcpy(s->ends[0] + size, tcp, 2);
-	memcpy(s->ends[1] + size, tcp + 2, 2);
-	s->seq = be32(tcp + 4);
-	s->ack = be32(tcp + 8);
-	header = (tcp[12] >> 4) * 4u;
-	s->flags = tcp[13];
-	s->window = be16(tcp + 14);
-	s->checksum = be16(tcp + 16);
-	if (header < 20 || length < header || length - header > NDM_MAX_PAYLOAD)
-		return NDM_PACKET_CUT;
-	s->payload = (uint32_t)(length - header);
-	s->options = tcp + 20;
-	s->option_bytes = (uint8_t)((left < header ? left : header) - 20);
-	return NDM_PACKET_TCP;
+	start = inside(protocol, ip + header, left - header, &s->vlan);
+	if (start < 0 || left - header <= start)
+		return NDM_PACKET_NOT_TCP;
+	start += header;
+	s->tunnels++;
+	return parse_ip(ip + start, left - (uint32_t)start, wire - start, s);
+}
+
+enum ndm_packet ndm_packet_parse(const uint8_t *data, uint32_t caught, uint32_t wire,
+				 uint32_t link, struct ndm_segment *s)
+{
+	int64_t start;
+
+	s->vlan = 0;
+	s->tunnels = 0;
+	start = network(data, caught, link, &s->vlan);
+	if (start == -2)
+		return NDM_PACKET_LINK;
+	if (start < 0 || caught <= start)
+		return NDM_PACKET_NOT_TCP;
+	return parse_ip(data + start, caught - (uint32_t)start, (int64_t)wire - start, s);
 }
 
 /* Stops silently where the options are cut off. */

@@ -15,10 +15,14 @@ enum ndm_packet {
 	NDM_PACKET_LINK,	/* a link type that is not known here */
 };
 
+/* Tunnels in one another; more are taken for an attack on the stack. */
+#define NDM_MAX_TUNNELS 4
+
 struct ndm_segment {
 	int64_t time_ns;
 	uint8_t ends[2][18];	/* source and target: address (IPv4: first 4 bytes), port */
 	uint64_t vlan;		/* VLAN ids folded into one number; 0 without VLAN */
+	uint8_t tunnels;	/* around this packet */
 	uint32_t seq;
 	uint32_t ack;
 	uint32_t payload;	/* bytes by the IP length, not by what was captured */
@@ -27,7 +31,9 @@ struct ndm_segment {
 	uint16_t checksum;
 	uint8_t flags;
 	uint8_t family;		/* 4 or 6 */
+	uint8_t ttl;
 	uint8_t option_bytes;
+	bool options_cut;	/* by the snaplen */
 	const uint8_t *options;
 };
 

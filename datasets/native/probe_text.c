@@ -88,11 +88,18 @@ static int32_t socket_number(struct ndm_names *sockets, struct span src, struct 
 
 static bool parse(struct span line, struct ndm_names *sockets, struct ndm_probe_row *row)
 {
-	const char *event = memmem(line.p, (size_t)(line.end - line.p), ": tcp", 5);
+	const char *name = memmem(line.p, (size_t)(line.end - line.p), "tcp_probe: ", 11);
+	const char *event = name;
 	struct span s, src, dest, skipped, time, cookie = { "", "" };
 	uint32_t unused;
 
-	if (!event || !is_plain(line))
+	if (!name || !is_plain(line))
+		return false;
+	if (name - line.p >= 4 && !memcmp(name - 4, "tcp:", 4))
+		event -= 4;
+	while (event > line.p && event[-1] == ' ') /* perf script pads names to the longest */
+		event--;
+	if (event == name || event == line.p || *--event != ':')
 		return false;
 	for (time.p = event; time.p > line.p && (is_digit(time.p[-1]) || time.p[-1] == '.');)
 		time.p--;
@@ -100,10 +107,9 @@ static bool parse(struct span line, struct ndm_names *sockets, struct ndm_probe_
 	if (!memchr(time.p, '.', (size_t)(event - time.p)) || !take_decimal(&time, &row->t_s) ||
 	    time.p != time.end)
 		return false;
-	s = (struct span){ event + 2, line.end };
-	TAKE(&s, "tcp:");
-	if (!TAKE(&s, "tcp_probe: "))
-		return false;
+	s = (struct span){ name + 11, line.end };
+	while (s.p < s.end && *s.p == ' ') /* trace-cmd pads behind them */
+		s.p++;
 	if (TAKE(&s, "family=") && !take_value(&s, &skipped))
 		return false;
 	if (!TAKE(&s, "src=") || !take_value(&s, &src) || !TAKE(&s, "dest=") ||

@@ -22,7 +22,7 @@ void ndm_sender_init(struct ndm_sender *s, int64_t mss, int32_t wscale,
 	s->mss = mss;
 	s->wscale = wscale;
 	s->drops = drops;
-	s->una = s->nxt = s->top_sacked = -1;
+	s->una = s->nxt = s->top_sacked = s->beyond = s->unseen_end = -1;
 	s->app_limited = 1; /* the first flight counts as limited, as in the kernel */
 	s->reo_steps = 1;
 	s->ssthresh = INITIAL_SSTHRESH;
@@ -223,10 +223,12 @@ static void enter_loss(struct ndm_sender *s)
 	}
 }
 
-static void sent_again(struct ndm_sender *s, int64_t now_us, int64_t seq, int64_t end)
+static void sent_again(struct ndm_sender *s, int64_t now_us, int64_t seq, int64_t end,
+		       uint16_t ip_id)
 {
 	size_t i = find(s, seq);
 
+	s->same_id += ip_id && i < s->end && s->out[i].ip_id == ip_id;
 	s->retransmitted += (end - seq + s->mss - 1) / s->mss;
 	if (i < s->end && i == s->head && is_rto(s, now_us, &s->out[i]))
 		enter_loss(s);
@@ -267,11 +269,27 @@ static bool room_for_one(struct ndm_sender *s)
 	return true;
 }
 
+/*
+ * One byte while nothing is in flight is a keep-alive if it was acknowledged long ago (RFC 1122,
+ * 4.2.3.6), and a probe if the window is closed (RFC 9293, 3.8.6.1). Linux sends both without data.
+ */
+static bool is_probe(struct ndm_sender *s, int64_t seq, uint32_t bytes)
+{
+	if (bytes != 1 || packets_out(s))
+		return false;
+	if (seq == s->una - 1)
+		return true;
+	if (!s->closed || seq != s->nxt)
+		return false;
+	s->beyond = max64(s->beyond, seq + 1);
+	return true;
+}
+
 /* A data packet (or TSO super-packet) left the sender. */
 void ndm_sender_sent(struct ndm_sender *s, int64_t now_us, uint32_t seq32, uint32_t bytes,
-		     const struct ndm_options *options)
+		     uint16_t ip_id, const struct ndm_options *options)
 {
-	int64_t seq, end;
+	int64_t seq, end, first;
 
 	if (s->failed)
 		return;
@@ -279,17 +297,23 @@ void ndm_sender_sent(struct ndm_sender *s, int64_t now_us, uint32_t seq32, uint3
 		s->una = s->nxt = seq32;
 	seq = unwrap(seq32, s->nxt);
 	end = seq + bytes;
+	if (is_probe(s, seq, bytes)) {
+		s->keepalives++;
+		return;
+	}
 	if (options->stamps)
 		note_stamp(s, options->ts_value, now_us);
 	s->sent_segments += (bytes + s->mss - 1) / s->mss;
 	if (seq < s->nxt) {
-		sent_again(s, now_us, seq, min64(end, s->nxt));
+		sent_again(s, now_us, seq, min64(end, s->nxt), ip_id);
 		seq = s->nxt;
-	} else if (seq > s->nxt) {
+	} else if (seq > s->nxt && seq > s->beyond) {
 		s->gaps++;
+		s->early = 0;
 	}
 	if (!packets_out(s) && s->rows && end > seq)
 		s->app_limited = s->delivered + 1;
+	first = seq;
 	while (seq < end) {
 		struct ndm_out *p;
 
@@ -301,12 +325,47 @@ void ndm_sender_sent(struct ndm_sender *s, int64_t now_us, uint32_t seq32, uint3
 		memset(p, 0, sizeof(*p));
 		p->seq = seq;
 		p->end = min64(seq + s->mss, end);
+		p->ip_id = seq == first ? ip_id : 0;
 		stamp(s, p, now_us);
 		s->end++;
 		seq = p->end;
 	}
 	s->nxt = max64(s->nxt, end);
+	if (s->nxt >= s->unseen_end) {	/* its ACK was only written before it */
+		s->unseen -= s->early;
+		s->early = 0;
+	}
 	s->peak = max64(s->peak, inflight(s));
+}
+
+void ndm_sender_fin(struct ndm_sender *s, uint32_t seq32, bool alone)
+{
+	int64_t seq;
+
+	if (s->failed)
+		return;
+	if (s->nxt < 0)
+		s->una = s->nxt = seq32;
+	seq = unwrap(seq32, s->nxt);
+	if (s->fin) {
+		s->fins_resent += alone;
+		return;
+	}
+	if (seq > s->nxt) {	/* the capture lost what was before it */
+		s->gaps += seq > s->beyond;
+		s->nxt = seq;
+	}
+	s->fin = true;
+	s->beyond = max64(s->beyond, seq + 1);
+}
+
+void ndm_sender_clock_set(struct ndm_sender *s)
+{
+	size_t i;
+
+	for (i = s->head; i < s->end; i++)
+		s->out[i].resent = s->out[i].rate_taken = true;	/* Karn: no RTT, no rate */
+	s->stamps = s->stamp_next = 0;
 }
 
 /* --- what comes back ---------------------------------------------------------------------- */
@@ -657,8 +716,18 @@ bool ndm_sender_acked(struct ndm_sender *s, int64_t now_us, uint32_t ack32, uint
 		return false;
 	ack = unwrap(ack32, s->una);
 	s->zero_windows += !window;
+	s->closed = !window;
+	if (ack > s->nxt && ack <= s->beyond) {
+		if (!packets_out(s))
+			s->nxt = ack;
+		ack = s->nxt;
+	}
 	if (ack > s->nxt || !packets_out(s)) {
-		s->unseen += ack > s->nxt;
+		if (ack > s->nxt && ack > s->unseen_end) {
+			s->unseen++;
+			s->early++;
+			s->unseen_end = ack;
+		}
 		s->window = (int64_t)window << (s->wscale > 0 ? s->wscale : 0);
 		s->una = max64(s->una, min64(ack, s->nxt));
 		return false;

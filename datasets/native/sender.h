@@ -39,6 +39,7 @@ struct ndm_out {		/* a segment in flight */
 	int64_t delivered_us;
 	int64_t delivered;
 	bool sacked, lost, resent, resent_out, rate_taken, app_limited;
+	uint16_t ip_id;		/* of the packet that began with it; 0: none */
 };
 
 struct ndm_minimum {
@@ -59,6 +60,9 @@ struct ndm_sender {
 	struct ndm_out *out;
 	size_t head, end, room;
 	int64_t una, nxt, top_sacked;
+	int64_t beyond;		/* end of what was sent and is not replayed: FIN, window probe */
+	bool closed;		/* the receiver's window is 0 */
+	bool fin;
 	int64_t sacked_out, lost_out, resent_out;
 	int64_t delivered, delivered_us, first_tx_us, app_limited;
 	int state;
@@ -83,6 +87,11 @@ struct ndm_sender {
 	int64_t retransmitted, sent_segments, rtos, rows;
 	int64_t gaps;		/* data packets that left a hole before them */
 	int64_t unseen;		/* ACKs of data that was not captured */
+	int64_t unseen_end;	/* the highest of these */
+	int64_t early;		/* of them those whose data may only be written late */
+	int64_t keepalives;	/* and window probes */
+	int64_t fins_resent;
+	int64_t same_id;	/* retransmissions with the IP id of the first transmission */
 	int64_t zero_windows;
 	bool failed;		/* out of memory, or more in flight than TCP allows */
 };
@@ -92,8 +101,13 @@ void ndm_sender_init(struct ndm_sender *s, int64_t mss, int32_t wscale,
 void ndm_sender_seed_rtt(struct ndm_sender *s, int64_t now_us, int64_t rtt_us);
 /* What a sender knows at the end of a handshake, as a row. */
 void ndm_handshake_row(int64_t now_us, int64_t rtt_us, struct ndm_ack_row *row);
+/* A data packet, with the IP id it had. */
 void ndm_sender_sent(struct ndm_sender *s, int64_t now_us, uint32_t seq, uint32_t bytes,
-		     const struct ndm_options *options);
+		     uint16_t ip_id, const struct ndm_options *options);
+/* A FIN with this sequence number; `alone`: in a packet without data. */
+void ndm_sender_fin(struct ndm_sender *s, uint32_t seq, bool alone);
+/* The capture's clock was set: no interval from before until now is known. */
+void ndm_sender_clock_set(struct ndm_sender *s);
 /* True if the ACK gave a row. */
 bool ndm_sender_acked(struct ndm_sender *s, int64_t now_us, uint32_t ack, uint32_t window,
 		      const struct ndm_options *options, struct ndm_ack_row *row);

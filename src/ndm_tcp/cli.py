@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ndm_tcp import __version__
+from ndm_tcp import __version__, files
 from ndm_tcp.errors import NdmError
 
 COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
@@ -97,7 +98,7 @@ def run_command(arguments: Sequence[str]) -> int:
         args = parser_for(verb).parse_args(words[len(verb) :])
         return int(args.main(args))
     except NdmError as error:
-        print(f"ndm: {error}", file=sys.stderr)
+        print(f"ndm: {one_line(str(error))}", file=sys.stderr)
         return BAD_INPUT
     except ModuleNotFoundError as error:
         if not error.name or error.name.startswith("ndm_tcp"):
@@ -112,10 +113,22 @@ def run_command(arguments: Sequence[str]) -> int:
         return 130
     except BrokenPipeError:
         return 141
+    except OSError as error:  # a full or read-only disk, a folder that may not be entered
+        where = f"{files.shown(error.filename)}: " if error.filename else ""
+        print(f"ndm: {one_line(where + files.why(error))}", file=sys.stderr)
+        return BAD_INPUT
+
+
+def one_line(text: str) -> str:
+    """File names may hold line ends, and bytes that are no UTF-8."""
+    return " ".join(files.shown(text).splitlines())
 
 
 def main() -> None:
     """Entry point of the console script."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(run_command(sys.argv[1:]))
 
 

@@ -26,6 +26,16 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def shown(path: Path | str) -> str:
+    """A name as text that can be printed and stored, also if it is not UTF-8."""
+    return os.fsencode(path).decode("utf-8", errors="backslashreplace")
+
+
+def why(error: OSError) -> str:
+    """The reason of a failure in one line."""
+    return os.strerror(error.errno) if error.errno else str(error).partition("\n")[0]
+
+
 def write_text(path: Path, text: str) -> None:
     """Write `text` to `path` atomically."""
     with replacing(path) as temporary:

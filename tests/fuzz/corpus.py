@@ -15,7 +15,8 @@ from ndm_tcp.datasets import mlab, pcap, ss, streams, tcp_probe
 from ndm_tcp.errors import NdmError
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = (ROOT / "datasets" / "traces", ROOT.parent / "shared" / "realdata")
+SHARED = ROOT.parent / "shared"
+FOLDERS = (ROOT / "datasets" / "traces", SHARED / "realdata", SHARED / "cases")
 SEED_BYTES = 6000
 TEXT_BYTES = 40_000
 ROUND_TRACE = (

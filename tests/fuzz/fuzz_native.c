@@ -26,6 +26,8 @@ static int one_pass(struct ndm_capture *c, const uint8_t *data, size_t n, size_t
 		n -= take;
 		status = ndm_capture_take(c, take);
 	}
+	if (status == NDM_FILE_OK || status == NDM_FILE_END)
+		ndm_capture_flush(c);
 	return status;
 }
 
@@ -61,6 +63,10 @@ static void capture(const uint8_t *data, size_t n, bool rows, size_t piece)
 		return;
 	ndm_capture_drops(c, rows ? 4 : -1, seq, at_us, cause);
 	one_pass(c, data, n, piece);
+	if (ndm_capture_order(c)) {
+		ndm_capture_again(c, ndm_capture_order(c));
+		one_pass(c, data, n, piece);
+	}
 	ndm_capture_left(c);
 	ndm_capture_second_pass(c, 0, rows ? 1 : 2);
 	one_pass(c, data, n, piece);

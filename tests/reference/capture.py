@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from ndm_tcp.datasets.records import CwndSource, FlowRecords, Sampling, flow_id
 from ndm_tcp.datasets.tcp_probe import ProbeColumns
 
 from .pcap import ACK, SYN, CaptureReport, Segment, segments
-from .sender import SenderReplay, is_ack, is_data
+from .sender import SenderReplay, is_ack, is_data, is_fin
 from .tcp_options import Options, parse_options
 
 INITIAL_WINDOW = 10  # packets, RFC 6928
@@ -83,7 +84,7 @@ def _segment_size(packets: list[tuple[Segment, bool]], forward: bool) -> int:
     """Payload of a full segment: what both ends offered, else the commonest payload."""
     offers, stamps = [], False
     for segment, _ in packets[:16]:
-        if segment.flags & SYN:
+        if segment.flags & SYN and not segment.options_cut:
             options = parse_options(segment.options)
             offers.append(options.mss or 536)
             stamps = options.ts is not None
@@ -96,12 +97,18 @@ def _segment_size(packets: list[tuple[Segment, bool]], forward: bool) -> int:
     return min(size for size, count in common if count * 4 >= common[0][1])
 
 
+def _syns_resent(packets: list[tuple[Segment, bool]], forward: bool) -> int:
+    """SYNs (or SYN-ACKs) of the sender with the number of the one before."""
+    syns = [s.seq for s, way in packets if way == forward and s.flags & SYN]
+    return sum(a == b for a, b in pairwise(syns))
+
+
 def _scale(packets: list[tuple[Segment, bool]], forward: bool) -> int | None:
     """Window scale of the receiver's ACKs; None if the handshake is missing."""
     offers = {
         way: parse_options(segment.options).wscale
         for segment, way in packets[:16]
-        if segment.flags & SYN
+        if segment.flags & SYN and not segment.options_cut
     }
     if len(offers) < 2:
         return None
@@ -126,6 +133,8 @@ def _replay(
             if is_data(segment):
                 options = parse_options(segment.options) if segment.options else nothing
                 replay.sent(now_us, segment.seq, segment.payload, options)
+            if is_fin(segment):
+                replay.finished(segment.seq + segment.payload, not segment.payload)
         elif is_ack(segment):
             options = parse_options(segment.options) if segment.options else nothing
             replay.acked(now_us, segment.ack, segment.window, options)
@@ -216,7 +225,9 @@ def read(
             facts={
                 "packets": len(packets),
                 "segments": replay.sent_segments,
-                "retransmitted": replay.retransmitted,
+                "retransmitted": replay.retransmitted
+                + replay.fins_resent
+                + _syns_resent(packets, forward),
                 "rtos": replay.rtos,
             },
         )

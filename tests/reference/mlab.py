@@ -13,7 +13,7 @@ def _parse(path: Path) -> mlab.Archive:
     archive = mlab.Archive()
     with streams.open_bytes(path) as stream:
         for number, line in enumerate(stream, start=1):
-            archive.take_line(f"{path}:{number}", line)
+            archive.take_line(f"{path}:{number}", line, line.endswith(b"\n"))
     return archive
 
 

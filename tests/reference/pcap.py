@@ -23,6 +23,7 @@ FIN, SYN, RST, PSH, ACK, URG, ECE, CWR = (1 << bit for bit in range(8))
 
 LINK_NAMES = {0: "null", 1: "Ethernet", 12: "raw IP", 14: "raw IP", 101: "raw IP", 108: "loop"}
 LINK_NAMES |= {113: "Linux cooked", 228: "raw IPv4", 229: "raw IPv6", 276: "Linux cooked v2"}
+RAW_IP = 101
 VLAN_TYPES = (0x8100, 0x88A8, 0x9100)
 IPV6_EXTENSIONS = (0, 43, 60, 135)  # hop-by-hop, routing, destination options, mobility
 
@@ -44,6 +45,8 @@ class Segment(NamedTuple):
     payload: int
     """bytes; from the IP length, not from what was captured"""
     options: bytes
+    options_cut: bool
+    """by the snaplen"""
 
 
 @dataclass
@@ -126,6 +129,32 @@ def _network(data: bytes, link: int) -> tuple[int, int]:
     return 0, 0
 
 
+def _inside(data: bytes, at: int, protocol: int) -> int | None:
+    """Offset of the IP header inside a tunnel whose header begins at `at`."""
+    if protocol in (4, 41):
+        return at
+    kind = None
+    if protocol == 47 and len(data) >= at + 4 and not data[at + 1] & 7:
+        flags, kind = data[at], int.from_bytes(data[at + 2 : at + 4], "big")
+        at += 4 + sum(4 for bit in (0x80, 0x20, 0x10) if flags & bit)
+        if kind in (0x88BE, 0x22EB):
+            at += 12 if kind == 0x22EB else 8 if flags & 0x10 else 0
+            kind = 0x6558
+    elif protocol == 17 and len(data) >= at + 16:
+        port, at = int.from_bytes(data[at + 2 : at + 4], "big"), at + 8
+        if port in (4789, 8472) and data[at] & 8:
+            kind, at = 0x6558, at + 8
+        elif port == 6081 and data[at] < 64:
+            kind = int.from_bytes(data[at + 2 : at + 4], "big")
+            at += 8 + (data[at] & 63) * 4
+        elif port == 2152 and data[at] & 0xF7 == 0x30 and data[at + 1] == 255:
+            kind, at = 0x0800, at + 8
+    if kind == 0x6558:
+        start, _ = _network(data[at:], 1)
+        return at + start if start >= 0 else None
+    return at if kind in (0x0800, 0x86DD) else None
+
+
 def _parse(
     data: bytes, wire: int, link: int, time_ns: int, report: CaptureReport
 ) -> Segment | None:
@@ -158,8 +187,11 @@ def _parse(
         report.not_tcp += 1
         return None
     if protocol != 6:
-        report.not_tcp += 1
-        return None
+        inner = _inside(data, tcp, protocol)
+        if inner is None:
+            report.not_tcp += 1
+            return None
+        return _parse(data[inner:], wire - inner, RAW_IP, time_ns, report)
     if len(data) < tcp + 20:
         report.cut_headers += 1
         return None
@@ -179,6 +211,7 @@ def _parse(
         window,
         length - header,
         data[tcp + 20 : tcp + header],
+        len(data) < tcp + header,
     )
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from ndm_tcp.datasets.records import ACK_DTYPE, INITIAL_SSTHRESH, AckArray, LossCause
 
 from .estimators import RttEstimator, WindowedMin
-from .pcap import ACK, SYN, Segment
+from .pcap import ACK, FIN, SYN, Segment
 from .tcp_options import Options
 
 OPEN, DISORDER, CWR, RECOVERY, LOSS = range(5)
@@ -95,7 +95,9 @@ class SenderReplay:
         self.head = 0
         self.una = -1
         self.nxt = -1
-        self.top_sacked = -1
+        self.top_sacked = self.beyond = -1
+        self.closed = self.fin = False
+        self.fins_resent = 0
         self.sacked_out = self.lost_out = self.resent_out = 0
         self.delivered = 0
         self.delivered_us = self.first_tx_us = 0
@@ -146,6 +148,12 @@ class SenderReplay:
             self.una = self.nxt = seq32
         seq = _unwrap(seq32, self.nxt)
         end = seq + length
+        if length == 1 and not self._packets_out():
+            if seq == self.una - 1:
+                return  # keep-alive
+            if self.closed and seq == self.nxt:
+                self.beyond = max(self.beyond, seq + 1)
+                return  # window probe
         if options.ts:
             self.ts_sent.setdefault(options.ts[0], now_us)
             if len(self.ts_sent) > 4096:
@@ -164,6 +172,18 @@ class SenderReplay:
             seq = packet.end
         self.nxt = max(self.nxt, end)
         self.peak = max(self.peak, self.inflight())
+
+    def finished(self, seq32: int, alone: bool) -> None:
+        """A FIN with this sequence number left, alone or behind data."""
+        if self.nxt < 0:
+            self.una = self.nxt = seq32
+        seq = _unwrap(seq32, self.nxt)
+        if self.fin:
+            self.fins_resent += alone
+            return
+        self.nxt = max(self.nxt, seq)
+        self.fin = True
+        self.beyond = max(self.beyond, seq + 1)
 
     def _resent(self, now_us: int, seq: int, end: int) -> None:
         self.retransmitted += -(-(end - seq) // self.mss)
@@ -209,6 +229,11 @@ class SenderReplay:
         if self.nxt < 0:
             return
         ack = _unwrap(ack32, self.una)
+        self.closed = not window
+        if self.nxt < ack <= self.beyond:
+            if not self._packets_out():
+                self.nxt = ack
+            ack = self.nxt
         if ack > self.nxt or not self._packets_out():
             self.window = window << (self.wscale or 0)
             self.una = max(self.una, min(ack, self.nxt))
@@ -471,6 +496,11 @@ class SenderReplay:
 def is_data(segment: Segment) -> bool:
     """True if the packet carries sequence space the sender must get acknowledged."""
     return segment.payload > 0 and not segment.flags & SYN
+
+
+def is_fin(segment: Segment) -> bool:
+    """True if the packet ends its direction."""
+    return bool(segment.flags & FIN) and not segment.flags & SYN
 
 
 def is_ack(segment: Segment) -> bool:

@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from ndm_tcp.datasets import ss, streams
+from ndm_tcp.datasets import ss
 from ndm_tcp.datasets.records import FlowRecords
 from ndm_tcp.datasets.text_chunks import SS_DTYPE
-from ndm_tcp.errors import NdmError
 
 STAMP = re.compile(
     r"\s*(?:(?P<bare>\d{9,10}(?:\.\d+)?)\s*$|time:\s*(?P<ns>\d{16,20})\b\s*|"
@@ -24,7 +24,8 @@ def _records(path: Path) -> Iterator[tuple[int, int, str]]:
     """Number of the first line, us since the epoch (-1: unknown) and text of each record."""
     time_us, first = -1, 0
     pending: list[str] = []
-    with streams.open_text(path) as stream:
+    text = b"".join(piece.text for piece, _ in ss.pieces(path)).decode("utf-8", errors="replace")
+    with io.StringIO(text, newline=None) as stream:
         for number, line in enumerate(stream, start=1):
             stamp = STAMP.match(line)
             line = line[stamp.end() :] if stamp else line
@@ -44,14 +45,18 @@ def _records(path: Path) -> Iterator[tuple[int, int, str]]:
 
 def _parse(path: Path) -> ss.Log:
     reader = ss.SocketReader()
-    rows, unknown = [], []
+    rows, unknown, foreign, malformed = [], [], [], []
     for number, time_us, text in _records(path):
         row = np.zeros(1, SS_DTYPE)
         row["line"], row["time_us"] = number, time_us
         try:
             count = reader.take(text, row[0])
+        except ss.ForeignLineError:
+            foreign.append(number)
+            continue
         except ValueError as error:
-            raise NdmError(f"{path}:{number}: {error}") from None
+            malformed.append((number, str(error)))
+            continue
         if count >= 0:
             rows.append(row)
             unknown.append(count)
@@ -60,6 +65,9 @@ def _parse(path: Path) -> ss.Log:
         np.array(unknown, dtype=np.int64),
         list(reader.ccs),
         reader.not_open,
+        list(reader.ends),
+        foreign,
+        malformed,
     )
 
 

@@ -13,7 +13,7 @@ def _parse(path: Path) -> tcp_probe.Trace:
     trace = tcp_probe.Trace()
     with streams.open_text(path) as stream:
         for number, line in enumerate(stream, start=1):
-            tcp_probe.take_line(trace, f"{path}:{number}", line)
+            tcp_probe.take_line(trace, f"{path}:{number}", line, line.endswith("\n"))
     return trace
 
 
