@@ -20,7 +20,7 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.lab import scenario as scenarios
 from ndm_tcp.lab import truth, uml_build
 from ndm_tcp.lab.guest import START_NS
-from ndm_tcp.lab.plan import FIRST_PORT, WEB_PORT
+from ndm_tcp.lab.plan import FIRST_PORT, WEB_PORT, shaped_device
 from ndm_tcp.lab.recording import POINTERS, compress, iperf3_report
 from ndm_tcp.lab.scenario import UNDER_TEST, Scenario
 
@@ -95,7 +95,8 @@ def _queue_table(data: bytes) -> str:
 
 def _drop_cause(scenario: Scenario, device: str, at_root: bool, full: bool) -> str:
     if scenario.topology == "path":
-        return "queue" if device == "b0" else "random"
+        assert scenario.link is not None
+        return "queue" if device == shaped_device(scenario.link) else "random"
     # What netem loses leaves through the root discipline's enqueue, like what finds its
     # queue full; what its child drops leaves inside its dequeue.
     return "random" if at_root and not full else "queue"

@@ -18,8 +18,6 @@ SETTLE_S = 1.0
 EVENTS = ("tcp_probe", "tcp_cong_state_set", "tcp_retransmit_skb")
 MARK = "NDM-LAB"
 MAC = "02:00:00:00:00:01"  # of both ends of every wire: without ARP they must be the same
-COALESCE_US = 3000
-"""how long the receiving program lets data gather before it reads; see lab/uml/patience.c"""
 TCP_MEM_PAGES = "262144 327680 393216"
 """tcp_mem of tcp(7), of 4 KiB; the guest has 2 GiB"""
 PATIENCE = "LD_PRELOAD=/run/host/patience"
@@ -45,7 +43,19 @@ def _netem(link: Link, delay_us: float, forward: bool) -> str:
         words += " loss gemodel " + " ".join(map(_percent, chances))
     elif loss:
         words += f" loss random {_percent(loss)}"
+    if not forward and link.ack_hold_us[1]:
+        words += " slot {}us {}us".format(*link.ack_hold_us)
     return words
+
+
+def shaped_device(link: Link) -> str:
+    """The device of the bottleneck."""
+    return "s0" if link.shaper == "sender" else "b0"
+
+
+def _shaped_space(link: Link) -> str:
+    """The namespace of that device."""
+    return "s0" if link.shaper == "sender" else "r"
 
 
 def _bottleneck(link: Link, verb: str, rate_bps: int) -> str:
@@ -54,12 +64,11 @@ def _bottleneck(link: Link, verb: str, rate_bps: int) -> str:
     tbf hands its `limit` to a child that is a fifo at every change, and uses it for nothing
     else: so it is the queue's length in packets.
     """
+    where = f"qdisc {verb} dev {shaped_device(link)} root handle 1:"
     if link.qdisc == "cake":
-        return (
-            f"qdisc {verb} dev b0 root handle 1: cake bandwidth {rate_bps}bit overhead 0 besteffort"
-        )
+        return f"{where} cake bandwidth {rate_bps}bit overhead 0 besteffort"
     words = f"tbf rate {rate_bps}bit burst 1600 limit {link.queue_packets}"
-    return f"qdisc {verb} dev b0 root handle 1: {'stab overhead -14 ' * (verb == 'add')}{words}"
+    return f"{where} {'stab overhead -14 ' * (verb == 'add')}{words}"
 
 
 def _leaf(link: Link) -> list[str]:
@@ -68,13 +77,14 @@ def _leaf(link: Link) -> list[str]:
     kinds["fq"] = f"fq limit {packets} flow_limit {packets}"
     if link.qdisc == "cake":
         return []
-    return [f"qdisc add dev b0 parent 1:1 handle 10: {kinds[link.qdisc]}"]
+    return [f"qdisc add dev {shaped_device(link)} parent 1:1 handle 10: {kinds[link.qdisc]}"]
 
 
-def _wire(here: tuple[str, str], there: tuple[str, str]) -> str:
-    """A veth pair; (name, namespace) of both ends. One segment is one packet."""
+def _wire(here: tuple[str, str], there: tuple[str, str], offloads: bool = False) -> str:
+    """A veth pair; (name, namespace) of both ends. Without offloads one segment is one packet."""
     ends = [f"{name} netns {space} address {MAC} arp off" for name, space in (here, there)]
-    return f"link add {ends[0]} gso_max_segs 1 type veth peer name {ends[1]}"
+    gso = "" if offloads else " gso_max_segs 1"
+    return f"link add {ends[0]}{gso} type veth peer name {ends[1]}"
 
 
 def path_batches(scenario: Scenario) -> dict[str, str]:
@@ -84,7 +94,7 @@ def path_batches(scenario: Scenario) -> dict[str, str]:
     count = scenario.senders()
     spaces = [*(f"s{i}" for i in range(count)), "r", "m", "d"]
     root = [f"netns add {space}" for space in spaces]
-    root += [_wire((f"s{i}", f"s{i}"), (f"r{i}", "r")) for i in range(count)]
+    root += [_wire((f"s{i}", f"s{i}"), (f"r{i}", "r"), link.offloads) for i in range(count)]
     root += [_wire(("b0", "r"), ("b1", "m")), _wire(("m0", "m"), ("d0", "d"))]
     ip: dict[str, list[str]] = {space: ["link set lo up"] for space in spaces}
 
@@ -103,7 +113,10 @@ def path_batches(scenario: Scenario) -> dict[str, str]:
     ip["m"].append("route add default via 10.2.0.1")
     ip["d"].append("route add default via 10.3.0.1")
     half_us = link.rtt_us / 2
-    tc = {"r": [_bottleneck(link, "add", link.rate_bps), *_leaf(link)], "m": []}
+    tc: dict[str, list[str]] = {"r": [], "m": []}
+    tc.setdefault(_shaped_space(link), []).extend(
+        [_bottleneck(link, "add", link.rate_bps), *_leaf(link)]
+    )
     for number, flow in enumerate(scenario.flows):
         first = all(flow.sender != other.sender for other in scenario.flows[:number])
         if first and flow.extra_rtt_us:
@@ -121,7 +134,9 @@ def _places(scenario: Scenario) -> tuple[list[str], str, list[str]]:
     """Namespaces of the senders, of the receiver, and of the queues."""
     if scenario.topology == "lo":
         return ["-"], "-", ["-"]
-    return [f"s{i}" for i in range(scenario.senders())], "d", ["r", "m"]
+    assert scenario.link is not None
+    queues = dict.fromkeys(["r", "m", _shaped_space(scenario.link)])
+    return [f"s{i}" for i in range(scenario.senders())], "d", list(queues)
 
 
 def _addresses(scenario: Scenario, sender: int) -> tuple[str, str]:
@@ -138,10 +153,10 @@ def _network_lines(scenario: Scenario) -> list[str]:
         if scenario.lo.tbf:
             lines.append(f"tc qdisc add dev lo parent 1: handle 10: tbf {scenario.lo.tbf}")
         return lines
-    senders, receiver, _ = _places(scenario)
+    senders, receiver, queues = _places(scenario)
     lines = ["ip -batch /run/host/net.ip"]
     lines += [f"ip -n {n} -batch /run/host/{n}.ip" for n in (*senders, "r", "m", receiver)]
-    lines += [f"guest in {n} tc -batch /run/host/{n}.tc" for n in ("r", "m")]
+    lines += [f"guest in {n} tc -batch /run/host/{n}.tc" for n in queues]
     forward = "echo 1 >/proc/sys/net/ipv4/ip_forward"
     lines += [f"guest in {n} sh -c {shlex.quote(forward)}" for n in ("r", "m")]
     return lines
@@ -158,6 +173,7 @@ def _buffer_lines(scenario: Scenario) -> list[str]:
     words = f"echo 4096 16384 {send} >/proc/sys/net/ipv4/tcp_wmem; "
     words += f"echo 4096 131072 {receive} >/proc/sys/net/ipv4/tcp_rmem; "
     words += "echo 1 >/proc/sys/net/ipv4/tcp_no_metrics_save"
+    words += "; echo 1 >/proc/sys/net/ipv4/tcp_ecn" * scenario.host.ecn
     senders, receiver, _ = _places(scenario)
     spaces = dict.fromkeys([*senders, receiver])
     lines += [f"guest in {space} sh -c {shlex.quote(words)}" for space in spaces]
@@ -193,7 +209,7 @@ def _traffic_lines(scenario: Scenario, cc: str) -> list[str]:
         source, sink = _addresses(scenario, flow.sender)
         port = SERVER_PORT + number
         lines.append(
-            f"guest in {receiver} env {PATIENCE} NDM_COALESCE_US={COALESCE_US} "
+            f"guest in {receiver} env {PATIENCE} NDM_COALESCE_US={scenario.host.read_wait_us} "
             f"iperf3 -s -1 -4 -B {sink} -p {port} >server.{number} 2>&1 &"
         )
         algorithm = cc if flow.cc == UNDER_TEST else flow.cc
@@ -215,7 +231,8 @@ def _traffic_lines(scenario: Scenario, cc: str) -> list[str]:
             f'( sleep {start_s:g}; {command} >{output} 2>{output}.err ) & flows="$flows $!"'
         )
     if scenario.link and scenario.link.steps:
-        lines.append("guest in r sh -c 'guest at /run/host/steps | tc -batch -' &")
+        space = _shaped_space(scenario.link)
+        lines.append(f"guest in {space} sh -c 'guest at /run/host/steps | tc -batch -' &")
     lines.append("for flow in $flows; do wait $flow || true; done")
     return lines
 

@@ -12,12 +12,15 @@
     qdisc = "droptail"            # or fq, fq_codel, cake (which sizes its queue itself)
     loss = 0.005                  # probability that a data packet is lost behind the bottleneck
     ack_loss = 0.0                # the same for the other direction
+    ack_hold_us = [1_000, 6_000]  # ACKs leave in groups, so far apart: a busy host or Wi-Fi
     burst = { start = 0.002, end = 0.3, loss = 0.7 }   # Gilbert-Elliott, per packet
     jitter_us = 5_000             # of the data direction
     jitter_distribution = "normal"                     # or uniform, pareto
     reorder = false               # may packets overtake one another?
     steps = [[5.0, 5_000_000]]    # (s since the start of the run, bit/s from then on)
     trace = "cell.trace"          # instead of rate_bps and steps: a mahimahi trace beside the file
+    shaper = "router"             # or "sender": the bottleneck is the sending host's own device
+    offloads = false              # hosts send GSO packets of up to 64 KB, as real ones do
 
     [lo]                          # topology lo: tc's own words for the loopback device
     netem = "delay 20ms 5ms distribution normal loss 0.5%"
@@ -41,6 +44,8 @@
 
     [host]
     buffer_bytes = 6_291_456      # upper limit of TCP's buffers at both ends
+    read_wait_us = 3_000          # the receiving program lets data gather so long before it reads
+    ecn = false                   # both ends ask for ECN: fq_codel and cake mark, not drop
 
     [[published]]                 # figures to show beside; any keys
     cc = "reno"
@@ -68,6 +73,7 @@ from ndm_tcp.lab import mahimahi
 
 UNDER_TEST = "$cc"
 TOPOLOGIES = ("lo", "path")
+SHAPERS = ("router", "sender")
 QDISCS = ("droptail", "fq", "fq_codel", "cake")
 DISTRIBUTIONS = ("normal", "uniform", "pareto")
 MAX_SENDERS = 64
@@ -116,6 +122,12 @@ class Link:
     """(s since the start of the run, bit/s from then on)"""
     trace: str = ""
     """name of a file of delivery opportunities, which gives `rate_bps` and `steps`"""
+    ack_hold_us: tuple[int, int] = (0, 0)
+    """shortest and longest time between two groups of ACKs, us; ACKs wait for the next group"""
+    shaper: str = "router"
+    """host of the bottleneck: a shaper on the sender drops locally, which TCP is told at once"""
+    offloads: bool = False
+    """whether hosts hand over GSO packets; the bottleneck cuts them into segments"""
 
 
 @dataclass(frozen=True)
@@ -166,6 +178,10 @@ class Host:
 
     buffer_bytes: int = 0
     """upper limit of TCP's buffers; 0: Linux's own, 4 MiB to send and 6 MiB to receive"""
+    read_wait_us: int = 3000
+    """time for which the receiving program lets data gather before it reads, us"""
+    ecn: bool = False
+    """whether both ends negotiate ECN (RFC 3168)"""
 
 
 @dataclass(frozen=True)
@@ -193,7 +209,9 @@ class Scenario:
         link = self.link
         if link is None or self.web:
             return True
-        return bool(link.loss or link.ack_loss or link.burst or link.jitter_us)
+        return bool(
+            link.loss or link.ack_loss or link.burst or link.jitter_us or link.ack_hold_us[1]
+        )
 
     def algorithms(self, cc: str) -> list[str]:
         """The algorithms of a run that tests `cc`, each once."""
@@ -243,13 +261,15 @@ def _table(values: Any, kind: type, where: str) -> Any:
             near = near or difflib.get_close_matches(key, fields, 1)
             hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(fields)}"
             raise NdmError(f"{where}.{key}: unknown key{hint}")
-    done = {}
+    done: dict[str, Any] = {}
     for name, field in fields.items():
         if name not in values:
             if field.default is dataclasses.MISSING:
                 raise NdmError(f"{where}.{name}: missing")
         elif name == "steps":
             done[name] = _steps(values[name], f"{where}.{name}")
+        elif name == "ack_hold_us":
+            done[name] = _hold(values[name], f"{where}.{name}")
         else:
             done[name] = _fits(values[name], hints[name], f"{where}.{name}")
     return kind(**done)
@@ -270,6 +290,15 @@ def _steps(value: Any, where: str) -> tuple[tuple[float, int], ...]:
     return tuple(steps)
 
 
+def _hold(value: Any, where: str) -> tuple[int, int]:
+    if not isinstance(value, list) or len(value) != 2:
+        raise NdmError(f"{where}: expected [shortest, longest] in us, got {value!r}")
+    low, high = (_fits(item, int, where) for item in value)
+    _within(where, high, 1, MAX_RTT_US, "us")
+    _within(where, low, 0, high, "us")
+    return low, high
+
+
 def _within(where: str, value: float, low: float, high: float, unit: str) -> None:
     if not low <= value <= high:
         raise NdmError(f"{where}: {value:g} is not in [{low:g}, {high:g}] {unit}".rstrip())
@@ -285,6 +314,7 @@ def _check_link(link: Link, where: str) -> None:
     _within(f"{where}.rtt_us", link.rtt_us, 0, MAX_RTT_US, "us")
     _within(f"{where}.jitter_us", link.jitter_us, 0, MAX_RTT_US, "us")
     _one_of(f"{where}.qdisc", link.qdisc, QDISCS)
+    _one_of(f"{where}.shaper", link.shaper, SHAPERS)
     _one_of(f"{where}.jitter_distribution", link.jitter_distribution, DISTRIBUTIONS)
     if link.qdisc == "cake" and link.queue_packets:
         raise NdmError(f"{where}.queue_packets: cake sizes its queue itself; leave it out")
@@ -321,6 +351,9 @@ def _check(scenario: Scenario, where: str) -> None:
                 raise NdmError(f"{where}: lo.{name}: only tc's words, numbers and units")
     if scenario.host.buffer_bytes:
         _within(f"{where}: host.buffer_bytes", scenario.host.buffer_bytes, 16_384, 1 << 30, "bytes")
+    _within(f"{where}: host.read_wait_us", scenario.host.read_wait_us, 1, 999_999, "us")
+    if scenario.link and scenario.link.shaper == "sender" and scenario.senders() > 1:
+        raise NdmError(f"{where}: link.shaper: a shaper on the sender is for one sender")
     _within(f"{where}: flows", len(scenario.flows), 0, MAX_FLOWS, "flows")
     extra: dict[int, int] = {}
     for number, flow in enumerate(scenario.flows):

@@ -26,7 +26,7 @@ from pathlib import Path
 import orjson
 
 from ndm_tcp import files
-from ndm_tcp.lab.plan import COALESCE_US, FIRST_PORT
+from ndm_tcp.lab.plan import FIRST_PORT
 from ndm_tcp.lab.scenario import UNDER_TEST, Scenario, parse
 
 YIELDING = frozenset({"ndm_tcp", "vegas", "nv", "fixed_cwnd"})
@@ -140,7 +140,7 @@ def ideals(scenario: Scenario, cc: str) -> list[Ideal]:
             others = [names[i] for i in here if i != number]
             rivals = not path.own_queue and any(name not in YIELDING for name in others)
             rtt_us = path.rtt_us + flow.extra_rtt_us + JITTER_SHARE * path.jitter_us
-            rtt_us += COALESCE_US  # the receiver's; no queue, but as good as one for the sender
+            rtt_us += scenario.host.read_wait_us  # no queue, but as good as one for the sender
             if not rate_bps:
                 pps = RECEIVE_WINDOW_PACKETS / len(here) / rtt_us * 1e6
                 found.append(Ideal(FIRST_PORT + number, at_s, pps, rtt_us))
