@@ -200,7 +200,48 @@ static bool is_rto(const struct ndm_sender *s, int64_t now_us, const struct ndm_
 	return srtt_us(s) > 0 && quiet * 8 >= rto * 7;
 }
 
-static void enter_loss(struct ndm_sender *s)
+static uint8_t cause_of(const struct ndm_sender *s, const struct ndm_out *p)
+{
+	const struct ndm_drops *d = s->drops;
+	uint32_t seq = (uint32_t)p->seq;
+	int64_t low = 0, high = d->n;
+
+	if (d->n < 0)
+		return 0;
+	while (low < high) {
+		int64_t middle = low + (high - low) / 2;
+
+		if (d->seq[middle] < seq)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (; low < d->n && d->seq[low] == seq; low++)
+		if (d->at_us[low] >= p->sent_us - 1000)
+			return d->cause[low];
+	return REORDERED;
+}
+
+/* A packet is lost, or its repetition is: what the kernel counts in tp->lost. */
+static void mark_lost(struct ndm_sender *s, struct ndm_out *p)
+{
+	uint8_t why = cause_of(s, p);
+
+	if (p->resent_out) {
+		p->resent_out = false;
+		s->resent_out--;
+	}
+	if (!p->lost) {
+		p->lost = true;
+		s->lost_out++;
+	}
+	s->marked++;
+	if (why > s->marked_cause)
+		s->marked_cause = why;
+}
+
+/* A retransmission timed out: all is lost but what left less than an RTT ago. */
+static void enter_loss(struct ndm_sender *s, int64_t now_us)
 {
 	size_t i;
 
@@ -212,14 +253,11 @@ static void enter_loss(struct ndm_sender *s)
 	for (i = s->head; i < s->end; i++) {
 		struct ndm_out *p = &s->out[i];
 
-		if (p->resent_out) {
-			p->resent_out = false;
-			s->resent_out--;
-		}
-		if (!p->sacked && !p->lost) {
-			p->lost = true;
-			s->lost_out++;
-		}
+		if (p->sacked || (p->lost && !p->resent_out))
+			continue;
+		if (i != s->head && s->rack_rtt_us > now_us - p->sent_us)
+			continue;
+		mark_lost(s, p);
 	}
 }
 
@@ -231,15 +269,14 @@ static void sent_again(struct ndm_sender *s, int64_t now_us, int64_t seq, int64_
 	s->same_id += ip_id && i < s->end && s->out[i].ip_id == ip_id;
 	s->retransmitted += (end - seq + s->mss - 1) / s->mss;
 	if (i < s->end && i == s->head && is_rto(s, now_us, &s->out[i]))
-		enter_loss(s);
+		enter_loss(s, now_us);
 	for (; i < s->end && s->out[i].seq < end; i++) {
 		struct ndm_out *p = &s->out[i];
 		bool tail = p->end == s->nxt && !p->lost && s->state < RECOVERY;
 
-		if (!p->lost && !p->sacked && !tail) {
-			p->lost = true;
-			s->lost_out++;
-		}
+		/* By a timer, or its last repetition would not have been the last. */
+		if (!p->sacked && !tail && (!p->lost || p->resent_out))
+			mark_lost(s, p);
 		stamp(s, p, now_us);
 		p->resent = true;
 		if (!p->resent_out && !p->sacked) {
@@ -524,48 +561,24 @@ static void take_ack(struct ndm_sender *s, int64_t now_us, int64_t ack,
 		}
 }
 
-static uint8_t cause_of(const struct ndm_sender *s, const struct ndm_out *p)
-{
-	const struct ndm_drops *d = s->drops;
-	uint32_t seq = (uint32_t)p->seq;
-	int64_t low = 0, high = d->n;
-
-	if (d->n < 0)
-		return 0;
-	while (low < high) {
-		int64_t middle = low + (high - low) / 2;
-
-		if (d->seq[middle] < seq)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	for (; low < d->n && d->seq[low] == seq; low++)
-		if (d->at_us[low] >= p->sent_us - 1000)
-			return d->cause[low];
-	return REORDERED;
-}
-
 /*
- * Mark what a later packet overtook; returns how many. The later packet may be a repetition: new
+ * Mark what a later packet overtook. The later packet may be a repetition: new
  * data above the highest SACKed byte that left before it is lost too.
  */
-static uint32_t rack(struct ndm_sender *s, int64_t now_us, uint8_t *cause)
+static void rack(struct ndm_sender *s, int64_t now_us)
 {
 	bool advanced = s->rack_advanced;
 	bool hurry = s->state >= RECOVERY || s->sacked_out >= DUPTHRESH;
 	int64_t reo_us = 0;
-	uint32_t lost = 0;
 	size_t i;
 
 	s->rack_advanced = false;
 	if (!advanced || (s->top_sacked <= s->una && s->state == OPEN))
-		return 0;
+		return;
 	if (s->reordered || !hurry)
 		reo_us = min64((min_rtt(s) >> 2) * s->reo_steps, srtt_us(s));
 	for (i = s->head; i < s->end; i++) {
 		struct ndm_out *p = &s->out[i];
-		uint8_t why;
 
 		if (p->sacked || (p->lost && !p->resent_out))
 			continue;
@@ -575,20 +588,8 @@ static uint32_t rack(struct ndm_sender *s, int64_t now_us, uint8_t *cause)
 			continue;
 		if (s->rack_rtt_us + reo_us - (now_us - p->sent_us) > 0)
 			continue;
-		if (p->resent_out) {
-			p->resent_out = false;
-			s->resent_out--;
-		}
-		if (!p->lost) {
-			p->lost = true;
-			s->lost_out++;
-		}
-		lost++;
-		why = cause_of(s, p);
-		if (why > *cause)
-			*cause = why;
+		mark_lost(s, p);
 	}
-	return lost;
 }
 
 /* RFC 2883: the first block repeats what was acknowledged, or lies in the second. */
@@ -745,8 +746,11 @@ bool ndm_sender_acked(struct ndm_sender *s, int64_t now_us, uint32_t ack32, uint
 		take_min_rtt(s, now_us, max64(ca_rtt, 1));
 		take_srtt(s, max64(rtt, 1));
 	}
-	row->cause = 0;
-	row->ack.lost = rack(s, now_us, &row->cause);
+	rack(s, now_us);
+	row->cause = s->marked_cause;
+	row->ack.lost = s->marked;
+	s->marked = 0;
+	s->marked_cause = 0;
 	advance_state(s, row->ack.lost);
 	if (is_dsack(s, ack, options))
 		s->dsack_seen = true;

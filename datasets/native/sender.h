@@ -64,6 +64,8 @@ struct ndm_sender {
 	bool closed;		/* the receiver's window is 0 */
 	bool fin;
 	int64_t sacked_out, lost_out, resent_out;
+	uint32_t marked;	/* packets marked lost since the last row, by timers too, */
+	uint8_t marked_cause;	/* and why they were lost */
 	int64_t delivered, delivered_us, first_tx_us, app_limited;
 	int state;
 	int64_t high_seq;

@@ -99,6 +99,7 @@ class SenderReplay:
         self.closed = self.fin = False
         self.fins_resent = 0
         self.sacked_out = self.lost_out = self.resent_out = 0
+        self.marked, self.marked_cause = 0, int(LossCause.UNKNOWN)
         self.delivered = 0
         self.delivered_us = self.first_tx_us = 0
         self.app_limited = 1  # the first flight counts as limited, as in the kernel
@@ -189,14 +190,14 @@ class SenderReplay:
         self.retransmitted += -(-(end - seq) // self.mss)
         i = max(bisect_left(self.starts, seq, self.head), self.head)
         if i < len(self.packets) and i == self.head and self._is_rto(now_us, self.packets[i]):
-            self._enter_loss()
+            self._enter_loss(now_us)
         for packet in self.packets[i:]:
             if packet.seq >= end:
                 break
             tail = packet.end == self.nxt and not packet.lost and self.state < RECOVERY
-            if not packet.lost and not packet.sacked and not tail:
-                packet.lost = True
-                self.lost_out += 1
+            # By a timer, or its last repetition would not have been the last.
+            if not packet.sacked and not tail and (not packet.lost or packet.resent_out):
+                self._mark_lost(packet)
             self._stamp(packet, now_us)
             packet.resent = True
             if not packet.resent_out and not packet.sacked:
@@ -208,19 +209,30 @@ class SenderReplay:
         rto = self.rtt.srtt_us + max(4 * self.rtt.rttvar_us, MIN_RTO_US)
         return self.rtt.srtt_us > 0 and quiet * 8 >= rto * 7
 
-    def _enter_loss(self) -> None:
+    def _mark_lost(self, packet: _Packet) -> None:
+        """A packet is lost, or its repetition is: what the kernel counts in tp->lost."""
+        if packet.resent_out:
+            packet.resent_out = False
+            self.resent_out -= 1
+        if not packet.lost:
+            packet.lost = True
+            self.lost_out += 1
+        self.marked += 1
+        self.marked_cause = max(self.marked_cause, self._cause(packet))
+
+    def _enter_loss(self, now_us: int) -> None:
+        """All is lost but what left less than an RTT ago."""
         self.rtos += 1
         self.ssthresh = max(self._cwnd() // 2, 2)
         self.state = LOSS
         self.high_seq = self.nxt
         self.peak = self.last_peak = 1
-        for packet in self.packets[self.head :]:
-            if packet.resent_out:
-                packet.resent_out = False
-                self.resent_out -= 1
-            if not packet.sacked and not packet.lost:
-                packet.lost = True
-                self.lost_out += 1
+        for number, packet in enumerate(self.packets[self.head :]):
+            if packet.sacked or (packet.lost and not packet.resent_out):
+                continue
+            if number and self.rack_rtt_us > now_us - packet.sent_us:
+                continue
+            self._mark_lost(packet)
 
     # --- what comes back -----------------------------------------------------------------
 
@@ -249,7 +261,9 @@ class SenderReplay:
         if rtt_us >= 0:
             self.min_rtt.update(now_us, max(ca_rtt_us, 1))
             self.rtt.update(max(rtt_us, 1))
-        lost, cause = self._rack(now_us)
+        self._rack(now_us)
+        lost, cause = self.marked, self.marked_cause
+        self.marked, self.marked_cause = 0, int(LossCause.UNKNOWN)
         self._advance_state(lost)
         if options.sack and self._is_dsack(ack, options.sack):
             self.dsack_seen = True
@@ -347,17 +361,16 @@ class SenderReplay:
             packet.resent_out = False
             self.resent_out -= 1
 
-    def _rack(self, now_us: int) -> tuple[int, int]:
-        """Mark what a later packet overtook; returns how many, and why they were lost."""
+    def _rack(self, now_us: int) -> None:
+        """Mark what a later packet overtook."""
         advanced, self.rack_advanced = self.rack_advanced, False
         if not advanced or (self.top_sacked <= self.una and self.state == OPEN):
-            return 0, LossCause.UNKNOWN
+            return
         hurry = self.state >= RECOVERY or self.sacked_out >= DUPTHRESH
         reo_us = 0
         if self.reordered or not hurry:
             reo_us = min((self.min_rtt.value >> 2) * self.reo_steps, self.rtt.srtt_us)
         newest = (self.rack_sent_us, self.rack_end)
-        lost, cause = 0, int(LossCause.UNKNOWN)
         for packet in self.packets[self.head :]:
             if packet.sacked or (packet.lost and not packet.resent_out):
                 continue
@@ -367,15 +380,7 @@ class SenderReplay:
                 continue
             if self.rack_rtt_us + reo_us - (now_us - packet.sent_us) > 0:
                 continue
-            if packet.resent_out:
-                packet.resent_out = False
-                self.resent_out -= 1
-            if not packet.lost:
-                packet.lost = True
-                self.lost_out += 1
-            lost += 1
-            cause = max(cause, self._cause(packet))
-        return lost, cause
+            self._mark_lost(packet)
 
     def _is_dsack(self, ack: int, blocks: tuple[tuple[int, int], ...]) -> bool:
         """RFC 2883: the first block repeats what was acknowledged, or lies in the second."""
