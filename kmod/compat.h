@@ -9,13 +9,20 @@
 
 #include <net/tcp.h>
 
-/* 6.10 gave cong_control() the ACK number and the flags; neither is used. */
+/*
+ * 6.10 gave cong_control() the ACK number and the flags of tcp_input.c, of which one is used: the
+ * ACK acknowledged data in order. Older kernels do not tell. NDM_CONG_CONTROL defines the
+ * callback that runs body with it.
+ */
 #ifdef NDM_HAVE_CONG_CONTROL_ACK
-#define NDM_CONG_CONTROL(name) \
-	void name(struct sock *sk, u32 ack, int flag, const struct rate_sample *rs)
+#define NDM_FLAG_SND_UNA_ADVANCED	0x400	/* FLAG_SND_UNA_ADVANCED, in no header */
+#define NDM_CONG_CONTROL(name, body) \
+	void name(struct sock *sk, u32 ack, int flag, const struct rate_sample *rs) \
+	{ body(sk, rs, flag & NDM_FLAG_SND_UNA_ADVANCED); }
 #else
-#define NDM_CONG_CONTROL(name) \
-	void name(struct sock *sk, const struct rate_sample *rs)
+#define NDM_CONG_CONTROL(name, body) \
+	void name(struct sock *sk, const struct rate_sample *rs) \
+	{ body(sk, rs, true); }
 #endif
 
 /*

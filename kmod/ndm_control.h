@@ -55,6 +55,67 @@ static inline s32 ndm_probed_gain(s32 gain, u32 phase)
 	return gain > 65536 ? 65536 : gain < -65536 ? -65536 : gain;
 }
 
+/*
+ * A network is not to be trusted with a path that it floods. A round that lost a fifth of its
+ * packets behind a queue did so by overflow, whatever its outputs are: the window does not grow,
+ * and no more is sent than what arrived. Not where the path lets RTTs scatter: there srtt is
+ * above the lowest RTT without a queue, and where packets overtake others most of what looks lost
+ * is only late. A few packets are no flood: of a small window random losses take a fifth too.
+ */
+#define NDM_FLOOD_LOSS		(NDM_ONE / 5)	/* loss_rate; from here on */
+#define NDM_FLOOD_LOST		8		/* packets; from here on */
+#define NDM_FLOOD_SCATTER	(NDM_ONE / 4)	/* rttvar / srtt; from here on RTTs scatter, */
+#define NDM_FLOOD_OVERTAKEN	(NDM_ONE / 16)	/* and where packets overtake others from here */
+
+enum ndm_law_flags {
+	NDM_LAW_QUEUE		= 1 << 0,	/* srtt is above twice the lowest RTT */
+	NDM_LAW_JITTER		= 1 << 1,	/* RTTs that scatter are the path's doing */
+	NDM_LAW_REORDERS	= 1 << 2,	/* packets have overtaken others */
+	NDM_LAW_MARKED		= 1 << 3,	/* a mark or a local drop since the last round */
+	NDM_LAW_UNUSED		= 1 << 4,	/* the flow did not fill its window */
+};
+
+/* May what looks lost be late, or the RTT long without a queue? */
+static inline bool ndm_scatters(const s16 *x, u32 flags)
+{
+	return x[NDM_IN_RTT_VARIATION] >= (flags & NDM_LAW_REORDERS ? NDM_FLOOD_OVERTAKEN :
+					   flags & NDM_LAW_JITTER ? NDM_FLOOD_SCATTER :
+					   2 * NDM_ONE + 1);
+}
+
+/* lost: packets in this round. */
+static inline bool ndm_floods(const s16 *x, u32 flags, u32 lost)
+{
+	return x[NDM_IN_LOSS_RATE] >= NDM_FLOOD_LOSS && lost >= NDM_FLOOD_LOST &&
+	       (flags & NDM_LAW_QUEUE) && !ndm_scatters(x, flags);
+}
+
+/* What arrived of a window, packets; loss in [0, 1], Q12. */
+static inline u32 ndm_arrived(u32 window, s32 loss)
+{
+	return (u32)(((u64)window * (u32)(NDM_ONE - loss)) >> NDM_Q_INPUT);
+}
+
+/*
+ * The control law: the window of the next round, packets, from the network's gain, the phase of
+ * the probe, a ceiling in packets and what else is known of the round.
+ */
+static inline u32 ndm_law(u32 window, s32 gain, u32 phase, const s16 *x, u32 lost, u32 flags,
+			  u32 ceiling)
+{
+	u32 target = ndm_apply_gain(window, ndm_probed_gain(gain, phase));
+
+	/* RFC 3168: no growth beyond Reno's after a reduction that a mark asked for. */
+	if (flags & NDM_LAW_MARKED)
+		target = ndm_min(target, window + 1);
+	if (flags & NDM_LAW_UNUSED)
+		target = ndm_min(target, window);
+	target = ndm_min(target, ceiling);
+	if (ndm_floods(x, flags, lost))
+		target = ndm_min(target, ndm_arrived(window, x[NDM_IN_LOSS_RATE]));
+	return target;
+}
+
 /* sigmoid(logit) = (1 + tanh(logit / 2)) / 2, Q16, in [0, 65535]. */
 static inline u32 ndm_sigmoid(s32 logit)
 {

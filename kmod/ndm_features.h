@@ -13,10 +13,19 @@
 #include "generated/ndm_contract.h"
 #include "generated/ndm_tables.h"
 
+#define NDM_CA_OPEN	0	/* TCP_CA_Open */
 #define NDM_CA_RECOVERY	3	/* TCP_CA_Recovery */
 #define NDM_CA_LOSS	4	/* TCP_CA_Loss */
 #define NDM_NO_SSTHRESH	0x7fffffff	/* TCP_INFINITE_SSTHRESH */
 #define NDM_LONG_US	0xffffffU	/* the longest RTT that is kept; as a lowest one: none */
+
+/*
+ * Baseline RTT, us: up to here it is min_rtt and the pauses of the hosts. No path that was
+ * trained on is shorter. Where srtt is more than twice that, what scatters is the path's.
+ */
+#define NDM_BASELINE_US		8000
+#define NDM_PAUSE_SHIFT		6	/* a pause is kept in units of 64 us */
+#define NDM_PAUSE_FADE		4	/* by 1/16 in a round */
 
 /* What ndm_features_ack() says of an ACK. */
 enum ndm_round {
@@ -32,14 +41,17 @@ enum ndm_round {
 struct ndm_features {
 	u64 rtt_ring;		/* bins of RTT samples, newest in the low nibble */
 	u64 gap_ring;		/* log2 of gaps between losses, likewise */
+	u64 rate_delivered:24,	/* newest valid rate sample of this round: packets, */
+	    callers_us:24,	/* the caller's own, not looked at here */
+	    callers_lost:16;	/* likewise */
 	u32 round_delivered;	/* packets delivered when the round began */
-	u32 rate_delivered;	/* newest valid rate sample of this round: packets, */
+	u32 loss_delivered;	/* packets delivered at the newest loss */
 	u32 rate_interval_us;	/* and microseconds; 0: none yet */
 	u32 max_rate[2];	/* highest rate, Q24 packets/us: this half window, the last */
-	u32 floor_lo_us;	/* lowest raw RTT of this half window */
-	u32 floor_hi_us;	/* highest raw RTT, likewise */
-	u32 loss_delivered;	/* packets delivered at the newest loss */
-	u32 callers_us;		/* the caller's own, not looked at here */
+	u32 floor_lo_us:24,	/* lowest raw RTT of this half window */
+	    ack_time:8;		/* of the newest ACK, 64 us, modulo 2^8 */
+	u32 floor_hi_us:24,	/* highest raw RTT, likewise */
+	    pause:8;		/* longest wait for an ACK, fading, 64 us */
 	u32 last_lo_us:24,	/* lowest raw RTT of the last half window */
 	    rtt_n:5,		/* samples in rtt_ring */
 	    rtt_taken:3;	/* samples taken in this round */
@@ -50,7 +62,9 @@ struct ndm_features {
 	    floor_rounds:3,	/* rounds in this half window of floor_*_us */
 	    started:1,
 	    in_loss:1,		/* the previous ACK was in CA_Loss */
-	    has_mean:1;
+	    has_mean:1,
+	    paused:1,		/* hosts hold ACKs back for more than a quarter of min_rtt */
+	    callers_flags:1;	/* the caller's own */
 	u32 sample_us:24,	/* when the newest RTT entered the ring, modulo 2^24 */
 	    callers:8;		/* likewise the caller's own */
 	s16 mean[NDM_N_MEANS];	/* of inputs, Q14 */
@@ -127,12 +141,25 @@ static inline void ndm_take_rtt(struct ndm_features *f, const struct ndm_ack *ac
 {
 	u32 now = (u32)ack->now_us, rtt = (u32)ack->rtt_us;
 
-	f->floor_lo_us = ndm_min(f->floor_lo_us, rtt);
-	f->floor_hi_us = ndm_max(f->floor_hi_us, rtt);
+	if (rtt < f->floor_lo_us)
+		f->floor_lo_us = rtt;
+	if (rtt > f->floor_hi_us)
+		f->floor_hi_us = ndm_min(rtt, NDM_LONG_US);
 	if (f->rtt_taken != NDM_RTT_SAMPLES_PER_ROUND &&
 	    (!f->rtt_n || ((now - f->sample_us) & NDM_LONG_US) >=
 			  ack->srtt_us / NDM_RTT_SAMPLES_PER_ROUND))
 		ndm_push_rtt(f, now, rtt, ack->srtt_us);
+}
+
+/*
+ * min_rtt and the pauses, us: the RTT of a path without a queue as its hosts let it be seen. From
+ * NDM_BASELINE_US on it is min_rtt alone.
+ */
+static inline u32 ndm_baseline_us(const struct ndm_features *f, u32 min_rtt_us)
+{
+	u32 paused_us = min_rtt_us + ((u32)f->pause << NDM_PAUSE_SHIFT);
+
+	return ndm_max(min_rtt_us, ndm_min(paused_us, NDM_BASELINE_US));
 }
 
 /* Losses marked together lie zero packets apart; the first one ends a gap. */
@@ -170,6 +197,21 @@ static inline void ndm_update_max_rate(struct ndm_features *f, u32 rate, bool ap
 	f->rate_rounds = 0;
 }
 
+/*
+ * The newest sample of a round stands for its rate. Not where ACKs come in groups: the first ACK
+ * of a group ends the round, and its sample has the pause and next to nothing of what arrived in
+ * it. There it is the sample with the highest rate.
+ */
+static inline void ndm_take_rate(struct ndm_features *f, u32 packets, u32 interval_us)
+{
+	packets = ndm_min(packets, 0xffffffU);
+	if (f->paused && f->rate_interval_us &&
+	    (u64)packets * f->rate_interval_us < (u64)f->rate_delivered * interval_us)
+		return;
+	f->rate_delivered = packets;
+	f->rate_interval_us = interval_us;
+}
+
 static inline void ndm_floor_restart(struct ndm_features *f)
 {
 	f->floor_lo_us = NDM_LONG_US;
@@ -185,14 +227,28 @@ static inline u32 ndm_lowest_us(const struct ndm_features *f)
 	return lo < NDM_LONG_US ? lo : 0;
 }
 
-static inline u32 ndm_queue_floor(const struct ndm_features *f, u32 min_rtt_us)
+/*
+ * How long an ACK was held back: the time without any, as far as its RTT exceeds the lowest of the
+ * last rounds. Link and queue let ACKs come steadily; a host that is busy, Wi-Fi and interrupts
+ * that wait let them come in groups. waited: 64 us, at most a unit too much.
+ */
+static NDM_RARE void ndm_take_pause(struct ndm_features *f, u32 waited, u32 rtt_us)
+{
+	u32 lowest_us = ndm_lowest_us(f);
+	u32 held_us = lowest_us && rtt_us > lowest_us ? rtt_us - lowest_us : 0;
+
+	held_us = ndm_min(held_us >> NDM_PAUSE_SHIFT, waited);
+	f->pause = (u8)ndm_max(f->pause, held_us);
+}
+
+static inline u32 ndm_queue_floor(const struct ndm_features *f, u32 baseline_us)
 {
 	u32 lo = ndm_lowest_us(f);
 	u32 hi = ndm_max(f->floor_hi_us, f->last_hi_us);
 
-	if (lo <= min_rtt_us || hi <= min_rtt_us || lo > hi)
+	if (lo <= baseline_us || hi <= baseline_us || lo > hi)
 		return 0;
-	return ndm_ratio(lo - min_rtt_us, hi - min_rtt_us, NDM_ONE);
+	return ndm_ratio(lo - baseline_us, hi - baseline_us, NDM_ONE);
 }
 
 static inline s32 ndm_gradient(u32 now_us, u32 before_us)
@@ -211,16 +267,17 @@ static inline bool ndm_features_inputs(const struct ndm_features *f, const struc
 	u32 delivered = ack->delivered - f->round_delivered;
 	u32 max_rate = ndm_max(f->max_rate[0], f->max_rate[1]);
 	u32 window = ndm_window(ack->ca_state, ack->cwnd, ack->ssthresh);
+	u32 baseline_us = ndm_baseline_us(f, ack->min_rtt_us);
 	u32 h_loss, h_rtt;
 
 	if (!ack->srtt_us || !ack->min_rtt_us || !window || !max_rate)
 		return false;
 	h_loss = ndm_entropy(f->gap_ring, f->gap_n);
 	h_rtt = ndm_entropy(f->rtt_ring, f->rtt_n);
-	x[NDM_IN_RTT_RATIO] = (s16)ndm_ratio(ack->min_rtt_us, ack->srtt_us, NDM_ONE);
+	x[NDM_IN_RTT_RATIO] = (s16)ndm_ratio(baseline_us, ack->srtt_us, NDM_ONE);
 	x[NDM_IN_LOSS_RATE] = (s16)(f->round_lost ? ndm_ratio(f->round_lost,
 		(u64)f->round_lost + delivered, NDM_ONE) : 0);
-	x[NDM_IN_BDP_RATIO] = (s16)ndm_ratio(((u64)max_rate * ack->min_rtt_us) >> NDM_Q_INPUT,
+	x[NDM_IN_BDP_RATIO] = (s16)ndm_ratio(((u64)max_rate * baseline_us) >> NDM_Q_INPUT,
 		(u64)window << (NDM_RATE_SHIFT - NDM_Q_INPUT), 2 * NDM_ONE);
 	x[NDM_IN_ENTROPY] = (s16)((h_loss * NDM_ENTROPY_LOSS_WEIGHT +
 		h_rtt * NDM_ENTROPY_DELAY_WEIGHT + NDM_ONE / 2) >> NDM_Q_INPUT);
@@ -229,7 +286,7 @@ static inline bool ndm_features_inputs(const struct ndm_features *f, const struc
 	x[NDM_IN_RTT_VARIATION] = (s16)ndm_ratio(ack->rttvar_us, ack->srtt_us, 2 * NDM_ONE);
 	x[NDM_IN_RTT_GRADIENT] = (s16)ndm_gradient(ack->srtt_us, f->srtt_us);
 	x[NDM_IN_DELIVERY_RATIO] = (s16)ndm_ratio(rate, max_rate, NDM_ONE);
-	x[NDM_IN_QUEUE_FLOOR] = (s16)ndm_queue_floor(f, ack->min_rtt_us);
+	x[NDM_IN_QUEUE_FLOOR] = (s16)ndm_queue_floor(f, baseline_us);
 	return true;
 }
 
@@ -267,6 +324,11 @@ static inline void ndm_features_next_round(struct ndm_features *f, const struct 
 	f->rate_interval_us = 0;
 	f->rtt_taken = 0;
 	f->srtt_us = ndm_min(ack->srtt_us, NDM_LONG_US);
+	if (f->srtt_us > 2 * NDM_BASELINE_US)
+		f->pause = 0;
+	f->paused = ndm_baseline_us(f, ack->min_rtt_us) > ack->min_rtt_us + (ack->min_rtt_us >> 2);
+	/* Rounded up, so that it ends at none. */
+	f->pause -= (f->pause + (1U << NDM_PAUSE_FADE) - 1) >> NDM_PAUSE_FADE;
 	f->plasticity -= f->plasticity >> NDM_PLASTICITY_DECAY_SHIFT;
 	if (f->plasticity < 1 << NDM_PLASTICITY_DECAY_SHIFT)
 		f->plasticity = 0;
@@ -277,15 +339,34 @@ static inline void ndm_features_next_round(struct ndm_features *f, const struct 
 	}
 }
 
-static NDM_RARE void ndm_features_start(struct ndm_features *f, u32 delivered, u32 srtt_us)
+static NDM_RARE void ndm_features_start(struct ndm_features *f, u32 delivered, u32 srtt_us,
+					u8 ack_time)
 {
 	memset(f, 0, sizeof(*f));
 	f->round_delivered = delivered;
 	f->loss_delivered = delivered;
 	f->srtt_us = ndm_min(srtt_us, NDM_LONG_US);
+	f->ack_time = ack_time;
 	f->last_lo_us = NDM_LONG_US;
 	ndm_floor_restart(f);
 	f->started = 1;
+}
+
+/*
+ * A round of requests and responses, in which the application leaves more than half of the window
+ * unused and nothing is lost, tells nothing of the path's capacity, and comes with every ACK: it
+ * begins anew, and nothing is asked or forgotten. flight: packets, before the ACK that ended it.
+ * True if it was one.
+ */
+static inline bool ndm_pass_quiet_round(struct ndm_features *f, bool app_limited, u32 ca_state,
+					u64 flight, u32 cwnd, u32 delivered, u32 srtt_us)
+{
+	if (!app_limited || 2 * flight >= cwnd || f->round_lost || ca_state != NDM_CA_OPEN)
+		return false;
+	f->round_delivered = delivered;
+	f->rate_interval_us = 0;
+	f->srtt_us = ndm_min(srtt_us, NDM_LONG_US);
+	return true;
 }
 
 /* All that comes once per round. x: its inputs, all zero if it was blind. */
@@ -297,7 +378,7 @@ static NDM_RARE enum ndm_round ndm_features_end_round(struct ndm_features *f,
 	u32 rate = 0;
 
 	if (f->rate_interval_us) {
-		rate = ndm_rate(f->rate_delivered, f->rate_interval_us);
+		rate = ndm_rate((u32)f->rate_delivered, f->rate_interval_us);
 		ndm_update_max_rate(f, rate, ack->app_limited);
 	}
 	valid = ndm_features_inputs(f, ack, rate, x) && f->rate_interval_us;
@@ -311,38 +392,48 @@ static NDM_RARE enum ndm_round ndm_features_end_round(struct ndm_features *f,
 
 /*
  * Take one ACK. f: all zero before the first. True if it ends a round: the first for a
- * packet sent after the round began, or at an RTO; ndm_features_end_round() is next. The
- * record's inflight, cwnd, ssthresh, rttvar_us, min_rtt_us and app_limited matter only there.
+ * packet sent after the round began, or at an RTO; ndm_pass_quiet_round() and, if it was none,
+ * ndm_features_end_round() are next. The record's inflight, cwnd, ssthresh, rttvar_us,
+ * min_rtt_us and app_limited matter only there.
  */
-static inline bool ndm_features_take(struct ndm_features *f, const struct ndm_ack *ack)
+static NDM_COMMON bool ndm_features_take(struct ndm_features *f, const struct ndm_ack *ack)
 {
+	u8 now = (u8)(ack->now_us >> NDM_PAUSE_SHIFT), waited;
 	bool loss = ack->ca_state == NDM_CA_LOSS;
 	bool rto = false;
 
 	if (!f->started)
-		ndm_features_start(f, ack->delivered, ack->srtt_us);
+		ndm_features_start(f, ack->delivered, ack->srtt_us, now);
+	waited = now - f->ack_time;
+	f->ack_time = now;
 	if (f->in_loss != loss) {
 		f->in_loss = loss;
 		rto = loss;
 	}
-	if (ack->rtt_us > 0)
+	if (ack->rtt_us > 0) {
+		if (waited > f->pause + 1 && f->srtt_us <= 2 * NDM_BASELINE_US)
+			ndm_take_pause(f, waited - 1U, (u32)ack->rtt_us);
 		ndm_take_rtt(f, ack);
+	}
 	if (ack->lost)
 		ndm_take_loss(f, ack->delivered, ack->lost);
 	if (rto)
 		f->plasticity = NDM_ONE;
-	if (ack->acked && ack->interval_us > 0) {
-		f->rate_delivered = ack->delivered - ack->prior_delivered;
-		f->rate_interval_us = (u32)ack->interval_us;
-	}
+	if (ack->acked && ack->interval_us > 0)
+		ndm_take_rate(f, ack->delivered - ack->prior_delivered, (u32)ack->interval_us);
 	return rto || (ack->acked && !ndm_before(ack->prior_delivered, f->round_delivered));
 }
 
-/* Both. x is written when a round ends. */
+/* All of it. x is written when a round ends. */
 static inline enum ndm_round ndm_features_ack(struct ndm_features *f, const struct ndm_ack *ack,
 					      s16 x[NDM_N_INPUTS])
 {
-	return ndm_features_take(f, ack) ? ndm_features_end_round(f, ack, x) : NDM_ROUND_GOES_ON;
+	if (!ndm_features_take(f, ack) ||
+	    ndm_pass_quiet_round(f, ack->app_limited, ack->ca_state,
+				 (u64)ack->inflight + ack->acked, ack->cwnd, ack->delivered,
+				 ack->srtt_us))
+		return NDM_ROUND_GOES_ON;
+	return ndm_features_end_round(f, ack, x);
 }
 
 #endif /* _NDM_FEATURES_H */

@@ -171,7 +171,7 @@ static u32 ndm_test_bites_after(struct ndm_watchdog *w, const s16 *x, u32 rate, 
 	u32 n;
 
 	for (n = 1; n <= limit; n++)
-		if (ndm_watchdog_bites(w, x, rate, limited))
+		if (ndm_watchdog_bites(w, x, rate, limited, NDM_LAW_JITTER))
 			return n;
 	return 0;
 }
@@ -182,7 +182,7 @@ static void ndm_test_watchdog(struct kunit *test)
 	s16 long_queue[NDM_N_INPUTS] = { [NDM_IN_RTT_RATIO] = NDM_ONE / 4 };
 	s16 loss[NDM_N_INPUTS] = { [NDM_IN_LOSS_RATE] = NDM_ONE * 2 / 5 };
 	s16 scattered[NDM_N_INPUTS] = { [NDM_IN_LOSS_RATE] = NDM_ONE * 2 / 5,
-					[NDM_IN_RTT_VARIATION] = NDM_WATCHDOG_SCATTER };
+					[NDM_IN_RTT_VARIATION] = NDM_FLOOD_SCATTER };
 	struct ndm_watchdog w = {};
 
 	/* The first rate is the best there was. */
@@ -203,12 +203,12 @@ static void ndm_test_watchdog(struct kunit *test)
 	w.left = 0;
 	w.best_rate = 1000;
 	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, short_queue, 100, true, 9), 0);
-	KUNIT_EXPECT_FALSE(test, ndm_watchdog_bites(&w, short_queue, 300, true));
+	KUNIT_EXPECT_FALSE(test, ndm_watchdog_bites(&w, short_queue, 300, true, 0));
 	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, short_queue, 100, true, 9), 0);
 	KUNIT_EXPECT_EQ(test, (u32)w.starved, 9);
 	ndm_watchdog_forget(&w);
 	KUNIT_EXPECT_EQ(test, w.best_rate, 0);
-	KUNIT_EXPECT_EQ(test, w.loss, 0);
+	KUNIT_EXPECT_EQ(test, (u32)w.loss, 0);
 	KUNIT_EXPECT_EQ(test, (u32)w.starved, 0);
 }
 

@@ -97,7 +97,13 @@ static const u32 ndm_pacing_start_percent = 200;
 static const u32 ndm_pacing_percent = 120;
 static const u32 ndm_pacing_empty_percent = 1600;
 
-/* Where more than 1/128 of what was delivered was lost, bursts may be why. */
+/* Of the path's rate, where hosts hold ACKs back; see ndm_path_rate(). */
+static const u32 ndm_paused_percent = 95;
+
+/*
+ * Where more than 1/128 of what was acknowledged was lost, bursts may be why. Bytes, for the
+ * packets of a lifetime wrap.
+ */
 static const u32 ndm_burst_loss_shift = 7;
 
 /* Per-flow state, in the socket's private area of ICSK_CA_PRIV_SIZE bytes. */
@@ -118,6 +124,9 @@ struct ndm {
 	    opening:1,		/* no data acknowledged yet */
 	    tail_lost:1;	/* the last packet of a flight was: no more bursts */
 };
+
+/* The flags that the features keep for the module. */
+#define NDM_MARKED	BIT(0)	/* a mark or a local drop; one round without growth follows */
 
 /* What has happened since the module was loaded; each CPU counts for itself. */
 enum ndm_counter {
@@ -142,6 +151,12 @@ static void ndm_set_target(struct ndm *ca, u32 packets)
 	ca->target = min(packets, (1U << 20) - 1);
 	if (ca->drain_rounds == NDM_DRAINING)
 		ca->drain_rounds = 0;
+}
+
+/* Nothing that is halved may stay infinite: of a window, not of the threshold before. */
+static void ndm_set_ssthresh(struct tcp_sock *tp, u32 packets)
+{
+	WRITE_ONCE(tp->snd_ssthresh, min(tp->snd_ssthresh, max(packets, ndm_min_ssthresh)));
 }
 
 static void ndm_set_cwnd(struct sock *sk, u32 cwnd)
@@ -191,7 +206,7 @@ static bool ndm_may_burst(const struct sock *sk)
 	const struct tcp_sock *tp = tcp_sk(sk);
 
 	return !ca->tail_lost && !(tp->tlp_high_seq && tp->tlp_retrans) &&
-	       tp->lost <= tp->delivered >> ndm_burst_loss_shift;
+	       (u64)tp->lost * tp->mss_cache <= tp->bytes_acked >> ndm_burst_loss_shift;
 }
 
 static u32 ndm_pace(const struct sock *sk)
@@ -201,6 +216,51 @@ static u32 ndm_pace(const struct sock *sk)
 	if (!tp->packets_out && ndm_may_burst(sk))
 		return ndm_pacing_empty_percent;
 	return tcp_in_slow_start(tp) ? ndm_pacing_start_percent : ndm_pacing_percent;
+}
+
+/* The highest rate of the last rounds, in the units of the features. */
+static u32 ndm_max_rate(const struct ndm *ca)
+{
+	return max(ca->f.max_rate[0], ca->f.max_rate[1]);
+}
+
+/*
+ * Do hosts hold ACKs back here for a good part of the baseline RTT? A window that outlasts a
+ * pause is more than path and queue hold: only pacing keeps it out of the queue.
+ */
+static bool ndm_is_paused(const struct sock *sk)
+{
+	const struct ndm *ca = inet_csk_ca(sk);
+
+	return ca->f.paused && ndm_max_rate(ca) && !tcp_in_initial_slowstart(tcp_sk(sk));
+}
+
+/*
+ * The rate that the path has delivered, bytes/s, as the probe's phase varies it; a little less,
+ * for it is the highest of noisy ones. The product of Q24 packets/us and mss fits 48 bits; twelve
+ * of its fraction are dropped before it becomes a second's.
+ */
+static NDM_RARE u64 ndm_path_rate(const struct sock *sk)
+{
+	const struct ndm *ca = inet_csk_ca(sk);
+	u64 rate = ((u64)ndm_max_rate(ca) * tcp_sk(sk)->mss_cache) >> 12;
+
+	rate = (rate * (USEC_PER_SEC / 100 * ndm_paused_percent)) >> (NDM_RATE_SHIFT - 12);
+	return (rate * ndm_exp2(ndm_probe(ca->phase - 1U))) >> 16;
+}
+
+/*
+ * The largest window of use where hosts hold ACKs back, packets: rate x baseline RTT and an
+ * eighth, and what leaves in half a millisecond, for TCP hands over a millisecond's data at once.
+ * The baseline RTT has the longest pause in it: a queue shorter than that does not show in the
+ * RTT, and a larger window could only fill it.
+ */
+static u32 ndm_paused_window(const struct sock *sk)
+{
+	const struct ndm *ca = inet_csk_ca(sk);
+	u32 us = ndm_baseline_us(&ca->f, (u32)ca->f.callers_us);
+
+	return (u32)(((u64)ndm_max_rate(ca) * (us + (us >> 3) + 500)) >> NDM_RATE_SHIFT);
 }
 
 /*
@@ -220,6 +280,8 @@ static void ndm_update_pacing(struct sock *sk)
 	if (!tp->srtt_us)
 		return;
 	rate = div_u64(rate * ndm_pace(sk) * (USEC_PER_SEC / 100 * 8), tp->srtt_us);
+	if (ndm_is_paused(sk))
+		rate = min(rate, ndm_path_rate(sk));
 	/* sch_fq reads the rate without the socket's lock. */
 	WRITE_ONCE(sk->sk_pacing_rate, min_t(u64, rate, READ_ONCE(sk->sk_max_pacing_rate)));
 }
@@ -242,7 +304,7 @@ static void ndm_note_rtt(struct sock *sk, long rtt_us)
 {
 	struct ndm *ca = inet_csk_ca(sk);
 
-	if (rtt_us > 0 && (u32)rtt_us - 1 < ca->f.callers_us - 1 &&
+	if (rtt_us > 0 && (u32)rtt_us - 1 < (u32)ca->f.callers_us - 1 && rtt_us < NDM_LONG_US &&
 	    !ndm_is_rounded(tcp_sk(sk), (u32)rtt_us))
 		ca->f.callers_us = (u32)rtt_us;
 }
@@ -252,13 +314,15 @@ static u32 ndm_min_rtt(struct sock *sk)
 {
 	struct ndm *ca = inet_csk_ca(sk);
 	const struct tcp_sock *tp = tcp_sk(sk);
-	u32 core = tcp_min_rtt(tp);
+	u32 core = tcp_min_rtt(tp), lowest = ca->f.callers_us;
 
 	if (core == ~0U)
 		return 0;
-	ca->f.callers_us = clamp(ca->f.callers_us ? ca->f.callers_us : ~0U, core,
-				 ndm_is_rounded(tp, core) ? core + (u32)USEC_PER_MSEC : core);
-	return ca->f.callers_us;
+	lowest = clamp(lowest ? lowest : ~0U, core,
+		       ndm_is_rounded(tp, core) ? core + (u32)USEC_PER_MSEC : core);
+	lowest = min(lowest, NDM_LONG_US);
+	ca->f.callers_us = lowest;
+	return lowest;
 }
 
 /* What is no time, or takes more than half an hour, is none: -1. */
@@ -278,7 +342,8 @@ static __always_inline void ndm_fill_ack(struct sock *sk, const struct rate_samp
 		.now_us		= tp->tcp_mstamp,
 		.rtt_us		= ndm_us(rs->rtt_us),
 		.acked		= rs->acked_sacked,
-		.lost		= max(rs->losses, 0),
+		/* What timers mark between two ACKs is in no rate sample. */
+		.lost		= (u16)(tp->lost - (u32)ca->f.callers_lost),
 		.inflight	= tcp_packets_in_flight(tp),
 		.cwnd		= tcp_snd_cwnd(tp),
 		.ssthresh	= tp->snd_ssthresh,
@@ -299,10 +364,26 @@ static __always_inline void ndm_fill_ack(struct sock *sk, const struct rate_samp
 		ack->prior_delivered = ca->f.round_delivered - 1;
 }
 
-/* The highest rate of the last rounds, in the units of the features. */
-static u32 ndm_max_rate(const struct ndm *ca)
+/* Is srtt above so many quarters of the lowest RTT, which has none of the hosts' pauses? */
+static bool ndm_srtt_exceeds(struct sock *sk, u32 quarters)
 {
-	return max(ca->f.max_rate[0], ca->f.max_rate[1]);
+	return 4 * (u64)(tcp_sk(sk)->srtt_us >> 3) > (u64)quarters * ndm_min_rtt(sk);
+}
+
+/*
+ * What the control law has to know of a round beside its inputs. Scatter is the path's where the
+ * RTT is longer than the pauses of hosts.
+ */
+static u32 ndm_law_flags(struct sock *sk, bool used)
+{
+	const struct ndm *ca = inet_csk_ca(sk);
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	return (ndm_srtt_exceeds(sk, 8) ? NDM_LAW_QUEUE : 0) |
+	       (tp->srtt_us >> 3 > 2 * NDM_BASELINE_US || tp->reord_seen ? NDM_LAW_JITTER : 0) |
+	       (tp->reord_seen ? NDM_LAW_REORDERS : 0) |
+	       (ca->f.callers_flags & NDM_MARKED ? NDM_LAW_MARKED : 0) |
+	       (used ? 0 : NDM_LAW_UNUSED);
 }
 
 static bool ndm_queue_grows(const s16 *x)
@@ -348,7 +429,7 @@ static void ndm_leave_slow_start(struct sock *sk, bool lossless)
 	u32 half = max(tcp_snd_cwnd(tp) >> 1, ndm_min_cwnd);
 
 	ndm_set_target(ca, half);
-	tp->snd_ssthresh = half;
+	WRITE_ONCE(tp->snd_ssthresh, half);
 	/* An undo is not to begin it again, nor to bring back its window. */
 	tp->prior_ssthresh = min(tp->prior_ssthresh, half);
 	tp->prior_cwnd = min(tp->prior_cwnd, half);
@@ -360,12 +441,12 @@ static void ndm_leave_slow_start(struct sock *sk, bool lossless)
  * Does the watchdog take over now? If so in a recovery, the network has judged
  * the loss too mild and the window it left floods the path: the caller halves it.
  */
-static bool ndm_watch(struct sock *sk, const s16 *x, bool limited)
+static bool ndm_watch(struct sock *sk, const s16 *x, bool limited, u32 flags)
 {
 	struct ndm *ca = inet_csk_ca(sk);
 	u32 max_rate = ndm_max_rate(ca);
 
-	if (!ndm_watchdog_bites(&ca->watchdog, x, max_rate, limited))
+	if (!ndm_watchdog_bites(&ca->watchdog, x, max_rate, limited, flags))
 		return false;
 	this_cpu_inc(ndm_counters.count[NDM_COUNT_FALLBACKS]);
 	ca->starting = 0;
@@ -412,7 +493,7 @@ static void ndm_start_again(struct sock *sk, u32 window)
 	ca->reducing = 0;
 	ca->spared = inet_csk(sk)->icsk_ca_state == TCP_CA_Recovery;
 	ca->watchdog.best_rate = ndm_max_rate(ca);
-	tcp_sk(sk)->snd_ssthresh = TCP_INFINITE_SSTHRESH;
+	WRITE_ONCE(tcp_sk(sk)->snd_ssthresh, TCP_INFINITE_SSTHRESH);
 	ndm_jump(sk, window);
 }
 
@@ -427,7 +508,7 @@ static void ndm_aim(struct sock *sk, u32 packets, bool recovery)
 
 	ndm_set_target(ca, min(max(packets, ndm_min_cwnd), tp->snd_cwnd_clamp));
 	if (recovery || ca->target < tp->snd_ssthresh)
-		tp->snd_ssthresh = max_t(u32, ca->target, ndm_min_ssthresh);
+		WRITE_ONCE(tp->snd_ssthresh, max_t(u32, ca->target, ndm_min_ssthresh));
 }
 
 /*
@@ -439,7 +520,8 @@ static bool ndm_drains(struct sock *sk, u32 window, bool limited)
 {
 	struct ndm *ca = inet_csk_ca(sk);
 	struct ndm_drain drain = { ca->f.callers, ca->drain_rounds, ca->drain_alone };
-	u8 queue = ndm_drain_queue(ndm_lowest_us(&ca->f), ca->f.callers_us);
+	u8 queue = ndm_drain_queue(ndm_lowest_us(&ca->f),
+				   ndm_baseline_us(&ca->f, (u32)ca->f.callers_us));
 	enum ndm_drain_step step = ndm_drain(&drain, queue, ca->phase,
 					     limited && window >= 2 * ndm_min_cwnd);
 
@@ -456,6 +538,19 @@ static bool ndm_drains(struct sock *sk, u32 window, bool limited)
 	ca->drain_rounds = drain.rounds;
 	ca->drain_alone = drain.alone;
 	return step != NDM_DRAIN_NOT;
+}
+
+/*
+ * The window after a mark or a drop in this host's own queue, packets: congestion without doubt,
+ * which the network is not asked about: half, as RFC 3168 wants it. For a while the window is not
+ * to pass what arrives in an RTT, see ndm_ceiling.h, and for a round it grows no faster than
+ * Reno's.
+ */
+static u32 ndm_marked_window(struct ndm *ca, u32 window)
+{
+	ca->f.callers_flags |= NDM_MARKED;
+	ca->ceiling_rounds = NDM_CEILING_ROUNDS;
+	return window >> 1;
 }
 
 /* Set the target of the next round; who did? out is the network's if the round is valid. */
@@ -484,6 +579,7 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 	 * start.
 	 */
 	bool limited = valid && tp->is_cwnd_limited && !app_limited;
+	u32 flags = ndm_law_flags(sk, used);
 
 	if (marked)
 		ca->starting = 0;
@@ -499,7 +595,18 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 			ndm_leave_slow_start(sk, false);
 		return NDM_WHY_SLOW_START;
 	}
-	bites = valid && ndm_watch(sk, x, limited);
+	bites = valid && ndm_watch(sk, x, limited, flags);
+
+	/*
+	 * A mark, or a drop of this host's own, in a recovery: the window before it is reduced as
+	 * for one outside, once. The core enters no CWR then, nor asks ssthresh().
+	 */
+	if (marked && repairs) {
+		ndm_set_ssthresh(tp, min(window, ndm_marked_window(ca, tp->prior_cwnd)));
+		ndm_set_target(ca, tp->snd_ssthresh);
+		ca->reducing = 1;
+		return NDM_WHY_RECOVERY;
+	}
 
 	/*
 	 * Only losses are the network's to judge. Where they never end, so does
@@ -512,7 +619,7 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 		 */
 		if (bites || (ca->watchdog.left && valid &&
 			      x[NDM_IN_LOSS_RATE] >= NDM_WATCHDOG_LOSS)) {
-			tp->snd_ssthresh = max(tp->snd_ssthresh >> 1, ndm_min_ssthresh);
+			ndm_set_ssthresh(tp, min(tp->snd_ssthresh, window) >> 1);
 			ndm_set_target(ca, tp->snd_ssthresh);
 		}
 		return NDM_WHY_RECOVERY;
@@ -528,8 +635,8 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 	} else if (valid && !recovery && ndm_drains(sk, window, limited)) {
 		return NDM_WHY_DRAIN;
 	} else if (valid) {
-		target = ndm_apply_gain(window,
-					ndm_probed_gain(out[NDM_OUT_CWND_GAIN], ca->phase++));
+		target = ndm_law(window, out[NDM_OUT_CWND_GAIN], ca->phase++, x, lost, flags,
+				 ca->f.paused ? ndm_paused_window(sk) : ~0U);
 		ca->ceiling_rounds = ndm_ceiling_rounds(ca->ceiling_rounds, x, ca->congestion,
 							lost, used);
 		if (ca->ceiling_rounds && (limited || x[NDM_IN_RTT_RATIO] < NDM_CEILING_QUEUE))
@@ -540,20 +647,22 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 	}
 	if (!used)
 		target = min(target, window);
+	ca->f.callers_flags &= ~NDM_MARKED;
 	ndm_aim(sk, target, recovery);
 	/*
 	 * Was it noise, then nothing stands in the way of the lost packets and
 	 * as many new ones: no need to conserve packets any longer.
 	 */
-	if (recovery && ca->reducing && ca->congestion < 0) {
+	if (recovery && ca->reducing && ca->congestion < 0 &&
+	    !(valid && ndm_floods(x, flags, lost))) {
 		ca->reducing = 0;
 		ndm_set_cwnd(sk, ca->target);
 	}
 	return why;
 }
 
-static void ndm_trace_round(const struct sock *sk, bool valid, const s16 *x, const s32 *out,
-			    u32 window, u8 phase, enum ndm_why why)
+static NDM_RARE void ndm_trace_round(const struct sock *sk, bool valid, const s16 *x,
+				     const s32 *out, u32 window, u8 phase, enum ndm_why why)
 {
 	const struct ndm *ca = inet_csk_ca(sk);
 	struct ndm_round_report report = {
@@ -591,7 +700,9 @@ static NDM_RARE void ndm_end_round(struct sock *sk, const struct rate_sample *rs
 	this_cpu_inc(ndm_counters.count[NDM_COUNT_ROUNDS]);
 	if (valid) {
 		ndm_infer(&ndm_model, x, out, NULL);
-		ca->congestion = out[NDM_OUT_CONGESTION];
+		/* With ACKs held back an overflow does not show in the RTT: it may be one. */
+		ca->congestion = ca->f.paused ? max(out[NDM_OUT_CONGESTION], 0) :
+						out[NDM_OUT_CONGESTION];
 		ca->has_output = 1;
 	}
 	why = ndm_decide(sk, valid, x, out, lost, ack.app_limited);
@@ -599,14 +710,25 @@ static NDM_RARE void ndm_end_round(struct sock *sk, const struct rate_sample *rs
 		ndm_trace_round(sk, valid, x, out, window, phase, why);
 }
 
+static bool ndm_was_quiet(struct sock *sk, u32 acked, bool app_limited)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	struct ndm *ca = inet_csk_ca(sk);
+
+	return ndm_pass_quiet_round(&ca->f, app_limited, inet_csk(sk)->icsk_ca_state,
+				    (u64)tcp_packets_in_flight(tp) + acked, tcp_snd_cwnd(tp),
+				    tp->delivered, tp->srtt_us >> 3);
+}
+
 /*
  * The window during CWR and Recovery: proportional rate reduction, RFC 6937.
  * While more is in flight than ssthresh allows, ssthresh packets are sent for
  * every prior_cwnd that arrive, which spreads the cut over the round. When
- * losses took more than that, send what arrives and, if nothing more is lost,
- * one packet in addition, up to ssthresh. The core counts prr_out.
+ * losses took more than that, send what arrives and one packet in addition, up to
+ * ssthresh, if this ACK went forward: SND.UNA advanced and nothing more was lost.
+ * The core counts prr_out.
  */
-static u32 ndm_reduce(struct tcp_sock *tp, u32 acked, u32 lost)
+static u32 ndm_reduce(struct tcp_sock *tp, u32 acked, bool forward)
 {
 	u32 in_flight = tcp_packets_in_flight(tp);
 	s32 budget;
@@ -618,7 +740,7 @@ static u32 ndm_reduce(struct tcp_sock *tp, u32 acked, u32 lost)
 
 		budget = (s32)((u32)div_u64(due, prior) - tp->prr_out);
 	} else {
-		budget = max_t(s32, tp->prr_delivered - tp->prr_out, acked) + !lost;
+		budget = max_t(s32, tp->prr_delivered - tp->prr_out, acked) + forward;
 		budget = min_t(s32, budget, tp->snd_ssthresh - in_flight);
 	}
 	/* The first ACK must let the fast retransmission go. */
@@ -627,10 +749,10 @@ static u32 ndm_reduce(struct tcp_sock *tp, u32 acked, u32 lost)
 }
 
 /*
- * Move the window. Never by more than what this ACK delivered: upwards that is
- * slow start's pace, downwards it lets the flight shrink without a silence.
+ * Move the window. Never by more than what this ACK delivered: upwards that is slow
+ * start's pace; downwards by half of it, without a silence, unless a queue is to drain.
  */
-static void ndm_update_cwnd(struct sock *sk, u32 acked, u32 lost)
+static void ndm_update_cwnd(struct sock *sk, u32 acked, bool forward)
 {
 	struct ndm *ca = inet_csk_ca(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -644,7 +766,7 @@ static void ndm_update_cwnd(struct sock *sk, u32 acked, u32 lost)
 		/* Else spared, undone, or begun under another algorithm: as if open. */
 		if (!ca->reducing)
 			break;
-		ndm_set_cwnd(sk, ndm_reduce(tp, acked, lost));
+		ndm_set_cwnd(sk, ndm_reduce(tp, acked, forward));
 		return;
 	case TCP_CA_Loss:
 		/* From what the core left, in_flight + 1, up to ssthresh. */
@@ -662,7 +784,10 @@ static void ndm_update_cwnd(struct sock *sk, u32 acked, u32 lost)
 			tp->prior_cwnd = max(tp->prior_cwnd, tcp_snd_cwnd(tp));
 		return;
 	}
-	if (cwnd > ca->target)
+	/* For four packets that arrive one is sent: the flight shrinks without a silence. */
+	if (cwnd > ca->target && ca->drain_rounds != NDM_DRAINING)
+		cwnd -= min_t(u32, cwnd - ca->target, acked - (acked >> 2));
+	else if (cwnd > ca->target)
 		cwnd -= min_t(u32, cwnd - ca->target, acked);
 	else if (cwnd < ca->target && tcp_is_cwnd_limited(sk))
 		cwnd += min_t(u32, ca->target - cwnd, acked);
@@ -687,7 +812,20 @@ static NDM_RARE void ndm_open(struct sock *sk, const struct rate_sample *rs)
 	ca->opening = 0;
 }
 
-static void ndm_ack_arrived(struct sock *sk, const struct rate_sample *rs)
+/*
+ * A probe for a larger MTU was sent, or has ended. If it got through the core has counted the
+ * window anew, in packets of the new size; the target was in the old ones.
+ */
+static NDM_RARE void ndm_note_mtu_probe(struct sock *sk)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+
+	ca->watchdog.probing_mtu = !ca->watchdog.probing_mtu;
+	if (!ca->watchdog.probing_mtu)
+		ndm_set_target(ca, min_t(u32, ca->target, tcp_snd_cwnd(tcp_sk(sk))));
+}
+
+static void ndm_ack_arrived(struct sock *sk, const struct rate_sample *rs, bool advanced)
 {
 	struct ndm *ca = inet_csk_ca(sk);
 	struct ndm_ack ack;
@@ -696,16 +834,16 @@ static void ndm_ack_arrived(struct sock *sk, const struct rate_sample *rs)
 		ndm_open(sk, rs);
 	ndm_note_rtt(sk, rs->rtt_us);
 	ndm_fill_ack(sk, rs, &ack);
-	if (ndm_features_take(&ca->f, &ack))
+	if (ndm_features_take(&ca->f, &ack) && !ndm_was_quiet(sk, ack.acked, rs->is_app_limited))
 		ndm_end_round(sk, rs);
-	ndm_update_cwnd(sk, ack.acked, ack.lost);
+	ca->f.callers_lost = (u16)tcp_sk(sk)->lost;
+	if (unlikely(ca->watchdog.probing_mtu != !!inet_csk(sk)->icsk_mtup.probe_size))
+		ndm_note_mtu_probe(sk);
+	ndm_update_cwnd(sk, ack.acked, advanced && rs->losses <= 0);
 	ndm_update_pacing(sk);
 }
 
-static NDM_CONG_CONTROL(ndm_cong_control)
-{
-	ndm_ack_arrived(sk, rs);
-}
+static NDM_CONG_CONTROL(ndm_cong_control, ndm_ack_arrived)
 
 /*
  * Whether ssthresh() is asked since a tail loss probe repaired a loss: nothing is missing.
@@ -733,8 +871,6 @@ static u32 ndm_ssthresh(struct sock *sk)
 	const struct tcp_sock *tp = tcp_sk(sk);
 	u32 cwnd = tcp_snd_cwnd(tp);
 	u32 window = cwnd >> 1;
-	u32 min_rtt_us = ndm_min_rtt(sk);
-	bool queued = tp->srtt_us >> 3 > min_rtt_us + (min_rtt_us >> 2);
 
 	if (ndm_tail_was_lost(tp))
 		ca->tail_lost = 1;
@@ -744,7 +880,8 @@ static u32 ndm_ssthresh(struct sock *sk)
 	 */
 	if (!tp->prior_ssthresh) {
 		ca->starting = 0;
-	} else if (tcp_in_initial_slowstart(tp) && !queued) {
+		window = ndm_marked_window(ca, cwnd);
+	} else if (tcp_in_initial_slowstart(tp) && !ndm_srtt_exceeds(sk, 5)) {
 		ca->spared = 1;
 		return tp->snd_ssthresh;
 	}
@@ -789,8 +926,7 @@ static void ndm_enter_loss(struct sock *sk)
 	ndm_watchdog_forget(&ca->watchdog);
 	/* Without undo_marker it is a smaller MTU, after which nothing was lost. */
 	if (tp->undo_marker)
-		tp->snd_ssthresh = min(tp->snd_ssthresh,
-				       max(tp->prior_cwnd >> 1, ndm_min_ssthresh));
+		ndm_set_ssthresh(tp, tp->prior_cwnd >> 1);
 }
 
 /* Called before icsk_ca_state changes. */
@@ -822,6 +958,15 @@ static void ndm_set_state(struct sock *sk, u8 new_state)
 	}
 }
 
+/* The initial window of this route, packets. */
+static u32 ndm_initial_window(struct sock *sk)
+{
+	const struct dst_entry *dst = __sk_dst_get(sk);
+	u32 packets = dst ? dst_metric(dst, RTAX_INITCWND) : 0;
+
+	return packets ? packets : TCP_INIT_CWND;
+}
+
 /*
  * Sending again after a silence: nobody knows the path any more. Halve the
  * window for every RTO of it, no further than to the initial window, and come
@@ -832,20 +977,21 @@ static void ndm_leave_idle(struct sock *sk)
 	struct ndm *ca = inet_csk_ca(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
 	u32 cwnd = tcp_snd_cwnd(tp);
-	u32 floor = min_t(u32, cwnd, TCP_INIT_CWND);
+	u32 floor = min_t(u32, cwnd, ndm_initial_window(sk));
 	s32 idle = tcp_jiffies32 - tp->lsndtime;
 	s32 rto = inet_csk(sk)->icsk_rto;
 
-	if (!READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_slow_start_after_idle) ||
-	    tp->packets_out || idle <= rto)
-		return;
-	tp->snd_ssthresh = tcp_current_ssthresh(sk);
-	ndm_watchdog_forget(&ca->watchdog);
-	ca->tail_lost = 0;
-	ca->starting = 0;
-	for (; idle > rto && cwnd > floor; idle -= rto)
-		cwnd >>= 1;
-	ndm_jump(sk, max(cwnd, floor));
+	if (READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_slow_start_after_idle) &&
+	    !tp->packets_out && idle > rto) {
+		WRITE_ONCE(tp->snd_ssthresh, tcp_current_ssthresh(sk));
+		ndm_watchdog_forget(&ca->watchdog);
+		ca->tail_lost = 0;
+		ca->starting = 0;
+		for (; idle > rto && cwnd > floor; idle -= rto)
+			cwnd >>= 1;
+		ndm_jump(sk, max(cwnd, floor));
+	}
+	/* Before the first packet leaves: the rate is the one of the newest ACK. */
 	ndm_update_pacing(sk);
 }
 
@@ -855,7 +1001,7 @@ static NDM_TX_START(ndm_tx_start, ndm_leave_idle)
  * With the handshake, or the first round would be missing, and the means, which begin
  * with it, be those of a slow start under way.
  */
-static void ndm_start_features(struct sock *sk)
+static NDM_RARE void ndm_start_features(struct sock *sk)
 {
 	struct ndm *ca = inet_csk_ca(sk);
 	const struct tcp_sock *tp = tcp_sk(sk);
@@ -868,7 +1014,9 @@ static void ndm_start_features(struct sock *sk)
 		.interval_us	= -1,
 	};
 
+	ca->f.callers_lost = (u16)tp->lost;
 	ndm_features_take(&ca->f, &ack);
+	ca->f.callers_lost = (u16)tp->lost;
 	ca->opening = 1;
 }
 
@@ -905,6 +1053,9 @@ static void ndm_release(struct sock *sk)
 
 	if (ca->counted)
 		this_cpu_dec(ndm_counters.count[NDM_COUNT_FLOWS]);
+	/* Another algorithm takes a recovery over that kept slow start going. */
+	if (ca->counted && ca->spared && inet_csk(sk)->icsk_ca_state == TCP_CA_Recovery)
+		ndm_set_ssthresh(tcp_sk(sk), tcp_snd_cwnd(tcp_sk(sk)) >> 1);
 	ca->counted = 0;
 }
 

@@ -12,6 +12,8 @@
 
 #include <linux/tracepoint.h>
 #include <net/inet_sock.h>
+#include <net/ipv6.h>
+#include <trace/events/net_probe_common.h>
 
 #include "ndm_round.h"
 
@@ -42,6 +44,10 @@ TRACE_EVENT(ndm_tcp_round,
 			     __field(u32, cwnd)
 			     __field(u32, target)
 			     __field(u32, ssthresh)
+			     __array(u8, saddr, sizeof(struct sockaddr_in6))
+			     __array(u8, daddr, sizeof(struct sockaddr_in6))
+			     __field(u64, cookie)
+			     __field(u16, family)
 			     __field(u16, sport)
 			     __field(u16, dport)
 			     __field(u8, valid)
@@ -49,7 +55,14 @@ TRACE_EVENT(ndm_tcp_round,
 			     __field(u8, phase)
 			     __field(u8, why)),
 
-	    TP_fast_assign(memcpy(__entry->x, report->x, sizeof(__entry->x));
+	    TP_fast_assign(const struct inet_sock *inet = inet_sk(sk);
+
+			   memset(__entry->saddr, 0, sizeof(struct sockaddr_in6));
+			   memset(__entry->daddr, 0, sizeof(struct sockaddr_in6));
+			   TP_STORE_ADDR_PORTS(__entry, inet, sk);
+			   __entry->cookie = atomic64_read(&sk->sk_cookie);
+			   __entry->family = sk->sk_family;
+			   memcpy(__entry->x, report->x, sizeof(__entry->x));
 			   memcpy(__entry->out, report->out, sizeof(__entry->out));
 			   __entry->cwnd = report->cwnd;
 			   __entry->target = report->target;
@@ -61,7 +74,8 @@ TRACE_EVENT(ndm_tcp_round,
 			   __entry->phase = report->phase;
 			   __entry->why = report->why;),
 
-	    TP_printk("sport=%u dport=%u valid=%u x=%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d gain=%d congestion=%d phase=%u state=%u cwnd=%u target=%u ssthresh=%u why=%s",
+	    TP_printk("family=%u src=%pISpc dest=%pISpc sock_cookie=%llx sport=%u dport=%u valid=%u x=%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d gain=%d congestion=%d phase=%u state=%u cwnd=%u target=%u ssthresh=%u why=%s",
+		      __entry->family, __entry->saddr, __entry->daddr, __entry->cookie,
 		      __entry->sport, __entry->dport, __entry->valid,
 		      __entry->x[NDM_IN_RTT_RATIO], __entry->x[NDM_IN_LOSS_RATE],
 		      __entry->x[NDM_IN_BDP_RATIO], __entry->x[NDM_IN_ENTROPY],

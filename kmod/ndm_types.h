@@ -14,6 +14,7 @@
 #include <linux/types.h>
 
 #define NDM_RARE	noinline	/* not worth the registers where it is called */
+#define NDM_COMMON	__always_inline	/* every ACK's */
 
 static inline u64 ndm_div(u64 dividend, u64 divisor)
 {
@@ -42,6 +43,7 @@ typedef int32_t s32;
 typedef int64_t s64;
 
 #define NDM_RARE	__attribute__((noinline))
+#define NDM_COMMON	inline
 
 static inline u64 ndm_div(u64 dividend, u64 divisor)
 {

@@ -9,8 +9,8 @@
  *   Believed after ten rounds in a row, as many as the highest rate is remembered.
  * - flooding: a fifth of all packets is lost, on average over some
  *   thirty rounds. Noise or not, such a path is not to be sent more. Rounds whose
- *   RTTs scatter do not count: where jitter lets packets overtake, most of what
- *   looks lost is only late.
+ *   RTTs the path lets scatter do not count: where packets overtake others, most
+ *   of what looks lost is only late.
  *
  * Then the flow does what Reno does for 32 rounds: one packet more in a round,
  * half the window after a loss. That ends starving and flooding alike, if they
@@ -19,41 +19,42 @@
 #ifndef _NDM_WATCHDOG_H
 #define _NDM_WATCHDOG_H
 
-#include "generated/ndm_contract.h"
+#include "ndm_control.h"
 
 #define NDM_WATCHDOG_PATIENCE	(2 * NDM_MAX_RATE_HALF_ROUNDS)
 #define NDM_WATCHDOG_ROUNDS	32
 #define NDM_WATCHDOG_LOSS	(NDM_ONE / 5)
-#define NDM_WATCHDOG_SCATTER	(NDM_ONE / 4)	/* rttvar / srtt */
 #define NDM_WATCHDOG_SMOOTH	5	/* a round is 1/32 of the mean loss */
 #define NDM_WATCHDOG_FORGET	7	/* the best rate fades by 1/128 in a round */
 
 struct ndm_watchdog {
 	u32 best_rate;		/* the highest there was, fading; Q24 packets/us. In */
 				/* slow start: when that last grew it, not fading */
-	u16 loss;		/* share of lost packets, smoothed, Q12 */
-	u8 starved:4,		/* rounds in a row in which it starved */
-	   unused:4;		/* room for a module that explores, lab/explore.py */
-	u8 left:6,		/* rounds for which the network is not listened to */
-	   room:2;		/* for that module too */
+	u32 loss:13,		/* share of lost packets, smoothed, Q12 */
+	    starved:4,		/* rounds in a row in which it starved */
+	    left:6,		/* rounds for which the network is not listened to */
+	    unused:4,		/* room for a module that explores, lab/explore.py */
+	    room:2,		/* for that module too */
+	    probing_mtu:1;	/* the module's own */
 };
 
 /*
  * A valid round ended, not one of slow start. limited: the window limited the
- * flow. True if the flow falls back now, for this round and those to come.
+ * flow; flags: of enum ndm_law_flags. True if the flow falls back now, for this
+ * round and those to come.
  */
 static inline bool ndm_watchdog_bites(struct ndm_watchdog *w, const s16 *x, u32 max_rate,
-				      bool limited)
+				      bool limited, u32 flags)
 {
+	s16 loss = ndm_scatters(x, flags & NDM_LAW_JITTER) ? 0 : x[NDM_IN_LOSS_RATE];
 	bool starving;
-	s16 loss = x[NDM_IN_RTT_VARIATION] < NDM_WATCHDOG_SCATTER ? x[NDM_IN_LOSS_RATE] : 0;
 
 	w->best_rate = ndm_max(w->best_rate - (w->best_rate >> NDM_WATCHDOG_FORGET), max_rate);
 	if (w->left) {
 		w->left--;
 		return false;
 	}
-	w->loss += (loss >> NDM_WATCHDOG_SMOOTH) - (w->loss >> NDM_WATCHDOG_SMOOTH);
+	w->loss += (u32)(loss >> NDM_WATCHDOG_SMOOTH) - (w->loss >> NDM_WATCHDOG_SMOOTH);
 	starving = limited && max_rate < w->best_rate / 4 && x[NDM_IN_RTT_RATIO] > NDM_ONE / 2;
 	w->starved = starving ? w->starved + 1 : 0;
 	if (w->starved < NDM_WATCHDOG_PATIENCE && w->loss < NDM_WATCHDOG_LOSS)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from ndm_tcp.errors import NdmError
 
-DECISION = "ndm_probed_gain(out[NDM_OUT_CWND_GAIN], ca->phase++)"
-EXPLORING = "ndm_probed_gain(out[NDM_OUT_CWND_GAIN] + ndm_explore(ca), ca->phase++)"
+DECISION = "ndm_law(window, out[NDM_OUT_CWND_GAIN], ca->phase++"
+EXPLORING = "ndm_law(window, out[NDM_OUT_CWND_GAIN] + ndm_explore(ca), ca->phase++"
 BEFORE = "/* Set the target of the next round; who did?"
 EXPLORE = """\
 /* For recordings: both of the watchdog's: room counts the rounds left, unused is the step. */

@@ -51,11 +51,15 @@ def real_features(stream: np.ndarray[Any, Any]) -> list[list[float]]:
     rtts: list[list[int]] = [[], []]
     floor_count, sample_rate = 0, 0.0
     means: np.ndarray[Any, Any] | None = None
+    clock, pause, paused = int(stream["now_us"][0]) // 64, 0, False
     for a in stream:
         rto = a["ca_state"] == 4 and not in_loss
         in_loss = a["ca_state"] == 4
         now, rtt, srtt = int(a["now_us"]), int(a["rtt_us"]), int(a["srtt_us"])
+        waited, clock = (now // 64 - clock) % 256, now // 64
         if rtt > 0:
+            if waited > pause + 1 and previous <= 16_000 and (recent := rtts[0] + rtts[1]):
+                pause = max(pause, min(max(rtt - min(recent), 0) // 64, waited - 1))
             rtts[0].append(rtt)
             if srtt and taken < 4 and (not bins or now - last_sample >= srtt // 4):
                 bins.append(min(max(int(np.floor(16 * rtt / srtt + 0.5)) - 8, 0), 15))
@@ -67,8 +71,15 @@ def real_features(stream: np.ndarray[Any, Any]) -> list[list[float]]:
         if rto:
             plastic = 1.0
         if a["acked"] and a["interval_us"] > 0:
-            sample_rate = (int(a["delivered"]) - int(a["prior_delivered"])) / int(a["interval_us"])
+            newest = (int(a["delivered"]) - int(a["prior_delivered"])) / int(a["interval_us"])
+            sample_rate = max(newest, sample_rate) if paused else newest
         if not rto and (not a["acked"] or a["prior_delivered"] < start):
+            continue
+        flight = int(a["inflight"]) + int(a["acked"])
+        quiet = not rto and a["app_limited"] and not lost and a["ca_state"] == 0
+        quiet = quiet and 2 * flight < a["cwnd"]
+        if quiet:
+            start, previous, sample_rate = int(a["delivered"]), srtt, 0.0
             continue
         if sample_rate and (not a["app_limited"] or sample_rate >= max(rate_halves)):
             rate_halves[0] = max(rate_halves[0], sample_rate)
@@ -76,7 +87,8 @@ def real_features(stream: np.ndarray[Any, Any]) -> list[list[float]]:
             if rate_count == 5:
                 rate_halves, rate_count = [sample_rate, rate_halves[0]], 0
         delivered = int(a["delivered"]) - start
-        floor, high = int(a["min_rtt_us"]), max(rate_halves)
+        lowest, high = int(a["min_rtt_us"]), max(rate_halves)
+        floor = max(lowest, min(lowest + 64 * pause, 8000))
 
         def entropy(values: list[int]) -> float:
             values = values[-16:]
@@ -90,7 +102,7 @@ def real_features(stream: np.ndarray[Any, Any]) -> list[list[float]]:
         window, ssthresh = int(a["cwnd"]), int(a["ssthresh"])
         if a["ca_state"] == 3 and ssthresh < 0x7FFFFFFF:
             window = max(window, ssthresh)
-        if sample_rate and srtt and floor and window and high:
+        if sample_rate and srtt and lowest and window and high:
             x = [
                 min(floor / srtt, 1),
                 lost / (lost + delivered) if lost else 0.0,
@@ -108,6 +120,9 @@ def real_features(stream: np.ndarray[Any, Any]) -> list[list[float]]:
             rounds.append([*x, *means])
         start, lost, taken, previous, sample_rate = int(a["delivered"]), 0, 0, srtt, 0.0
         plastic *= 15 / 16
+        pause = pause if srtt <= 16_000 else 0
+        paused = max(lowest, min(lowest + 64 * pause, 8000)) > 1.25 * lowest
+        pause -= -(-pause // 16)
         floor_count += 1
         if floor_count == 4:
             rtts, floor_count = [[], rtts[0]], 0
@@ -257,6 +272,82 @@ def test_blind_rounds_leave_the_means_alone() -> None:
     count = min(len(means), len(same))
     assert count > 50 and len(np.unique(means)) > 20
     assert (np.abs(means[:count].astype(int) - same[:count]) <= 1).all()
+
+
+def held(lowest_us: int, hold_us: int, groups: int = 200) -> np.ndarray[Any, Any]:
+    """A flow whose ACKs come in groups: 60 packets leave after a group, evenly over the pause."""
+    n, size = 60 * groups, 60
+    group = np.arange(n) // size
+    sent = group * hold_us + np.arange(n) % size * hold_us // size
+    released = (group + 1 + lowest_us // hold_us) * hold_us
+    rtt = np.maximum(released - sent, lowest_us)
+    rows = acks(n, cwnd=size * 2, inflight=size, ssthresh=10)
+    rows["now_us"] = 50_000 + sent + rtt
+    rows["rtt_us"], rows["srtt_us"], rows["min_rtt_us"] = rtt, round(rtt.mean()), rtt.min()
+    rows["rttvar_us"] = hold_us // 4
+    # What an ACK acknowledges was sent when the group before had come. The first ACK of a group
+    # has next to nothing of it, the last one all.
+    rows["prior_delivered"] = group * size
+    rows["interval_us"] = hold_us
+    return rows
+
+
+@pytest.mark.parametrize(("lowest_us", "hold_us"), [(150, 3_000), (900, 1_500), (3_000, 6_000)])
+def test_c_matches_the_formulas_where_acks_are_held_back(lowest_us: int, hold_us: int) -> None:
+    stream = held(lowest_us, hold_us)
+    rounds = core.replay(stream)
+    want = np.array(real_features(stream))
+    assert len(want) > 100 and rounds.valid.sum() == len(want)
+    assert (np.abs(rounds.x[rounds.valid] / 4096 - want)[:, :10] <= 4 / 4096).all()
+
+
+def test_the_baseline_rtt_has_the_pauses_of_hosts() -> None:
+    """A path of 150 us whose ACKs wait for up to 3 ms is no path with a queue of twenty BDPs."""
+    x = core.replay(held(150, 3_000)).x[50:]
+    ratio, bdp = x[:, NAMES.index("rtt_ratio")], x[:, NAMES.index("bdp_ratio")]
+    assert ratio.min() > 0.9 * 4096
+    # 60 packets arrive in a pause, half of the window.
+    assert bdp.min() > 0.4 * 4096 and bdp.max() < 0.7 * 4096
+
+
+def test_jitter_of_a_long_path_is_no_pause_of_a_host() -> None:
+    """A lowest RTT of 2 ms among RTTs of 40 ms and more was luck."""
+    stream = held(2_000, 6_000)
+    stream["srtt_us"] = 40_000
+    ratio = core.replay(stream).x[20:, NAMES.index("rtt_ratio")]
+    assert set(ratio.tolist()) == {int(stream["min_rtt_us"][0]) * 4096 // 40_000}
+
+
+def test_on_long_paths_the_baseline_rtt_is_the_lowest() -> None:
+    """From 8 ms on inputs are what they were when the network was trained."""
+    stream = held(9_000, 3_000)
+    ratio = core.replay(stream).x[20:, NAMES.index("rtt_ratio")]
+    lowest, srtt = int(stream["min_rtt_us"][0]), int(stream["srtt_us"][0])
+    assert set(ratio.tolist()) == {lowest * 4096 // srtt}
+
+
+def test_steady_acks_are_no_pause() -> None:
+    """A queue that stands delays every ACK, and none is waited for."""
+    stream = acks(4000, rtt_us=5_000, srtt_us=5_000, min_rtt_us=1_000)
+    ratio = core.replay(stream).x[20:, NAMES.index("rtt_ratio")]
+    assert set(ratio.tolist()) == {4096 // 5}
+
+
+def test_requests_and_responses_are_no_rounds() -> None:
+    """A loss makes one, and so does a window that is used, or more to send than that."""
+    still = {"inflight": 0, "cwnd": 100, "app_limited": 1}
+    quiet = acks(400, prior_delivered=np.arange(400), **still)
+    assert len(core.replay(quiet).x) == 0
+    lossy = quiet.copy()
+    lossy["lost"][200] = 1
+    (at,) = core.replay(lossy).ack_index
+    assert at == 200
+    full = quiet.copy()
+    full["inflight"][300:] = 60
+    assert core.replay(full).ack_index.tolist() == list(range(300, 400))
+    busy = quiet.copy()
+    busy["app_limited"][350:] = 0
+    assert core.replay(busy).ack_index.tolist() == list(range(350, 400))
 
 
 def test_foreign_records_are_refused() -> None:

@@ -60,6 +60,24 @@ def test_neither_floating_point_nor_division_helpers(series: str, tmp_path: Path
     assert helpers(path) == []
 
 
+FRAME_BYTES = 512
+"""of the function that ends a round, beside the inference's: stacks of a kernel are small"""
+
+
+def frame_bytes(path: Path, function: str) -> int:
+    """What a function takes of the stack for itself."""
+    code = output("objdump", "-d", "--no-show-raw-insn", path)
+    (body,) = re.findall(rf"<{function}>:\n(.*?)(?:\n\n|\Z)", code, re.DOTALL)
+    found = re.search(r"\tsub +\$0x([0-9a-f]+),%rsp", body)
+    return int(found[1], 16) if found else 0
+
+
+@pytest.mark.parametrize("series", KERNELS)
+def test_the_stack_frame_of_a_round_is_small(series: str, tmp_path: Path) -> None:
+    path = module(series, tmp_path)
+    assert 0 < frame_bytes(path, "ndm_end_round") <= FRAME_BYTES
+
+
 def test_a_float_is_noticed(tmp_path: Path) -> None:
     """The module built once more, with a function that the test must object to."""
     extra = """

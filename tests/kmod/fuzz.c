@@ -62,7 +62,9 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		require(ndm_cut(ack.cwnd, out[1]) >= ack.cwnd / 2);
 		require(out[0] < 0 || ndm_apply_gain(ack.cwnd, out[0]) >= ack.cwnd);
 		ndm_watchdog_bites(&watchdog, x, ndm_max(f.max_rate[0], f.max_rate[1]),
-				   ack.app_limited & 1);
+				   ack.app_limited & 1, ack.acked & 31);
+		require(ndm_law(ack.cwnd, out[0], ack.acked, x, ack.lost, ack.delivered & 31,
+				ack.inflight) <= ack.inflight);
 		ndm_drain(&drain, ndm_drain_queue(ndm_lowest_us(&f), ack.min_rtt_us), ack.cwnd,
 			  ack.acked & 1);
 		require(drain.rounds <= NDM_DRAIN_ROUNDS || drain.rounds == NDM_DRAINING);

@@ -189,7 +189,8 @@ for name in TCPFullUndo TCPPartialUndo TCPDSACKUndo TCPTimeouts; do counter $nam
         assert seen.value("TCPTimeouts") == 0 and seen.rounds is not None
         recovers = seen.rounds["ca_state"].to_pylist().index(3)
         lowest[undo] = seen.rounds["cwnd"].to_numpy()[recovers + 1 :].min()
-    assert lowest[True] > 1.5 * lowest[False]
+    # A recovery sends a packet in addition only for an ACK that goes forward, undone or not.
+    assert lowest[True] > 1.4 * lowest[False]
 
 
 def test_a_mark_cuts_and_nothing_is_retransmitted(flow: Path, tmp_path: Path) -> None:

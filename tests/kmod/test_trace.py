@@ -73,6 +73,11 @@ def test_the_action_follows_from_the_outputs(table: pa.Table) -> None:
     below = [0xFFFFF if packets is None else packets for packets in ceilings(table.to_pylist())[0]]
     ceiling = np.maximum(below, 4)[np.array(table["why"].to_pylist()) == "network"]
     wanted = np.minimum(wanted, ceiling)
+    # A fifth was lost behind a queue: no more than what arrived.
+    loss, ratio = (rows[name].to_numpy().astype(np.int64) for name in ("loss_rate", "rtt_ratio"))
+    floods = (loss >= 4096 // 5) & (cwnd * loss > 12 * 4096) & (ratio < 4096 // 2)
+    assert floods.any()
+    wanted[floods] = np.minimum(wanted, np.maximum(cwnd * (4096 - loss) >> 12, 4))[floods]
     held = target == np.maximum(cwnd, 4)  # the window was not used: it does not grow
     assert ((target == wanted) | (held & (wanted > cwnd))).all()
     assert (target == wanted).sum() > 50 and (target == ceiling).any()
@@ -114,21 +119,18 @@ def test_the_capture_of_a_server_comes_close_to_the_kernel(tmp_path: Path) -> No
 def test_captures_come_close_to_the_kernel(tmp_path: Path) -> None:
     """Per input: the median within 0.1 % of the range, 95 % of the rounds within 0.5 %.
 
-    What RACK's timer marks as lost is not in the rate sample of any ACK, and the kernel's inputs
-    do not have it; the capture's do. Such marks are counted, and end the comparison of a run.
+    Both know the same losses, those that RACK's timer marks between two ACKs as well.
     """
     need_kernel()
-    parts, rounds, marks = [], 0, 0
-    loss = round_trace.INPUTS.index("loss_rate")
+    parts = []
     for seed in range(1, 25):
         percent, in_kernel = distances(LOSSY, seed, tmp_path)
         assert len(percent) > 0.8 * in_kernel
-        differ = np.flatnonzero(percent[:, loss])
-        parts.append(percent[: differ[0]] if len(differ) else percent)
-        rounds, marks = rounds + len(percent), marks + len(differ)
+        parts.append(percent)
     percent = np.concatenate(parts)
-    print(f"\n{rounds} rounds, {marks} with a loss that only one has seen, {len(percent)} compared")
-    assert marks <= 0.003 * rounds and len(percent) > 0.8 * rounds
+    other = int(np.count_nonzero(percent[:, LOSS_RATE]))
+    print(f"\n{len(percent)} rounds compared, {other} with a loss that only one has seen")
+    assert other <= 0.001 * len(percent)
     misses = []
     for number, name in enumerate(round_trace.INPUTS):
         median, p95 = np.percentile(percent[:, number], [50, 95])
@@ -139,6 +141,7 @@ def test_captures_come_close_to_the_kernel(tmp_path: Path) -> None:
     assert not misses
 
 
+LOSS_RATE = round_trace.INPUTS.index("loss_rate")
 HEAVY = """
 seconds = 10
 topology = "path"
@@ -159,6 +162,9 @@ def test_the_lowest_rtt_is_no_timestamps(tmp_path: Path) -> None:
         assert len(percent) > 0.8 * in_kernel > 80
         parts.append(percent)
     percent = np.concatenate(parts)
+    same = np.mean(percent[:, LOSS_RATE] < 0.5)
+    print(f"\nloss_rate within 0.5 % of the range in {same:.1%} of the rounds")
+    assert same > 0.95
     for name in ("rtt_ratio", "bdp_ratio", "queue_floor"):
         median, p95 = np.percentile(percent[:, round_trace.INPUTS.index(name)], [50, 95])
         print(f"{name:16} median {median:6.3f} %   p95 {p95:6.3f} %")

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Paths of a local network, drops in the sender's own queue, marks among losses: no flood."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ndm_tcp.lab import run as lab_run
+
+from ..conftest import ROOT
+from .lab import Changes, answers, drive, need_kernel, scenario
+
+# A host that holds ACKs back for longer than its queue lasts.
+HELD = """
+seconds = 3
+topology = "path"
+[link]
+rate_bps = 300_000_000
+rtt_us = 200
+queue_packets = 67
+offloads = true
+ack_hold_us = [500, 4_000]
+[host]
+read_wait_us = 100
+"""
+OWN_QUEUE = HELD.replace("ack_hold_us = [500, 4_000]", 'shaper = "sender"')
+DROPPING = """
+seconds = 10
+topology = "path"
+[link]
+rate_bps = 20_000_000
+rtt_us = 30_000
+queue_packets = 60
+"""
+MARKING = """
+seconds = 15
+topology = "path"
+[link]
+rate_bps = 25_000_000
+rtt_us = 40_000
+queue_packets = 1024
+qdisc = "fq_codel"
+loss = 0.01
+[host]
+ecn = true
+"""
+NO_PAUSE = {"ndm_features": [("if (waited > f->pause + 1 &&", "if (false &&")]}
+NO_GUARD = ("x[NDM_IN_LOSS_RATE] >= NDM_FLOOD_LOSS &&", "false &&")
+DEAF = ("bool marked = (repairs || spared) && !tp->prior_ssthresh;", "bool marked = false;")
+# Every loss is random, and the window should double.
+RECKLESS = answers(65536, -524288)
+
+
+def share(result: dict[str, Any]) -> float:
+    """Retransmitted segments of all that were sent."""
+    flow = result["flows"][0]
+    return float(flow["retransmissions"] / flow["segments"])
+
+
+def test_held_back_acks_are_neither_a_queue_nor_room(tmp_path: Path) -> None:
+    """Without the pauses in the baseline RTT the same network gets less, or loses more."""
+    ours, _ = drive(HELD, tmp_path / "rule")
+    without, _ = drive(HELD, tmp_path / "none", **NO_PAUSE)
+    mbps = [found["flows"][0]["goodput_mbps"] for found in (ours, without)]
+    print(f"\n{mbps[0]} Mbit/s, {share(ours):.2%} retransmitted;", end=" ")
+    print(f"without pauses {mbps[1]}, {share(without):.2%}")
+    assert mbps[0] > 1.2 * mbps[1] and mbps[0] > 0.8 * 300 and share(ours) < 0.04
+
+
+@pytest.mark.parametrize("text", [HELD, OWN_QUEUE], ids=["held", "own-queue"])
+def test_lan_paths_are_not_flooded(text: str, tmp_path: Path) -> None:
+    """The goodput of BBR without its retransmissions; more goodput than CUBIC."""
+    need_kernel()
+    found = {
+        cc: lab_run.run(scenario(text), cc, 1, tmp_path / cc, light=True)
+        for cc in ("ndm_tcp", "bbr", "cubic")
+    }
+    mbps = {cc: result["flows"][0]["goodput_mbps"] for cc, result in found.items()}
+    print("\n", mbps, {cc: f"{share(result):.2%}" for cc, result in found.items()})
+    assert mbps["ndm_tcp"] >= 0.95 * max(mbps.values())
+    assert share(found["ndm_tcp"]) <= 0.6 * share(found["bbr"])
+
+
+def test_no_network_floods_for_two_rounds(tmp_path: Path) -> None:
+    """However reckless it is: after a round that lost a fifth, at most what arrived."""
+    changes: Changes = [RECKLESS]
+    ours, table = drive(DROPPING, tmp_path / "rule", ndm_tcp=changes)
+    without, _ = drive(DROPPING, tmp_path / "none", ndm_tcp=changes, ndm_control=[NO_GUARD])
+    floods = 0
+    for row in table.to_pylist():
+        lost = row["loss_rate"]
+        if row["why"] != "network" or lost < 4096 // 5 or row["rtt_ratio"] >= 4096 // 2:
+            continue
+        # Of fewer than eight packets the law lets the network judge.
+        if row["cwnd"] * lost < 12 * 4096 or row["rtt_variation"] >= 4096 // 4:
+            continue
+        floods += 1
+        assert row["target"] <= max(row["cwnd"] * (4096 - lost) >> 12, 4), row
+    print(f"\n{floods} floods; {share(ours):.1%} retransmitted, without {share(without):.1%}")
+    assert floods > 5 and share(ours) < 0.7 * share(without)
+
+
+def test_marks_among_losses_are_heard(tmp_path: Path) -> None:
+    """A recovery that a mark came to is no random loss: half of its reductions once were undone."""
+    heard, _ = drive(MARKING, tmp_path / "rule")
+    deaf, _ = drive(MARKING, tmp_path / "none", ndm_tcp=[DEAF])
+    ours, theirs = (found["flows"][0] for found in (heard, deaf))
+    print(f"\n{ours['goodput_mbps']} Mbit/s, {ours['rtt_mean_ms']} ms;", end=" ")
+    print(f"deaf in recoveries {theirs['goodput_mbps']}, {theirs['rtt_mean_ms']} ms")
+    assert ours["rtt_mean_ms"] - 40 < 0.92 * (theirs["rtt_mean_ms"] - 40)
+    assert ours["goodput_mbps"] > 0.75 * 25
+
+
+def test_after_a_mark_a_round_without_growth(tmp_path: Path) -> None:
+    """RFC 3168: no more than Reno's packet, whatever the network asks for."""
+    text = MARKING.replace("loss = 0.01\n", "")
+    _, table = drive(text, tmp_path, ndm_tcp=[answers(65536, 0)])
+    rows = table.to_pylist()
+    after = [
+        row
+        for before, row in pairwise(rows)
+        if before["ca_state"] == 2 and row["ca_state"] == 0 and row["why"] == "network"
+    ]
+    assert len(after) > 5
+    for row in after:
+        assert row["target"] <= row["cwnd"] + 1, row
+
+
+def test_the_suite_is_what_its_generator_writes() -> None:
+    from ndm_tcp.lab import lan_paths
+
+    for suite, made in lan_paths.scenarios().items():
+        folder = ROOT / "lab" / "scenarios" / suite
+        assert {path.name: path.read_text() for path in folder.glob("*.toml")} == made
