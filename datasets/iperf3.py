@@ -49,7 +49,7 @@ class _Report:
     omitted: int = 0
     """streams of intervals before -O was over"""
     without_window: int = 0
-    """streams of intervals of a sender whose system does not tell the window"""
+    """streams of intervals of a sender whose system reports no window"""
 
 
 def sniff(head: bytes) -> bool:

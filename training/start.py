@@ -141,7 +141,7 @@ def resolve(
         if data.policy.any():
             hint = "all that teach are held out; add captures of more paths"
         elif data.masked.get("no truth"):
-            hint = "captures that do not know the right window take --objective awbc"
+            hint = "captures have no target window and take --objective awbc"
         raise NdmError(f"{sources[0]}: no round to learn from: {data.masked}; {hint}")
     init = config.init
     if init == AUTO:

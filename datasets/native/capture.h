@@ -59,7 +59,7 @@ struct ndm_flow_info {
 	int64_t mss;
 	int64_t packets, segments, retransmitted, rtos;
 	int64_t gaps, unseen, duplicates, zero_windows, keepalives;
-	int64_t resent_control;		/* SYN and FIN without data, sent again */
+	int64_t resent_control;		/* retransmitted SYN and FIN without data */
 	int64_t rows, rounds;
 	uint8_t host[2][16];		/* addresses, the lower one first */
 	const struct ndm_ack_row *row;
