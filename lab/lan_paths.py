@@ -13,12 +13,12 @@ ranges, not within ten percent of a path of `lan`. Regenerate both with
 
 from __future__ import annotations
 
-import math
 import random
 from dataclasses import dataclass
 from pathlib import Path
 
 from ndm_tcp import files
+from ndm_tcp.lab.training_paths import log_uniform
 
 FOLDER = Path(__file__).resolve().parent / "scenarios"
 HEAD = "# SPDX-License-Identifier: CC0-1.0\n# Written by: python -m ndm_tcp.lab.lan_paths\n"
@@ -93,10 +93,6 @@ LAN = (
 )
 
 
-def _log_uniform(rng: random.Random, low: float, high: float) -> float:
-    return low * math.exp(rng.random() * math.log(high / low))
-
-
 def _is_near(path: LanPath, other: LanPath) -> bool:
     return all(
         abs(mine / theirs - 1) <= 0.1
@@ -109,12 +105,12 @@ def training() -> list[LanPath]:
     rng = random.Random(TRAINING_SEED)
     drawn: list[LanPath] = []
     while len(drawn) < TRAINING_PATHS:
-        mbps = round(_log_uniform(rng, *RATE_MBPS))
-        queue = max(8, round(_log_uniform(rng, *QUEUE_MS) * mbps / 12))
-        longest = round(_log_uniform(rng, *HOLD_US))
+        mbps = round(log_uniform(rng, *RATE_MBPS))
+        queue = max(8, round(log_uniform(rng, *QUEUE_MS) * mbps / 12))
+        longest = round(log_uniform(rng, *HOLD_US))
         hold = (longest // 6, longest) if rng.random() < 0.5 else (0, 0)
         shaper = "sender" if rng.random() < 0.25 else "router"
-        path = LanPath(mbps, round(_log_uniform(rng, *RTT_US)), queue, hold, shaper)
+        path = LanPath(mbps, round(log_uniform(rng, *RTT_US)), queue, hold, shaper)
         if not any(_is_near(path, other) for other in LAN):
             drawn.append(path)
     return drawn

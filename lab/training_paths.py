@@ -195,14 +195,15 @@ HEAD = "# SPDX-License-Identifier: CC0-1.0\n# Written by: python -m ndm_tcp.lab.
 Range = tuple[float, float]
 
 
-def _log_uniform(rng: random.Random, low: float, high: float) -> float:
+def log_uniform(rng: random.Random, low: float, high: float) -> float:
+    """A number whose logarithm is uniform between those of low and high."""
     return low * math.exp(rng.random() * math.log(high / low))
 
 
 def _away(rng: random.Random, low: float, high: float, points: tuple[int, ...]) -> float:
     """Log-uniform, but not within ten percent of a point."""
     while True:
-        value = _log_uniform(rng, low, high)
+        value = log_uniform(rng, low, high)
         if all(abs(value / point - 1) > 0.1 for point in points):
             return value
 
@@ -252,7 +253,7 @@ def _link(rng: random.Random, kind: str) -> _Link:
         link = _Link(
             _away(rng, *mbps, EVALUATION_MBPS),
             _away(rng, *rtt_ms, EVALUATION_RTT_MS),
-            _log_uniform(rng, *queue),
+            log_uniform(rng, *queue),
             qdisc,
         )
         if bdp[0] <= link.bdp <= bdp[1]:
@@ -261,18 +262,18 @@ def _link(rng: random.Random, kind: str) -> _Link:
 
 def _loopback(rng: random.Random, kind: str) -> tuple[str, str]:
     delay_ms = _away(rng, *LO_DELAY_MS, EVALUATION_LO_DELAY_MS)
-    share = _log_uniform(rng, *(LO_SCATTER if kind == "lo-scatter" else LO_JITTER))
+    share = log_uniform(rng, *(LO_SCATTER if kind == "lo-scatter" else LO_JITTER))
     shaped = kind in ("lo-rate", "lo-shaped")
     if shaped:
         delay_ms, share = delay_ms / 3, share / 4
     netem = f"delay {delay_ms:.1f}ms {delay_ms * share:.1f}ms distribution normal"
     if rng.random() < 0.5:
-        netem += f" loss {100 * _log_uniform(rng, 0.001, 0.01):.2f}%"
+        netem += f" loss {100 * log_uniform(rng, 0.001, 0.01):.2f}%"
     lines = f'[lo]\nnetem = "{netem}"\n'
     title = f"on the loopback device, {netem}"
     if shaped:
         mbps = _away(rng, *LO_MBPS, EVALUATION_MBPS)
-        latency_ms = _log_uniform(rng, 20, 200)
+        latency_ms = log_uniform(rng, 20, 200)
         lines += (
             f'tbf = "rate {mbps:.1f}mbit burst {mbps * 100:.0f}kbit latency {latency_ms:.0f}ms"\n'
         )
@@ -284,12 +285,12 @@ def _impairment(rng: random.Random, kind: str, link: _Link) -> str:
     lines = ""
     if "loss" in kind or kind == "fast":
         chances = HEAVY_LOSS if "heavy" in kind else FAR_LOSS if "far" in kind else LOSS
-        lines += f"loss = {_log_uniform(rng, *chances):.4f}\n"
+        lines += f"loss = {log_uniform(rng, *chances):.4f}\n"
     if "jitter" in kind or kind == "reorder":
         jitter_us = round(link.rtt_ms * 1e3 * rng.uniform(0.04, 0.25), -2)
         lines += f"jitter_us = {jitter_us:.0f}\nreorder = {str(kind == 'reorder').lower()}\n"
     if kind == "burst":
-        start, loss = _log_uniform(rng, 0.0005, 0.005), rng.uniform(0.3, 0.8)
+        start, loss = log_uniform(rng, 0.0005, 0.005), rng.uniform(0.3, 0.8)
         lines += f"burst = {{ start = {start:.4f}, end = 0.3, loss = {loss:.2f} }}\n"
     if kind == "step":
         at_s, factor = rng.uniform(3, 6), rng.choice([0.3, 0.45, 0.6, 1.7, 2.5])
@@ -322,8 +323,8 @@ def _flows(rng: random.Random, kind: str) -> tuple[int, str]:
     if kind == "lone":
         return LONE_SECONDS, ""
     if "file" in kind or "page" in kind:
-        objects = _log_uniform(rng, *PAGE_OBJECTS) if "page" in kind else 1
-        size = _log_uniform(rng, *(PAGE_BYTES if "page" in kind else FILE_BYTES))
+        objects = log_uniform(rng, *PAGE_OBJECTS) if "page" in kind else 1
+        size = log_uniform(rng, *(PAGE_BYTES if "page" in kind else FILE_BYTES))
         return SECONDS, f"\n[web]\nobjects = {objects:.0f}\nbytes = {size:.0f}\n"
     return FAST_SECONDS if kind.startswith("fast") or kind.endswith("far-loss") else SECONDS, ""
 
