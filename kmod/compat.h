@@ -11,7 +11,7 @@
 
 /*
  * 6.10 gave cong_control() the ACK number and the flags of tcp_input.c, of which one is used: the
- * ACK acknowledged data in order. Older kernels do not tell. NDM_CONG_CONTROL defines the
+ * ACK acknowledged data in order. Older kernels pass no flags. NDM_CONG_CONTROL defines the
  * callback that runs body with it.
  */
 #ifdef NDM_HAVE_CONG_CONTROL_ACK

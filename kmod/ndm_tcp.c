@@ -750,7 +750,8 @@ static u32 ndm_reduce(struct tcp_sock *tp, u32 acked, bool forward)
 
 /*
  * Move the window. Never by more than what this ACK delivered: upwards that is slow
- * start's pace; downwards by half of it, without a silence, unless a queue is to drain.
+ * start's pace; downwards a quarter less of an ACK for four packets or more, unless a queue
+ * is to drain.
  */
 static void ndm_update_cwnd(struct sock *sk, u32 acked, bool forward)
 {
@@ -784,7 +785,7 @@ static void ndm_update_cwnd(struct sock *sk, u32 acked, bool forward)
 			tp->prior_cwnd = max(tp->prior_cwnd, tcp_snd_cwnd(tp));
 		return;
 	}
-	/* For four packets that arrive one is sent: the flight shrinks without a silence. */
+	/* Of four packets that one ACK delivers one is sent; ACKs for fewer send nothing. */
 	if (cwnd > ca->target && ca->drain_rounds != NDM_DRAINING)
 		cwnd -= min_t(u32, cwnd - ca->target, acked - (acked >> 2));
 	else if (cwnd > ca->target)
