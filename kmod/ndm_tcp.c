@@ -100,6 +100,9 @@ static const u32 ndm_pacing_empty_percent = 1600;
 /* Of the path's rate, where hosts hold ACKs back; see ndm_path_rate(). */
 static const u32 ndm_paused_percent = 95;
 
+/* Loss there, Q12: from here on the path is full, and for a while nothing probes for more. */
+static const s16 ndm_paused_loss = NDM_ONE / 32;
+
 /*
  * Where more than 1/128 of what was acknowledged was lost, bursts may be why. Bytes, for the
  * packets of a lifetime wrap.
@@ -236,9 +239,9 @@ static bool ndm_is_paused(const struct sock *sk)
 }
 
 /*
- * The rate that the path has delivered, bytes/s, as the probe's phase varies it; a little less,
- * for it is the highest of noisy ones. The product of Q24 packets/us and mss fits 48 bits; twelve
- * of its fraction are dropped before it becomes a second's.
+ * The rate that the path has delivered, bytes/s, as the probe's phase varies it unless that lost
+ * packets lately; a little less, for it is the highest of noisy ones. The product of Q24 packets/us
+ * and mss fits 48 bits; twelve of its fraction are dropped before it becomes a second's.
  */
 static NDM_RARE u64 ndm_path_rate(const struct sock *sk)
 {
@@ -246,21 +249,22 @@ static NDM_RARE u64 ndm_path_rate(const struct sock *sk)
 	u64 rate = ((u64)ndm_max_rate(ca) * tcp_sk(sk)->mss_cache) >> 12;
 
 	rate = (rate * (USEC_PER_SEC / 100 * ndm_paused_percent)) >> (NDM_RATE_SHIFT - 12);
-	return (rate * ndm_exp2(ndm_probe(ca->phase - 1U))) >> 16;
+	return ca->ceiling_rounds ? rate : (rate * ndm_exp2(ndm_probe(ca->phase - 1U))) >> 16;
 }
 
 /*
- * The largest window of use where hosts hold ACKs back, packets: rate x baseline RTT and an
- * eighth, and what leaves in half a millisecond, for TCP hands over a millisecond's data at once.
- * The baseline RTT has the longest pause in it: a queue shorter than that does not show in the
- * RTT, and a larger window could only fill it.
+ * The largest window of use where hosts hold ACKs back, packets: rate x baseline RTT and, unless
+ * that lost packets lately, an eighth, and what leaves in half a millisecond, for TCP hands over a
+ * millisecond's data at once. The baseline RTT has the longest pause in it: a queue shorter than
+ * that does not show in the RTT, and a larger window could only fill it.
  */
 static u32 ndm_paused_window(const struct sock *sk)
 {
 	const struct ndm *ca = inet_csk_ca(sk);
 	u32 us = ndm_baseline_us(&ca->f, (u32)ca->f.callers_us);
 
-	return (u32)(((u64)ndm_max_rate(ca) * (us + (us >> 3) + 500)) >> NDM_RATE_SHIFT);
+	us += 500 + (ca->ceiling_rounds ? 0 : us >> 3);
+	return (u32)(((u64)ndm_max_rate(ca) * us) >> NDM_RATE_SHIFT);
 }
 
 /*
@@ -396,6 +400,20 @@ static bool ndm_queue_stands(const s16 *x)
 {
 	return x[NDM_IN_RTT_RATIO] <= ndm_queued_ratio &&
 	       x[NDM_IN_RTT_VARIATION] < ndm_queue_scatter;
+}
+
+/*
+ * Does a queue stand already in slow start? One more doubling before the round is over would be
+ * lost. Only where the RTT is a local network's: on longer paths it may be others' queue, and who
+ * leaves slow start to them stays small for long. mdev_us counts in quarters, srtt_us in eighths:
+ * rttvar below srtt / 8, or RTTs scatter.
+ */
+static bool ndm_start_queues(struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	return tp->srtt_us >> 3 <= 2 * NDM_BASELINE_US && tp->mdev_us < tp->srtt_us >> 4 &&
+	       ndm_srtt_exceeds(sk, 5);
 }
 
 /*
@@ -588,8 +606,8 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 	if (tcp_in_slow_start(tp) && (!recovery || (repairs && spared))) {
 		bool grew = limited && ndm_rate_grew(ca, x);
 
-		if (limited && !grew &&
-		    (ndm_queue_grows(x) || x[NDM_IN_BDP_RATIO] < ndm_full_pipe_ratio))
+		if (limited && !grew && (ndm_queue_grows(x) || ndm_start_queues(sk) ||
+					 x[NDM_IN_BDP_RATIO] < ndm_full_pipe_ratio))
 			ndm_leave_slow_start(sk, !x[NDM_IN_LOSS_RATE]);
 		else if (marked || (spared && ndm_was_congestion(ca, x, limited, grew)))
 			ndm_leave_slow_start(sk, false);
@@ -639,7 +657,11 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 				 ca->f.paused ? ndm_paused_window(sk) : ~0U);
 		ca->ceiling_rounds = ndm_ceiling_rounds(ca->ceiling_rounds, x, ca->congestion,
 							lost, used);
-		if (ca->ceiling_rounds && (limited || x[NDM_IN_RTT_RATIO] < NDM_CEILING_QUEUE))
+		/* Where hosts pause srtt is no measure: there ndm_paused_window() is the ceiling. */
+		if (ca->f.paused && x[NDM_IN_LOSS_RATE] >= ndm_paused_loss)
+			ca->ceiling_rounds = NDM_CEILING_ROUNDS;
+		if (ca->ceiling_rounds && !ca->f.paused &&
+		    (limited || x[NDM_IN_RTT_RATIO] < NDM_CEILING_QUEUE))
 			target = min(target, ndm_ceiling(window, x));
 		why = NDM_WHY_NETWORK;
 	} else {
@@ -680,6 +702,19 @@ static NDM_RARE void ndm_trace_round(const struct sock *sk, bool valid, const s1
 	trace_ndm_tcp_round(sk, &report);
 }
 
+/*
+ * A probe for a larger MTU was sent, or has ended. If it got through the core has counted the
+ * window anew, in packets of the new size; the target was in the old ones.
+ */
+static NDM_RARE void ndm_note_mtu_probe(struct sock *sk)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+
+	ca->watchdog.probing_mtu = !ca->watchdog.probing_mtu;
+	if (!ca->watchdog.probing_mtu)
+		ndm_set_target(ca, min_t(u32, ca->target, tcp_snd_cwnd(tcp_sk(sk))));
+}
+
 /* A round ended: ask the network, act, and tell. */
 static NDM_RARE void ndm_end_round(struct sock *sk, const struct rate_sample *rs)
 {
@@ -693,6 +728,8 @@ static NDM_RARE void ndm_end_round(struct sock *sk, const struct rate_sample *rs
 	enum ndm_why why;
 	bool valid;
 
+	if (unlikely(ca->watchdog.probing_mtu != !!inet_csk(sk)->icsk_mtup.probe_size))
+		ndm_note_mtu_probe(sk);
 	/* Again, and all of it: the common ACK does without what is only asked here. */
 	ndm_fill_ack(sk, rs, &ack);
 	ack.min_rtt_us = ndm_min_rtt(sk);
@@ -748,6 +785,14 @@ static u32 ndm_reduce(struct tcp_sock *tp, u32 acked, bool forward)
 	return max(in_flight + budget, 1U);
 }
 
+/* By how much slow start grows with an ACK, packets; RFC 9406's quarter behind a queue. */
+static u32 ndm_growth(struct sock *sk, u32 acked)
+{
+	if (!tcp_is_cwnd_limited(sk))
+		return 0;
+	return ndm_start_queues(sk) ? (acked + (tcp_sk(sk)->delivered & 3)) >> 2 : acked;
+}
+
 /*
  * Move the window. Never by more than what this ACK delivered: upwards that is slow
  * start's pace; downwards a quarter less of an ACK for four packets or more, unless a queue
@@ -777,9 +822,9 @@ static void ndm_update_cwnd(struct sock *sk, u32 acked, bool forward)
 		return;
 	}
 	if (tcp_in_slow_start(tp)) {
-		if (tcp_is_cwnd_limited(sk))
-			cwnd = min(cwnd + acked, tp->snd_ssthresh);
-		ndm_jump(sk, cwnd);
+		acked = ndm_growth(sk, acked);
+		if (acked || cwnd != ca->target)
+			ndm_jump(sk, min(cwnd + acked, tp->snd_ssthresh));
 		/* In a recovery: should it be undone or time out, this is the window. */
 		if (ca->spared)
 			tp->prior_cwnd = max(tp->prior_cwnd, tcp_snd_cwnd(tp));
@@ -813,19 +858,6 @@ static NDM_RARE void ndm_open(struct sock *sk, const struct rate_sample *rs)
 	ca->opening = 0;
 }
 
-/*
- * A probe for a larger MTU was sent, or has ended. If it got through the core has counted the
- * window anew, in packets of the new size; the target was in the old ones.
- */
-static NDM_RARE void ndm_note_mtu_probe(struct sock *sk)
-{
-	struct ndm *ca = inet_csk_ca(sk);
-
-	ca->watchdog.probing_mtu = !ca->watchdog.probing_mtu;
-	if (!ca->watchdog.probing_mtu)
-		ndm_set_target(ca, min_t(u32, ca->target, tcp_snd_cwnd(tcp_sk(sk))));
-}
-
 static void ndm_ack_arrived(struct sock *sk, const struct rate_sample *rs, bool advanced)
 {
 	struct ndm *ca = inet_csk_ca(sk);
@@ -838,8 +870,6 @@ static void ndm_ack_arrived(struct sock *sk, const struct rate_sample *rs, bool 
 	if (ndm_features_take(&ca->f, &ack) && !ndm_was_quiet(sk, ack.acked, rs->is_app_limited))
 		ndm_end_round(sk, rs);
 	ca->f.callers_lost = (u16)tcp_sk(sk)->lost;
-	if (unlikely(ca->watchdog.probing_mtu != !!inet_csk(sk)->icsk_mtup.probe_size))
-		ndm_note_mtu_probe(sk);
 	ndm_update_cwnd(sk, ack.acked, advanced && rs->losses <= 0);
 	ndm_update_pacing(sk);
 }

@@ -48,9 +48,22 @@ loss = 0.01
 [host]
 ecn = true
 """
+LONG_LAN = """
+seconds = 2
+topology = "path"
+[link]
+rate_bps = 1_000_000_000
+rtt_us = 5_000
+queue_packets = 450
+offloads = true
+[host]
+read_wait_us = 100
+"""
 NO_PAUSE = {"ndm_features": [("if (waited > f->pause + 1 &&", "if (false &&")]}
 NO_GUARD = ("x[NDM_IN_LOSS_RATE] >= NDM_FLOOD_LOSS &&", "false &&")
 DEAF = ("bool marked = (repairs || spared) && !tp->prior_ssthresh;", "bool marked = false;")
+EAGER = ("return ndm_start_queues(sk) ? (acked", "return false ? (acked")
+PROBING = ("x[NDM_IN_LOSS_RATE] >= ndm_paused_loss", "false")
 # Every loss is random, and the window should double.
 RECKLESS = answers(65536, -524288)
 
@@ -69,6 +82,25 @@ def test_held_back_acks_are_neither_a_queue_nor_room(tmp_path: Path) -> None:
     print(f"\n{mbps[0]} Mbit/s, {share(ours):.2%} retransmitted;", end=" ")
     print(f"without pauses {mbps[1]}, {share(without):.2%}")
     assert mbps[0] > 1.2 * mbps[1] and mbps[0] > 0.8 * 300 and share(ours) < 0.04
+
+
+def test_slow_start_stops_at_a_queue(tmp_path: Path) -> None:
+    """Within the round: to double once more is to lose as many packets."""
+    ours, _ = drive(LONG_LAN, tmp_path / "rule")
+    without, _ = drive(LONG_LAN, tmp_path / "none", ndm_tcp=[EAGER])
+    lost = [found["flows"][0]["retransmissions"] for found in (ours, without)]
+    print(f"\n{lost[0]} packets retransmitted, {lost[1]} if it goes on")
+    assert lost[0] < 0.5 * lost[1]
+    assert ours["flows"][0]["goodput_mbps"] > 0.97 * without["flows"][0]["goodput_mbps"]
+
+
+def test_where_hosts_pause_a_loss_ends_the_probing(tmp_path: Path) -> None:
+    """For a while; else the same queue overflows with every probe."""
+    ours, _ = drive(HELD, tmp_path / "rule")
+    without, _ = drive(HELD, tmp_path / "none", ndm_tcp=[PROBING])
+    print(f"\n{share(ours):.2%} retransmitted, {share(without):.2%} if it goes on")
+    assert share(ours) < 0.9 * share(without)
+    assert ours["total_mbps"] > 0.95 * without["total_mbps"]
 
 
 @pytest.mark.parametrize("text", [HELD, OWN_QUEUE], ids=["held", "own-queue"])
