@@ -23,6 +23,7 @@ from ndm_tcp.datasets import store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export import (
     certificate,
+    chosen,
     generated,
     golden,
     judge,
@@ -279,7 +280,8 @@ def export(
         folder / "export.json",
         orjson.dumps(asdict(report), option=orjson.OPT_INDENT_2).decode() + "\n",
     )
-    files.write_text(folder / "MODEL_CARD.md", model_card(report, model, proof, costs))
+    card = model_card(report, model, proof, costs) + chosen.text(folder)
+    files.write_text(folder / "MODEL_CARD.md", card)
     files.write_text(folder / "report.html", report_html.page(report, model, proof, costs, signed))
     return report
 
