@@ -198,16 +198,13 @@ MASK_no-entropy = 4
 MASK_no-floor = 10
 MASK_no-memory = 11,12,13,14,15,16,17,18
 ABLATION_SEEDS = 1 2 3
-# A third of the shipped network's: what is wanted is what variants differ by.
-ABLATION_EPOCHS = 40
 ABLATED = $(foreach name,full no-delay no-entropy no-floor no-memory,$(addprefix $(name)-,$(ABLATION_SEEDS)))
 UNTRAINED = $(addprefix untrained-,$(ABLATION_SEEDS))
 
 # The stem is a variant and a seed, such as no-delay-2.
 seed = $(lastword $(subst -, ,$*))
 $(ABLATION)/run/%/model.safetensors: $(ROUNDS)
-	$(BIN)/ndm train --data $(OUT)/shipped/data $(ROUNDS) --mask "$(MASK_$(*:-$(seed)=))" --seed $(seed) \
-		--epochs $(ABLATION_EPOCHS) -o $(@D)
+	$(BIN)/ndm train --data $(OUT)/shipped/data $(ROUNDS) --mask "$(MASK_$(*:-$(seed)=))" --seed $(seed) -o $(@D)
 
 $(ABLATION)/offline.json: $(ROUNDS)
 	$(BIN)/python -m ndm_tcp.training.ablation --data $(ROUNDS) -o $(@D) --epochs 16

@@ -22,6 +22,7 @@ ROUNDS = "rounds.parquet"
 MANIFEST = "dataset.json"
 ROW_GROUP = 1 << 20
 REBUILD = "ndm dataset build SOURCE... -o DIR"
+TEXT = [field.name for field in SCHEMA if pa.types.is_string(field.type)]
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,12 @@ def manifest_of(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def load(folder: Path) -> Dataset:
+def load(folder: Path, columns: Sequence[str] | None = None) -> Dataset:
     """Read a dataset.
+
+    Args:
+        folder: of the dataset.
+        columns: which to read, text among them dictionary-encoded; all, and plain, without them.
 
     Raises:
         NdmError: not a dataset, another contract, or files that do not belong together.
@@ -93,22 +98,28 @@ def load(folder: Path) -> Dataset:
             raise NdmError(f"{folder}: no dataset here ({path.name} is missing); run: {REBUILD}")
     try:
         manifest = manifest_of(folder)
-        table = pq.read_table(rounds_path)
+        schema = pq.read_schema(rounds_path)
+        text = TEXT if columns is not None else None
+        table = pq.read_table(rounds_path, columns=columns, read_dictionary=text)
     except (orjson.JSONDecodeError, pa.ArrowInvalid, OSError) as error:
         detail = str(error).splitlines()[0]
         raise NdmError(f"{folder}: damaged dataset ({detail}); run: {REBUILD}") from None
-    found = (table.schema.metadata or {}).get(b"ndm_contract", b"").decode() or None
+    found = (schema.metadata or {}).get(b"ndm_contract", b"").decode() or None
     contract.require(found, str(folder), REBUILD, contract.INTERFACE_HASH)
     digest = files.sha256(rounds_path)
     if manifest.get("sha256") != digest:
         raise NdmError(f"{folder}: {ROUNDS} is not the one {MANIFEST} describes; run: {REBUILD}")
-    if not table.schema.remove_metadata().equals(pa.schema(list(SCHEMA)).remove_metadata()):
+    if not schema.remove_metadata().equals(pa.schema(list(SCHEMA)).remove_metadata()):
         raise NdmError(f"{folder}: {ROUNDS} has other columns than this code; run: {REBUILD}")
     return Dataset(table, manifest, digest)
 
 
-def load_all(folders: Sequence[Path]) -> Dataset:
+def load_all(folders: Sequence[Path], columns: Sequence[str] | None = None) -> Dataset:
     """Several datasets as one, in this order; a flow that is in two of them counts once.
+
+    Args:
+        folders: of the datasets.
+        columns: see `load`; flow_id is always read.
 
     Returns:
         the rounds of all; manifest and hash are the first one's if it is alone, else there is no
@@ -117,15 +128,20 @@ def load_all(folders: Sequence[Path]) -> Dataset:
     Raises:
         NdmError: see `load`.
     """
-    found = [load(folder) for folder in folders]
+    if columns is not None:
+        columns = list(dict.fromkeys(["flow_id", *columns]))
+    found = [load(folder, columns) for folder in folders]
     if len(found) == 1:
         return found[0]
     seen: set[str] = set()
     tables = []
     for dataset in found:
-        flows = pc.unique(dataset.rounds["flow_id"])
-        news = flows.filter(pc.invert(pc.is_in(flows, pa.array(sorted(seen), pa.string()))))
-        tables.append(dataset.rounds.filter(pc.is_in(dataset.rounds["flow_id"], news)))
-        seen.update(news.to_pylist())
+        table = dataset.rounds
+        flows = pc.unique(table["flow_id"]).to_pylist()
+        if again := sorted(seen.intersection(flows)):
+            twice = pc.is_in(table["flow_id"].cast(pa.string()), pa.array(again))
+            table = table.filter(pc.invert(twice))
+        tables.append(table)
+        seen.update(flows)
     digest = hashlib.sha256("".join(d.sha256 for d in found).encode()).hexdigest()
     return Dataset(pa.concat_tables(tables), {}, digest)

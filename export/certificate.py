@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """`ndm_certificate.json`: what is proved of the exported integers, with all a checker needs.
 
-Three kinds of statement, each over every input in the contract's box:
+Three kinds of statement about the network, each over every input in the contract's box:
 
 - ranges: every accumulator of every row, with inputs that attain the first layer's ends
   exactly and the best found ones of later layers;
 - error: a bound on |integer network - the same weights in real arithmetic|;
-- properties: proved by a tree of sub-boxes, refuted by a counter-example, or unknown.
+- properties of the network: proved by a tree of sub-boxes, refuted by a counter-example, or
+  unknown, each with the claims about the control law that bound the window where it is broken.
+
+And of the network together with its control law, for any network: the claims of `law`, which a
+program goes through exhaustively.
 
 The file names the headers by their SHA-256. `checker/check_certificate.py` reads those headers
 and repeats every statement without this package.
@@ -25,12 +29,12 @@ import numpy.typing as npt
 from ndm_tcp import contract as c
 from ndm_tcp import fixedpoint
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import enclosure, properties, witness
+from ndm_tcp.export import enclosure, law, properties, witness
 from ndm_tcp.export.enclosure import UNIT_BITS, Interval, Row
 from ndm_tcp.export.properties import Verdict
 from ndm_tcp.fixedpoint import Layer
 
-FORMAT = "ndm-tcp-certificate-1"
+FORMAT = "ndm-tcp-certificate-2"
 NAME = "ndm_certificate.json"
 HEADERS = ("ndm_contract.h", "ndm_tables.h", "ndm_model.h")
 S32 = (1 << 31) - 1
@@ -217,12 +221,14 @@ def to_json(proof: Proof, model: str, headers: dict[str, str]) -> str:
                 "limit": p.limit,
                 "box": p.box(),
                 "boxes": properties.BOXES,
+                "contained_by": list(p.contained_by),
                 **asdict(v),
             }
             for p, v in zip(properties.PROPERTIES, proof.verdicts, strict=True)
         ],
         "window_factor": fixedpoint.exp2(gain).tolist(),
         "loss_cut": list(loss_cut(proof)),
+        "law": law.to_json(),
     }
     return _dump(data) + "\n"
 

@@ -16,7 +16,7 @@ import numpy as np
 from ndm_tcp import contract as c
 from ndm_tcp import core
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import certificate, generated, golden, model_c, quantize
+from ndm_tcp.export import certificate, generated, golden, law, model_c, quantize
 
 CHECKER = Path(__file__).resolve().parent / "checker" / "check_certificate.py"
 EXAMPLE = """example:
@@ -101,6 +101,7 @@ def check(kmod: Path) -> dict[str, object]:
     if (error > bound).any():
         raise NdmError(f"{kmod}: |fixed - real| is {error}, above the bound {bound}")
     compared = generated.check(folder, proof)
+    law.require(kmod)
     return {
         "contract": c.HASH,
         "model": model.hash(),

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Does the shipped network do what an operator expects, for every input? Branch and bound.
 
+What bounds the window whatever the network's outputs are is the control law, of which `law` has the
+claims. A property here says something of the network alone, and names the claims about the law
+that bound what follows where the network breaks it.
+
 A property says that an output stays on one side of a limit over a part of the box. The worst
 sub-box (`relaxation.Bounder`) is halved until the property is decided or the number of
 sub-boxes, not the time, runs out: the result is the same on every machine. The tree of splits
@@ -44,6 +48,8 @@ class Property:
     limit: int | None
     """Q16; None: no claim, only the tightest bound found"""
     held: Ranges = field(default_factory=dict)
+    contained_by: tuple[str, ...] = ()
+    """claims of `law.CLAIMS` that bound the window where the network breaks this one"""
 
     def box(self) -> list[enclosure.Interval]:
         """The inputs it speaks of, Q12."""
@@ -52,12 +58,8 @@ class Property:
         return [(round(low * one), round(high * one)) for low, high in ranges]
 
 
-# What the definitions imply: a mean has come at least 1/16 of the way to this round's input; a
-# round with a loss has plasticity 1; and a mean of losses is at most that of plasticity.
-COLLAPSE: Ranges = {
-    "rtt_ratio": (0, 0), "rtt_ratio_mean": (0, 15 / 16),
-    "loss_rate": (1, 1), "loss_rate_mean": (1 / 16, 1),
-}  # fmt: skip
+# What the definitions imply: a round with a loss has plasticity 1, and a mean has come at least
+# 1/16 of the way to this round's input.
 # Not in slow start, as after any loss but a timeout, when the window is one packet and has to grow.
 LOSSY: Ranges = {"plasticity": (1, 1), "plasticity_mean": (1 / 16, 1), "slow_start": (0, 0)}
 # Nothing was lost for long; a mean that falls comes to rest at 2/4096, not at zero.
@@ -90,82 +92,23 @@ PROPERTIES = (
     Property("gain_at_most", "the largest cwnd_gain", GAIN, 1, None),
     Property("gain_at_least", "the smallest cwnd_gain", GAIN, -1, None),
     Property(
-        "no_growth_in_collapse",
-        "the window does not grow when everything is lost and the RTT is at its maximum",
-        GAIN,
-        1,
-        0,
-        COLLAPSE,
-    ),
-    Property(
-        "no_growth_in_collapse_while_rtt_doubles",
-        "nor when the RTT has also at least doubled within the round",
-        GAIN,
-        1,
-        0,
-        {**COLLAPSE, "rtt_gradient": (1, 1)},
-    ),
-    Property(
-        "no_growth_in_a_collapse_that_can_be",
-        "nor where plasticity is 1, as in every round with a loss, outside slow start",
-        GAIN,
-        1,
-        0,
-        {**COLLAPSE, **LOSSY},
-    ),
-    Property(
         "no_growth_behind_its_own_queue",
         "the window does not grow behind its own steady queue of one BDP, with losses up to 1/16",
         GAIN,
         1,
         0,
         OWN_QUEUE,
-    ),
-    Property(
-        "no_shrinking_on_an_idle_path",
-        "the window does not shrink without loss at the lowest RTT and with no standing queue",
-        GAIN,
-        -1,
-        0,
-        {
-            "rtt_ratio": (1, 1),
-            "rtt_ratio_mean": (1 / 16, 1),
-            "loss_rate": (0, 0),
-            "queue_floor": (0, 0),
-            "queue_floor_mean": (0, 15 / 16),
-        },
+        ("at_most_double", "flood_falls_to_what_arrived"),
     ),
     Property(
         "no_shrinking_below_the_bdp",
-        "nor does it on a steady path without queue or loss while it is at most 4/5 of the BDP",
+        "the window does not shrink on a steady path without queue or loss while it is at most "
+        "4/5 of the BDP",
         GAIN,
         -1,
         0,
         {**IDLE, **LOSSLESS},
-    ),
-    Property(
-        "collapse_is_congestion",
-        "loss of everything at the largest RTT counts as congestion rather than noise",
-        CONGESTION,
-        -1,
-        0,
-        COLLAPSE,
-    ),
-    Property(
-        "collapse_with_full_pipe_is_congestion",
-        "the same when the path carries next to nothing of the window (bdp_ratio 0)",
-        CONGESTION,
-        -1,
-        0,
-        {**COLLAPSE, "bdp_ratio": (0, 0)},
-    ),
-    Property(
-        "a_collapse_that_can_be_is_congestion",
-        "the same where plasticity is 1, as in every round with a loss, outside slow start",
-        CONGESTION,
-        -1,
-        0,
-        {**COLLAPSE, **LOSSY},
+        ("at_least_half",),
     ),
     Property(
         "bursts_behind_its_own_queue_are_congestion",
@@ -174,6 +117,7 @@ PROPERTIES = (
         -1,
         0,
         {**OWN_QUEUE, "entropy": (0, 1 / 4)},
+        ("flood_falls_to_what_arrived", "only_scatter_excuses_a_flood"),
     ),
     Property(
         "scattered_loss_on_an_idle_path_is_noise",
@@ -182,6 +126,7 @@ PROPERTIES = (
         1,
         0,
         {**IDLE, **LOSSY, "loss_rate": (0, 1 / 16), "entropy": (1 / 2, 1)},
+        ("loss_takes_at_most_half",),
     ),
 )
 

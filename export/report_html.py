@@ -12,7 +12,7 @@ import numpy as np
 
 from ndm_tcp import contract as c
 from ndm_tcp import fixedpoint, plots
-from ndm_tcp.export import certificate, properties
+from ndm_tcp.export import certificate, law, properties
 from ndm_tcp.export.model_c import Model, upward
 from ndm_tcp.export.quantize import Floats
 from ndm_tcp.export.sensitivity import LayerCost
@@ -72,9 +72,9 @@ def histograms(error: Floats, bounds: Sequence[float]) -> str:
 
 
 def property_rows(proof: certificate.Proof) -> list[tuple[object, ...]]:
-    """Name, claim, verdict, proved bound, worst seen, example of every property.
+    """Name, claim, verdict, proved bound, worst seen, example of every property of the network.
 
-    First what the arithmetic by itself sees to, then what branch and bound found of the network.
+    First what the arithmetic by itself sees to, then what branch and bound found.
     """
     one = 1 << c.Q_PRE
     clamped = [
@@ -114,8 +114,16 @@ def property_rows(proof: certificate.Proof) -> list[tuple[object, ...]]:
         o, sign = c.OUTPUTS[p.output], "<=" if p.sign > 0 else ">="
         bound, seen = (max(o.lo_q, min(o.hi_q, q)) / one for q in (v.bound, v.attained))
         example = ", ".join(f"{x / (1 << c.Q_INPUT):g}" for x in v.witness)
-        rows.append((p.name, p.claim, v.verdict, f"{o.name} {sign} {bound:.4f}", seen, example))
+        verdict = v.verdict
+        if verdict in ("refuted", "unknown"):
+            verdict += f" (contained by {' and '.join(p.contained_by)})"
+        rows.append((p.name, p.claim, verdict, f"{o.name} {sign} {bound:.4f}", seen, example))
     return rows
+
+
+def law_rows() -> list[tuple[str, str, str, str]]:
+    """Name, claim, what was gone through and how many cases, of every claim about the law."""
+    return [(x.name, x.statement, x.gone_through, f"{x.cases:,}") for x in law.CLAIMS]
 
 
 def page(
@@ -195,10 +203,15 @@ last layer). All fit s32; the first layer's ends are attained exactly. cwnd_gain
 [{low:.4f}, {high:.4f}]: no round changes the window by more than a factor of
 {2**low:.3f} to {2**high:.3f}.</p>
 {table(("layer", "lowest", "highest", "bits", "lowest found", "highest found"), ranges)}
-<h2>Properties</h2>
+<h2>What the window does, for any network</h2>
+<p>Proved of the network together with its control law (<code>ndm_control.h</code>), whatever the
+network's outputs are, in every round in which they count. <code>{html.escape(law.COMMAND)}</code>
+goes through all of these cases.</p>
+{table(("name", "claim", "gone through", "cases"), law_rows())}
+<h2>What the network does by itself</h2>
 <p>For every input that a claim speaks of; outputs are clamped ones. Over the inputs {inputs};
 examples in that order. Refuted means that the example, computed by the integer core, breaks the
-claim; the network is still what was trained, and the module's own rules apply on top of it.
+claim; the claims about the control law that are named then bound what the window does.
 Unknown: neither proved nor refuted with {properties.BOXES} sub-boxes.</p>
 {table(("property", "claim", "verdict", "proved", "worst seen", "example"), property_rows(proof))}
 <h2>Quantisation, layer by layer</h2>

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ndm_tcp import contract as c
+from ndm_tcp.export import law
 from ndm_tcp.export.model_c import upward
 
 if TYPE_CHECKING:
@@ -41,10 +42,15 @@ def screen(report: Report) -> str:
         bits = f"{layer.bits[0]} to {layer.bits[1]}"
         worst = "".join(f"{value:12.2g}" for value in layer.largest)
         lines.append(f"  layer {layer.layer:<12}{bits:>12}{worst}")
-    lines += ["", "claims, for every input they speak of"]
+    lines += ["", "the window, whatever the network's outputs are (its control law)"]
+    proved = [claim.name for claim in law.CLAIMS]
+    lines.append(f"  proved   {len(proved):3}  {_wrapped(proved, 16)}")
+    lines += ["", "the network by itself, for every input that a claim speaks of"]
     for verdict in dict.fromkeys(report.claims.values()):
         found = [name for name, v in report.claims.items() if v == verdict]
         lines.append(f"  {verdict:9}{len(found):3}  {_wrapped(found, 16)}")
+    if "refuted" in report.claims.values():
+        lines.append("  where a claim is refuted the control law bounds the window: report.html")
     lines += ["", report.cost.text() if report.cost else f"cost of an inference: {report.no_cost}"]
     return "\n".join(lines)
 

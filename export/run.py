@@ -23,9 +23,11 @@ from ndm_tcp.datasets import store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export import (
     certificate,
+    chosen,
     generated,
     golden,
     judge,
+    law,
     model_c,
     onnx_graph,
     onnx_read,
@@ -82,7 +84,9 @@ class Report:
     """what it did to |fixed - float| on inputs that it did not learn from"""
     layers: tuple[LayerCost, ...] = ()
     claims: dict[str, str] = field(default_factory=dict)
-    """name and verdict of every property"""
+    """name and verdict of every property of the network"""
+    law: dict[str, str] = field(default_factory=dict)
+    """the same of the claims about its control law, which hold for any network"""
     cost: speed.Speed | None = None
     """of an inference, if it was measured"""
     no_cost: str = ""
@@ -267,7 +271,8 @@ def export(
         held_out=source.held_out.text,
         fine_tuning=choice.text() if choice else None,
         layers=tuple(costs),
-        claims={str(row[0]): str(row[2]) for row in report_html.property_rows(proof)},
+        claims={str(row[0]): str(row[2]).split()[0] for row in report_html.property_rows(proof)},
+        law={claim.name: "proved" for claim in law.CLAIMS},
         cost=cost,
         no_cost=no_cost,
     )
@@ -275,7 +280,8 @@ def export(
         folder / "export.json",
         orjson.dumps(asdict(report), option=orjson.OPT_INDENT_2).decode() + "\n",
     )
-    files.write_text(folder / "MODEL_CARD.md", model_card(report, model, proof, costs))
+    card = model_card(report, model, proof, costs) + chosen.text(folder)
+    files.write_text(folder / "MODEL_CARD.md", card)
     files.write_text(folder / "report.html", report_html.page(report, model, proof, costs, signed))
     return report
 
@@ -341,10 +347,6 @@ def model_card(
         )
     )
     notes = "\n".join(f"- {name}: {text}" for name, text in model.notes.items())
-    claims = "\n".join(
-        f"| {claim} | {verdict} | {proved} | {seen:.4f} | {example} |"
-        for _, claim, verdict, proved, seen, example in report_html.property_rows(proof)
-    )
     layers = "\n".join(
         f"| {x.layer} | {x.bits[0]} to {x.bits[1]} | "
         + " | ".join(f"{value:.3g}" for value in x.largest)
@@ -378,14 +380,7 @@ def model_card(
 The bound compares the integers with real arithmetic on the same (quantised) weights and is proved
 for every input (`ndm_certificate.json`); the last column adds what quantising the weights changed.
 
-| claim, for every input it speaks of | verdict | proved | worst seen | at |
-|---|---|---|---|---|
-{claims}
-
-Inputs in the order of the contract, outputs clamped; `docs/export.md` has the boxes. Refuted: the
-example, computed by the integer core, breaks the claim. Unknown: neither proved nor refuted with
-{properties.BOXES} sub-boxes.
-
+{claims_text(proof)}
 | only this layer quantised | fractional bits | {names} |
 |---|---|---|---|
 {layers}
@@ -394,6 +389,34 @@ example, computed by the integer core, breaks the claim. Unknown: neither proved
 
 Intended use: the ndm_tcp kernel module and research on it. Out of scope: any claim about
 throughput, which only a closed loop can make.
+"""
+
+
+def claims_text(proof: certificate.Proof) -> str:
+    """The part of the card about what is proved, of the network with its law and by itself."""
+    bounded = "\n".join(f"| `{row[0]}` | {' | '.join(row[1:])} |" for row in report_html.law_rows())
+    claims = "\n".join(
+        f"| {claim} | {verdict} | {proved} | {seen:.4f} | {example} |"
+        for _, claim, verdict, proved, seen, example in report_html.property_rows(proof)
+    )
+    return f"""The network's outputs reach the window through the control law (`{law.HEADERS[0]}`).
+Proved of both together, for any network and in every round in which its outputs count, by
+`{law.COMMAND}`:
+
+| name | claim | gone through | cases |
+|---|---|---|---|
+{bounded}
+
+The network by itself:
+
+| claim, for every input it speaks of | verdict | proved | worst seen | at |
+|---|---|---|---|---|
+{claims}
+
+Inputs in the order of the contract, outputs clamped; `docs/export.md` has the boxes. Refuted: the
+example, computed by the integer core, breaks the claim, and the claims about the law that are
+named bound what the window then does. Unknown: neither proved nor refuted with
+{properties.BOXES} sub-boxes.
 """
 
 

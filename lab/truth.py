@@ -28,19 +28,18 @@ import orjson
 from ndm_tcp import files
 from ndm_tcp.lab.plan import FIRST_PORT
 from ndm_tcp.lab.scenario import UNDER_TEST, Scenario, parse
+from ndm_tcp.teaching import value
 
 YIELDING = frozenset({"ndm_tcp", "vegas", "nv", "fixed_cwnd"})
 """algorithms that do not fill a queue until it overflows; every other is a rival"""
 IP_PACKET_BYTES = 1500
 LOOPBACK_PACKET_BYTES = 65_536  # the MTU of the loopback device
-EXTRA_SHARE = 0.1
-EXTRA_SHARE_NOISE = 0.3
-EXTRA_PACKETS = 3
-EXTRA_PACKETS_ALONE = 0
-"""of one flow, on a routed path without loss and jitter: of a small BDP three are a large part"""
-RIVAL_SHARE = 1.07
-"""of a flow's share beside rivals: some states that look like theirs are its own doing, so it takes
-less than it is taught (docs/LOG.md)"""
+# Chosen, with reasons, in `teaching`.
+EXTRA_SHARE = value("EXTRA_SHARE")
+EXTRA_SHARE_NOISE = value("EXTRA_SHARE_NOISE")
+EXTRA_PACKETS = value("EXTRA_PACKETS")
+EXTRA_PACKETS_ALONE = value("EXTRA_PACKETS_ALONE")
+RIVAL_SHARE = value("RIVAL_SHARE")
 QUEUE_SHARE = 0.75
 """of the queue that there is"""
 OWN_QUEUE = frozenset({"fq", "fq_codel", "cake"})

@@ -275,7 +275,7 @@ def steps(rows):
     if not rows.any():
         return "no step asked for"
     words = f"mean step {said[rows, 0].mean():+.3f}"
-    if config.objective == "ideal":
+    if config.objective == "target_step":
         words += f", towards the target window {data.action[rows].mean():+.3f}"
     return words
 

@@ -120,7 +120,7 @@ print(
 # ## What is asked of the window
 #
 # The action of a round: by how much the window should change until the next one. Objective
-# `ideal`: a step towards the window that the lab knows is right; else what the sender did.
+# `target_step`: a step towards the target window, which the lab knows; else what the sender did.
 
 # %%
 figure, axes = plt.subplots(figsize=(6, 3.2))

@@ -29,13 +29,14 @@ from ndm_tcp.export import (
     enclosure,
     generated,
     golden,
+    law,
     model_c,
     properties,
     quantize,
 )
 from ndm_tcp.export.check import CHECKER, run_checker
 from ndm_tcp.export.relaxation import Bounder
-from ndm_tcp.export.run import write_model
+from ndm_tcp.export.run import claims_text, write_model
 from ndm_tcp.fixedpoint import Layer
 from ndm_tcp.training.model import Policy
 
@@ -247,7 +248,7 @@ def constant(value: int) -> list[Layer]:
 )
 def test_verdicts(gain: int, wanted: str) -> None:
     """-10: true, but closer to the limit than the margin that bounds carry."""
-    prop = next(p for p in properties.PROPERTIES if p.name == "no_growth_in_collapse")
+    prop = next(p for p in properties.PROPERTIES if p.name == "no_growth_behind_its_own_queue")
     layers = constant(gain)
     x = [low for low, _ in prop.box()]
     value = int(fixedpoint.forward(layers, np.array([x])).pre[-1][0, 0])
@@ -290,7 +291,10 @@ def test_every_round_with_a_loss_has_the_plasticity_that_properties_hold() -> No
 
 
 def test_claims_are_counted_on_recorded_rounds(
-    dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    dataset: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     prop = next(p for p in properties.PROPERTIES if p.name == "no_growth_behind_its_own_queue")
     low, high = np.array(prop.box(), dtype=np.int64).T
@@ -301,7 +305,10 @@ def test_claims_are_counted_on_recorded_rounds(
     assert lines[0] == "6 rounds" and row[1:4] == ["3", "3", "0"]
     row = next(ln for ln in claims.table(constant(-5000), x) if ln.startswith(prop.name)).split()
     assert row[1:4] == ["3", "0", "0"] and float(row[5]) == -0.076
-    idle = next(p for p in properties.PROPERTIES if p.name == "no_shrinking_on_an_idle_path")
+    idle = properties.Property(
+        "starting", "in slow start too", 0, -1, 0, {"rtt_ratio": (1, 1), "loss_rate": (0, 0)}
+    )
+    monkeypatch.setattr(properties, "PROPERTIES", (*properties.PROPERTIES, idle))
     ends = np.array(idle.box(), dtype=np.int64).T  # slow start in the second, not in the first
     lines = list(claims.table(constant(-5000), ends))
     row = next(line for line in lines if line.startswith(idle.name)).split()
@@ -348,7 +355,26 @@ def test_the_checker_shares_no_code() -> None:
 
 
 def test_the_checker_accepts_what_is_shipped(layers: list[Layer]) -> None:
-    assert f"{sum(layer.n_out for layer in layers)} rows" in run_checker(GENERATED)
+    said = run_checker(GENERATED)
+    assert f"{sum(layer.n_out for layer in layers)} rows" in said
+    assert f"{len(law.CLAIMS)} claims about the control law, whose text is beside" in said
+
+
+def test_the_checker_refuses_another_law_beside(folder: Path) -> None:
+    assert "whose text is not beside" in run_checker(folder)
+    for name in law.HEADERS:
+        shutil.copy(GENERATED.parent / name, folder.parent / name)
+    assert "whose text is beside" in run_checker(folder)
+    change(folder.parent / "ndm_control.h", "NDM_PROBE_ROUNDS", "NDM_ROUNDS")
+    refused(folder, "ndm_control.h: not the control law that was certified")
+
+
+def test_the_shipped_card_says_what_is_proved(layers: list[Layer]) -> None:
+    card = (generated.ROOT / "docs" / "MODEL_CARD.md").read_text()
+    assert claims_text(certificate.prove(layers)) in card
+    docs = (generated.ROOT / "docs" / "export.md").read_text()
+    for name in [claim.name for claim in law.CLAIMS]:
+        assert f"| `{name}`" in docs, name
 
 
 @pytest.mark.parametrize(
@@ -480,6 +506,13 @@ TAMPERING: list[tuple[str, Callable[[Data], object], str]] = [
     ("no tree", lambda d: d["properties"][0].update(tree=[]), "does not cover"),
     ("example", lambda d: d["properties"][2].update(attained=1), "does not attain"),
     ("dropped", lambda d: d["properties"].pop(2), "the list"),
+    ("contained", lambda d: d["properties"][2].update(contained_by=[]), "other claims"),
+    ("claim", lambda d: d["law"]["claims"].pop(), "another list of claims"),
+    ("claim twice", lambda d: d["law"]["claims"].append(d["law"]["claims"][0]), "there twice"),
+    ("cases", lambda d: d["law"]["claims"][3].update(cases=1), "not what tests/law.c"),
+    ("no proof", lambda d: d["law"]["claims"][3].update(verdict="unknown"), "not what tests"),
+    ("no law", lambda d: d.pop("law"), "refused"),
+    ("law of nothing", lambda d: d["law"].update(headers={}), "another set of headers"),
     ("type", lambda d: row(d).update(pre="no"), "refused"),
 ]
 

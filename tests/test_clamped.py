@@ -368,7 +368,7 @@ def test_verdicts_of_clamped_networks(gain: int) -> None:
     first = Dense(np.eye(1, 18, 2) * 0.4, np.zeros(1), 1)
     last = Dense(np.array([[0.1], [1.0]]), np.array([gain / 65536 - 0.1 * (gain < 0), 0.0]))
     layers = quantize.quantize([first, last])
-    prop = next(p for p in properties.PROPERTIES if p.name == "no_growth_in_collapse")
+    prop = next(p for p in properties.PROPERTIES if p.name == "no_growth_behind_its_own_queue")
     x = [low for low, _ in prop.box()]
     value = int(fixedpoint.forward(layers, np.array([x])).pre[-1][0, 0])
     verdict = properties.decide(layers, prop, (value, x), boxes=64)

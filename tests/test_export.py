@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import re
 import shutil
@@ -25,6 +26,7 @@ from ndm_tcp.export import (
     check,
     generated,
     golden,
+    law,
     model_c,
     onnx_graph,
     onnx_limits,
@@ -466,6 +468,13 @@ def test_the_report_stands_alone(run: Path, tmp_path: Path) -> None:
     card = (run / "MODEL_CARD.md").read_text()
     for p in properties.PROPERTIES:
         assert p.claim in card and p.name in text
+    for claim in law.CLAIMS:
+        for page in (card, text):
+            assert (
+                claim.name in page
+                and claim.statement in html.unescape(page)
+                and f"{claim.cases:,}" in page
+            )
 
 
 def test_an_inference_is_timed_beside_others_and_the_report_says_so(
@@ -498,6 +507,8 @@ def test_the_printed_report_fits_a_screen_and_names_every_claim(run: Path, tmp_p
     text = report_text.screen(report)
     assert max(map(len, text.splitlines())) <= 100
     assert all(p.name in text for p in properties.PROPERTIES)
+    assert all(claim.name in text for claim in law.CLAIMS)
+    assert report.law == {claim.name: "proved" for claim in law.CLAIMS}
     assert set(report.claims.values()) <= {"proved", "refuted", "bounded", "unknown"}
     for layer in report.layers:
         assert f"layer {layer.layer}" in text and f"{layer.largest[0]:.2g}" in text

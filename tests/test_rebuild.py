@@ -16,6 +16,7 @@ from ndm_tcp.export import judge, quantize
 from ndm_tcp.export import run as export_run
 from ndm_tcp.training import checkpoint as ckpt
 from ndm_tcp.training import rebuild
+from ndm_tcp.training.config import TrainConfig
 from ndm_tcp.training.loop import RESULTS
 
 
@@ -28,7 +29,8 @@ def test_a_rebuilt_run_has_the_same_integers(tmp_path: Path) -> None:
         for part in ("weight", "bias", "shift"):
             assert np.array_equal(getattr(ours, part), getattr(theirs, part))
     assert checkpoint.dataset_sha256 in model.notes["dataset"]
-    assert model.notes["objective"].startswith(checkpoint.config.objective)
+    named = model.notes["objective"].split(",")[0]
+    assert checkpoint.config.objective == TrainConfig.from_dict({"objective": named}).objective
     origin = orjson.loads((tmp_path / "run" / RESULTS).read_bytes())
     assert origin["checkpoint"] in model.notes["checkpoint"]
     found = judge.judge(tmp_path / "run")

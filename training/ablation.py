@@ -35,9 +35,10 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.training import checkpoint as ckpt
 from ndm_tcp.training.config import TrainConfig
 from ndm_tcp.training.evaluate import calibration
-from ndm_tcp.training.loop import MIN_LR_SHARE, RESULTS, gain_loss
+from ndm_tcp.training.loop import RESULTS, gain_loss, schedule
 from ndm_tcp.training.model import Policy
 from ndm_tcp.training.objective import Examples, begins, examples
+from ndm_tcp.training.prepared import batch_of
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -252,15 +253,16 @@ def train_many(
     best = [p.detach().clone() for p in parameters]
     best_loss = torch.full((len(configs),), math.inf)
     n, which = len(train.x), torch.arange(len(configs))[:, None]
+    batch = batch_of(config, n)
+    learning_rate = schedule(optimizer, config, -(-n // batch))
     for epoch in tqdm(range(config.epochs), unit="epoch", disable=quiet, mininterval=5):
-        cosine = (1 + math.cos(math.pi * epoch / config.epochs)) / 2
-        for group in optimizer.param_groups:
-            group["lr"] = config.lr * (MIN_LR_SHARE + (1 - MIN_LR_SHARE) * cosine)
         seeds = [c.seed * 1_000_003 + epoch for c in configs]
         order = torch.stack(
             [torch.randperm(n, generator=torch.Generator().manual_seed(s)) for s in seeds]
         )
-        for index in torch.split(order, config.batch, dim=1):
+        for number, index in enumerate(torch.split(order, batch, dim=1)):
+            if number or epoch:
+                learning_rate.step()
             out = _forward(parameters, keep, train.x[index])
             weight, cause = train.weight[which, index], train.cause[which, index]
             loss = _losses(out, train.action[index], weight, cause, balance, config)

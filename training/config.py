@@ -8,8 +8,11 @@ from typing import Any
 
 from ndm_tcp import contract
 from ndm_tcp.errors import NdmError
+from ndm_tcp.teaching import value
 
-OBJECTIVES = ("bc", "awbc", "ideal")
+TARGET_STEP = "target_step"
+OBJECTIVES = ("bc", "awbc", TARGET_STEP)
+ONE_CYCLE, COSINE = "one-cycle", "cosine"
 POLL_MASK = (4, 10)
 """Inputs that polls cannot have, nor their means: a poll has no raw RTT sample, so the entropy
 lacks its delay part, and there is no queue floor."""
@@ -23,25 +26,26 @@ class TrainConfig:
 
     hidden: tuple[int, ...] = (32, 32)
     """widths of the tanh layers"""
-    objective: str = "ideal"
-    """bc: clone every action alike; awbc: weigh it by exp(advantage / beta);
-    ideal: step towards the window that the path's maker says is right"""
+    objective: str = TARGET_STEP
+    """bc: clone every action alike; awbc: weigh it by exp(advantage / beta); target_step: the step
+    towards the target window, which the lab knows (older runs call it ideal)"""
     beta: float = 1.0
     """temperature of the advantage, in standard deviations of the path's returns"""
     gamma: float = 0.9
     """discount per round of the return-to-go"""
-    epochs: int = 120
-    batch: int = 1024
-    """rounds per step"""
-    lr: float = 5e-3
+    epochs: int = 30
+    batch: int = 0
+    """rounds per step; 0: as the number of rounds asks for (`prepared.batch_of`)"""
+    lr: float = 2e-2
+    """the highest; see `loop.schedule`"""
+    schedule: str = ONE_CYCLE
+    """of the learning rate; cosine: of older runs, which can be read and not carried on"""
     weight_decay: float = 0.1
-    pool_weight: float = 0.1
-    """weight of other algorithms' flows beside ndm_tcp's own, if the objective is ideal: they
-    dwell in states, such as a full queue without rivals, that it must know but does not stay in"""
-    expectile: float = 0.65
-    """of the steps that one state can ask for, if the objective is ideal: 0.5 is their mean; above,
-    the network is bold where it cannot know. A window too large shows in the next round, in its
-    queue; one too small on a jittery path or beside others never shows"""
+    pool_weight: float = value("POOL_WEIGHT")
+    """weight of other algorithms' flows beside ndm_tcp's own, if the objective is target_step"""
+    expectile: float = value("EXPECTILE")
+    """of the steps that one state can ask for, if the objective is target_step: 0.5 is their mean;
+    above, the network prefers the larger window where its inputs are ambiguous (`teaching`)"""
     congestion_weight: float = 0.1
     """weight of the congestion logit's cross-entropy beside the gain's Huber loss"""
     mask: tuple[int, ...] = ()
@@ -83,8 +87,8 @@ class TrainConfig:
             raise NdmError("freeze: with every output frozen nothing is left to learn")
         if not 0 < self.expectile < 1:
             raise NdmError(f"expectile {self.expectile}: expected a number between 0 and 1")
-        if self.epochs < 1 or self.batch < 1 or self.beta <= 0 or not 0 <= self.gamma < 1:
-            raise NdmError("epochs and batch must be >= 1, beta > 0, gamma in [0, 1)")
+        if self.epochs < 1 or self.batch < 0 or self.beta <= 0 or not 0 <= self.gamma < 1:
+            raise NdmError("epochs must be >= 1, batch >= 0, beta > 0, gamma in [0, 1)")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -94,7 +98,7 @@ class TrainConfig:
     def from_dict(cls, data: dict[str, Any]) -> TrainConfig:
         """The inverse of `to_dict`; unknown keys raise NdmError.
 
-        Runs that say nothing of `split_by` were split by flow.
+        Runs that say nothing of `split_by` were split by flow, and of `schedule`, on a cosine.
         """
         known = {f.name for f in fields(cls)}
         if unknown := set(data) - known:
@@ -102,4 +106,6 @@ class TrainConfig:
         values: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in data.items()
         }
-        return cls(**{"split_by": "flow", **values})
+        if values.get("objective") == "ideal":
+            values["objective"] = TARGET_STEP
+        return cls(**{"split_by": "flow", "schedule": COSINE, **values})

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The training loop: deterministic, resumable, with CSV and TensorBoard metrics."""
+"""The training loop: deterministic, resumable, with metrics as CSV and, if asked for, in
+TensorBoard."""
 
 from __future__ import annotations
 
@@ -7,12 +8,12 @@ import csv
 import io
 import math
 import sys
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import orjson
 import torch
 from torch import Tensor
@@ -20,19 +21,18 @@ from torch.nn import functional
 from tqdm import tqdm
 
 from ndm_tcp import contract, files
-from ndm_tcp.datasets import store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.training import checkpoint as ckpt
-from ndm_tcp.training.advantage import Value, weights
-from ndm_tcp.training.config import TrainConfig
-from ndm_tcp.training.evaluate import evaluate
+from ndm_tcp.training.config import TARGET_STEP, TrainConfig
+from ndm_tcp.training.evaluate import AT_ONCE, evaluate
 from ndm_tcp.training.model import Policy
-from ndm_tcp.training.objective import Examples, examples
-from ndm_tcp.training.start import CONGESTION, GAIN, resolve
+from ndm_tcp.training.prepared import Batch, Prepared, prepare
+from ndm_tcp.training.start import GAIN
 
 SAVE_EVERY = 10  # epochs
-MIN_LR_SHARE = 0.02  # of the learning rate, at the end of the cosine
-HUBER_DELTA = {"bc": 0.1, "awbc": 0.1, "ideal": 1.0}
+SAY = 6  # lines of progress a run, where no bar can be drawn
+WARM_UP = 0.3  # of all steps, in which the learning rate goes up
+HUBER_DELTA = {"bc": 0.1, "awbc": 0.1, TARGET_STEP: 1.0}
 """log2 units: beyond it an action counts linearly. What one controller did is an outlier to the
 next; of what would have been right in many states that look the same, the mean is wanted."""
 METRICS = "metrics.csv"
@@ -48,103 +48,97 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Tensors of some rounds."""
-
-    x: Tensor  # [n, 18]
-    action: Tensor  # [n]
-    weight: Tensor  # [n], 0 where the action is not a decision
-    cause: Tensor  # [n], 1, 0 or -1
-
-    def rows(self, index: Tensor) -> Batch:
-        return Batch(self.x[index], self.action[index], self.weight[index], self.cause[index])
-
-
-def _batch(data: Examples, split: str, value: Value, config: TrainConfig) -> Batch:
-    rows = (data.split == split) & (data.policy | (data.cause >= 0))
-    weight = data.weight[rows]
-    if config.objective == "awbc":
-        weight = weight * weights(value, data.x[rows], data.return_to_go[rows], config.beta)
-    weight = np.where(data.policy[rows], weight, np.float32(0))
-    return Batch(
-        torch.from_numpy(data.x[rows]),
-        torch.from_numpy(data.action[rows]),
-        torch.from_numpy(
-            weight / max(float(weight[weight > 0].mean()), 1e-6) if weight.any() else weight
-        ),
-        torch.from_numpy(data.cause[rows].astype(np.float32)),
-    )
-
-
 def gain_loss(gain: Tensor, action: Tensor, config: TrainConfig) -> Tensor:
-    """Huber loss of every gain, log2 units; asymmetric if the objective is ideal.
+    """Huber loss of every gain, log2 units; asymmetric if the objective is target_step.
 
     Asymmetric least squares: Newey and Powell, Econometrica 1987.
     """
     delta = HUBER_DELTA[config.objective]
     loss = functional.huber_loss(gain, action, reduction="none", delta=delta)
-    if config.objective != "ideal":
+    if config.objective != TARGET_STEP:
         return loss
     return loss * 2 * torch.where(action > gain, config.expectile, 1 - config.expectile)
+
+
+def schedule(
+    optimizer: torch.optim.Optimizer, config: TrainConfig, steps: int
+) -> torch.optim.lr_scheduler.LRScheduler:
+    """The learning rate of every step: up to `lr` in the first part, then down to nearly nothing.
+
+    One cycle: Smith and Topin, 2018 (arXiv:1708.07120).
+
+    Args:
+        optimizer: whose learning rate and momentum it sets.
+        config: of the run.
+        steps: in an epoch.
+    """
+    return torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, max_lr=config.lr, total_steps=config.epochs * steps, pct_start=WARM_UP
+    )
+
+
+def _sums(
+    out: Tensor, batch: Batch, balance: Tensor, config: TrainConfig
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Weighted loss of the gain, balanced cross-entropy of the congestion logit, and the numbers
+    of rounds that they are sums of.
+
+    Args:
+        out: [n, 2] outputs before the clamp.
+        batch: the same rounds.
+        balance: [2] weight of a loss by its cause.
+        config: of the run.
+    """
+    gain = (gain_loss(out[:, 0], batch.action, config) * batch.weight).sum()
+    label = batch.cause.clamp(min=0)
+    share = torch.where(label > 0, balance[1], balance[0]) * (batch.cause >= 0)
+    logit = functional.binary_cross_entropy_with_logits(
+        out[:, 1], label, weight=share, reduction="sum"
+    )
+    return gain, logit, batch.weight.count_nonzero(), (batch.cause >= 0).sum()
 
 
 def _losses(
     policy: Policy, batch: Batch, balance: Tensor, config: TrainConfig
 ) -> tuple[Tensor, Tensor]:
-    """Weighted loss of the gain, balanced cross-entropy of the congestion logit."""
-    out = policy.raw(batch.x)
-    gain = gain_loss(out[:, 0], batch.action, config)
-    gain = (gain * batch.weight).sum() / batch.weight.count_nonzero().clamp(min=1)
-    if GAIN in config.freeze:
-        gain = gain.detach()
-    known = batch.cause >= 0
-    if not known.any():
-        return gain, out.sum() * 0.0
-    label = batch.cause[known]
-    share = torch.where(label > 0, balance[1], balance[0])
-    logit = functional.binary_cross_entropy_with_logits(out[known, 1], label, weight=share)
-    return gain, logit
+    """Mean losses of gain and logit."""
+    gain, logit, decisions, known = _sums(policy.raw(batch.x), batch, balance, config)
+    gain, logit = gain / decisions.clamp(min=1), logit / known.clamp(min=1)
+    return (gain.detach() if GAIN in config.freeze else gain), logit
 
 
 class Trainer:
     """One run; `run()` carries on from the last checkpoint if there is one."""
 
-    def __init__(self, data: Sequence[Path], run: Path, config: TrainConfig) -> None:
+    def __init__(self, data: Sequence[Path] | Prepared, run: Path, config: TrainConfig) -> None:
         """
         Args:
-            data: dataset folders; their rounds are put together.
+            data: dataset folders, whose rounds are put together; or what was made of them.
             run: the folder of the run.
-            config: all there is to choose.
+            config: all there is to choose; of what was prepared, the seed.
 
         Raises:
             NdmError: bad dataset, no training rounds, or `run` holds a different run.
         """
-        dataset = store.load_all(data)
-        self.folder, self.dataset_sha256 = run, dataset.sha256
-        self.examples = examples(dataset.rounds, config)
-        self.config, start = resolve(config, self.examples, data)
-        config = self.config
-        train = (self.examples.split == "train") & self.examples.policy
-        self.value = Value.fit(self.examples.x[train], self.examples.return_to_go[train])
-        self.train = _batch(self.examples, "train", self.value, config)
-        self.val = _batch(self.examples, "val", self.value, config)
-        label = self.train.cause[self.train.cause >= 0]
-        share = torch.tensor([float((label == k).sum()) for k in (0, 1)])
-        # Both kinds of loss weigh the same in sum; a frozen logit is not trained.
-        both = bool((share > 0).all()) and CONGESTION not in config.freeze
-        self.balance = share.sum() / (2 * share.clamp(min=1)) if both else torch.zeros(2)
+        if not isinstance(data, Prepared):
+            data = prepare(data, config)
+        self.folder, self.dataset_sha256 = run, data.dataset_sha256
+        self.examples, self.balance = data.examples, data.balance
+        self.train, self.val = data.train, data.val
+        self.config = config = replace(data.config, seed=config.seed)
         torch.manual_seed(config.seed)
         self.policy = Policy(config.hidden, config.mask)
-        if start:
-            start.copy_to(self.policy)
+        if data.start:
+            data.start.copy_to(self.policy)
         learned = self._freeze()
         self.optimizer = torch.optim.AdamW(
-            learned, lr=config.lr, weight_decay=config.weight_decay, foreach=False
+            learned, lr=config.lr, weight_decay=config.weight_decay, fused=True
         )
+        self.steps = -(-len(self.train.x) // config.batch)
+        self.schedule = schedule(self.optimizer, config, self.steps)
         self.best = {k: v.clone() for k, v in self.policy.state_dict().items()}
         # Fine-tuning that never improves leaves the network as it was.
-        self.best_loss = self._validate()[0] if start else math.inf
+        self.best_loss = self._validate()[0] if data.start else math.inf
         self.epoch = 0
         self.history: list[dict[str, float]] = []
         self._resume()
@@ -208,9 +202,13 @@ class Trainer:
         for name, tensor in parts.get("adam", {}).items():
             number, _, key = name.partition(".")
             state.setdefault(int(number), {})[key] = tensor
+        self.epoch = saved.epoch
+        with warnings.catch_warnings():  # that no step of the optimizer came between them
+            warnings.simplefilter("ignore", UserWarning)
+            for _ in range(self.epoch * self.steps - 1):
+                self.schedule.step()
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": state, "param_groups": groups})
-        self.epoch = saved.epoch
         with (self.folder / METRICS).open(newline="") as stream:
             rows = [{k: float(v) for k, v in row.items()} for row in csv.DictReader(stream)]
         self.history = rows[: self.epoch]
@@ -219,63 +217,73 @@ class Trainer:
 
     def _train_epoch(self) -> dict[str, float]:
         config = self.config
-        progress = self.epoch / config.epochs
-        cosine = (1 + math.cos(math.pi * progress)) / 2
-        lr = config.lr * (MIN_LR_SHARE + (1 - MIN_LR_SHARE) * cosine)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
         # Seeded by the epoch, so that a resumed run sees the batches it would have seen.
         order = torch.randperm(
             len(self.train.x),
             generator=torch.Generator().manual_seed(config.seed * 1_000_003 + self.epoch),
         )
         sums = torch.zeros(2, dtype=torch.float64)
-        batches = torch.split(order, config.batch)
-        for index in batches:
-            gain, congestion = _losses(self.policy, self.train.rows(index), self.balance, config)
-            loss = gain + config.congestion_weight * congestion
-            if not torch.isfinite(loss):
-                raise NdmError(f"epoch {self.epoch + 1}: loss is not finite; lower --lr")
+        # One gather an epoch: row by row out of 80 MB is the slower the smaller the part.
+        for number, batch in enumerate(self.train.rows(order).split(config.batch)):
+            if number or self.epoch:
+                self.schedule.step()
+            gain, congestion = _losses(self.policy, batch, self.balance, config)
             self.optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            (gain + config.congestion_weight * congestion).backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(self.policy.parameters(), 1.0)
             self._step()
             sums += torch.stack([gain, congestion]).detach()
-        mean_gain, mean_congestion = (float(v) for v in sums / len(batches))
+        if not torch.isfinite(sums).all():
+            raise NdmError(f"epoch {self.epoch + 1}: loss is not finite; lower --lr")
+        mean_gain, mean_congestion = (float(v) for v in sums / self.steps)
         return {
             "epoch": self.epoch + 1,
-            "lr": lr,
+            "lr": float(self.schedule.get_last_lr()[0]),
             "train_loss": mean_gain + config.congestion_weight * mean_congestion,
             "train_gain": mean_gain,
             "train_congestion": mean_congestion,
         }
 
     def _validate(self) -> tuple[float, float]:
+        """Loss on held-out rounds, and the gain's mean error where the window is a decision."""
         held_out = self.val if len(self.val.x) else self.train
+        sums = torch.zeros(5, dtype=torch.float64)
         with torch.no_grad():
-            gain, congestion = _losses(self.policy, held_out, self.balance, self.config)
-            error = (self.policy(held_out.x)[:, 0] - held_out.action).abs()
-            decided = held_out.weight > 0
-            mae = float(error[decided].mean()) if decided.any() else 0.0
-        return float(gain + self.config.congestion_weight * congestion), mae
+            for batch in held_out.split(AT_ONCE):
+                out = self.policy.raw(batch.x)
+                gain = out[:, 0].clamp(self.policy.lo[0], self.policy.hi[0])
+                error = ((gain - batch.action).abs() * (batch.weight > 0)).sum()
+                sums += torch.stack([*_sums(out, batch, self.balance, self.config), error])
+        gain, logit, decisions, known, error = sums.tolist()
+        loss = gain / max(decisions, 1) + self.config.congestion_weight * logit / max(known, 1)
+        return loss, error / max(decisions, 1)
 
-    def run(self, quiet: bool = False) -> dict[str, Any]:
+    def run(self, quiet: bool = False, name: str = "", board: bool = False) -> dict[str, Any]:
         """Train to the last epoch, write model and metrics.
+
+        Args:
+            quiet: no progress.
+            name: of the run, to say progress in lines; else a bar is drawn, on a terminal.
+            board: metrics for TensorBoard too, in `tensorboard` of the run.
 
         Returns:
             the held-out metrics of the epoch with the lowest validation loss.
+
+        Raises:
+            NdmError: TensorBoard is asked for and not there, or the loss is not finite.
         """
+        writer = require_tensorboard()(self.folder / "tensorboard") if board else None
         self.folder.mkdir(parents=True, exist_ok=True)
         config = orjson.dumps(self.config.to_dict(), option=orjson.OPT_INDENT_2).decode()
         files.write_text(self.folder / "config.json", config + "\n")
-        board = _tensorboard(self.folder)
+        lines = not quiet and (bool(name) or not sys.stderr.isatty())
         bar = tqdm(
             range(self.epoch, self.config.epochs),
             initial=self.epoch,
             total=self.config.epochs,
             desc="training",
             unit="epoch",
-            disable=quiet or not sys.stderr.isatty(),
+            disable=quiet or lines,
         )
         for _ in bar:
             row = self._train_epoch()
@@ -285,12 +293,19 @@ class Trainer:
             if row["val_loss"] < self.best_loss:
                 self.best_loss = row["val_loss"]
                 self.best = {k: v.clone() for k, v in self.policy.state_dict().items()}
-            for name, number in row.items():
-                board.add_scalar(name, number, self.epoch)
+            if writer:
+                for key, number in row.items():
+                    writer.add_scalar(key, number, self.epoch)
             bar.set_postfix(train=f"{row['train_loss']:.4f}", val=f"{row['val_loss']:.4f}")
-            if self.epoch % SAVE_EVERY == 0 or self.epoch == self.config.epochs:
+            end = self.epoch == self.config.epochs
+            if lines and (end or self.epoch % -(-self.config.epochs // SAY) == 0):
+                print(
+                    f"{name or self.folder}: {_said(row, self.config)}", file=sys.stderr, flush=True
+                )
+            if end or self.epoch % SAVE_EVERY == 0:
                 self._save()
-        board.close()
+        if writer:
+            writer.close()
         self.policy.load_state_dict(self.best)
         ckpt.save(
             self.folder / ckpt.MODEL,
@@ -298,6 +313,7 @@ class Trainer:
         )
         results = {
             "parameters": sum(p.numel() for p in self.policy.parameters()),
+            "val_loss": self.best_loss,
             "masked_rounds": self.examples.masked,
             "start": self.config.init,
             "frozen": list(self.config.freeze),
@@ -316,7 +332,25 @@ def _csv(rows: list[dict[str, float]]) -> str:
     return stream.getvalue()
 
 
-def _tensorboard(folder: Path) -> Any:
-    from torch.utils.tensorboard import SummaryWriter
+def _said(row: dict[str, float], config: TrainConfig) -> str:
+    """An epoch in one line."""
+    return (
+        f"epoch {int(row['epoch'])} of {config.epochs}, loss {row['train_loss']:.4f}, on held-out "
+        f"paths {row['val_loss']:.4f}"
+    )
 
-    return SummaryWriter(folder / "tensorboard")
+
+def require_tensorboard() -> Any:
+    """The class that writes TensorBoard's files.
+
+    Raises:
+        NdmError: the package is not installed.
+    """
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise NdmError(
+            f"--tensorboard: Python package 'tensorboard' is missing; run: {sys.executable} -m pip "
+            "install tensorboard"
+        ) from None
+    return SummaryWriter

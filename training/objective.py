@@ -21,19 +21,56 @@ from ndm_tcp import contract
 from ndm_tcp.datasets.records import LossCause
 from ndm_tcp.datasets.rounds import INPUT_COLUMNS
 from ndm_tcp.errors import NdmError
+from ndm_tcp.teaching import value
 from ndm_tcp.training import splits
-from ndm_tcp.training.config import TrainConfig
+from ndm_tcp.training.config import TARGET_STEP, TrainConfig
 
 Floats = npt.NDArray[np.float64]
 LOSS_PENALTY = 5.0
 DELAY_SLACK = 1.25
-IDEAL_SLOPE = 0.6
-"""part of the way to the right window that one round should go, in log2"""
-IDEAL_RANGE = (-0.6, 0.8)
+STEP_SHARE = value("STEP_SHARE")
+"""part of the way to the target window that one round should go, in log2"""
+STEP_RANGE = (-0.6, 0.8)
 """log2; what a round shows does not tell more"""
 OWN = "ndm_tcp"
+READ = (
+    *("flow_id", "source", "cc", "path", "split", "sampling", "slow_start", "valid", "cwnd"),
+    *("lost", "ca_state", "app_limited", "rwnd_limited", "loss_cause", "ideal_cwnd"),
+)
+"""columns of the rounds, beside the inputs"""
+READ_TO_CLONE = ("duration_us", "delivered", "srtt_us", "min_rtt_us")
+"""and those of rewards, which only cloning looks at"""
 LOSS_STATE = 4  # TCP_CA_Loss
 RECOVERY_STATE = 2  # CWR, Recovery and Loss: the kernel's mechanics, no policy
+
+
+@dataclass(frozen=True)
+class Named:
+    """A column of few texts: a number a round, since as text two million rounds take 130 MB."""
+
+    number: npt.NDArray[np.int32]
+    """[n] into names; -1: null"""
+    names: npt.NDArray[np.str_]
+
+    @classmethod
+    def of(cls, column: pa.ChunkedArray) -> Named:
+        """Of a column of text, dictionary-encoded or not."""
+        if not pa.types.is_dictionary(column.type):
+            column = column.dictionary_encode()
+        whole = column.unify_dictionaries().combine_chunks()
+        if isinstance(whole, pa.ChunkedArray):  # of no or of several chunks, by version
+            whole = whole.chunk(0) if whole.num_chunks else pa.array([], column.type)
+        number = pc.fill_null(whole.indices, -1).to_numpy(zero_copy_only=False)
+        names = np.array(whole.dictionary.to_pylist(), dtype=str)
+        return cls(number.astype(np.int32), names)
+
+    def text(self, null: str = "unknown") -> npt.NDArray[np.str_]:
+        """[n] the texts themselves."""
+        return np.append(self.names, null)[self.number]
+
+    def at(self, rows: npt.NDArray[np.intp], null: str = "") -> npt.NDArray[np.str_]:
+        """The texts of some rows."""
+        return np.append(self.names, null)[self.number[rows]]
 
 
 @dataclass(frozen=True)
@@ -44,10 +81,9 @@ class Examples:
     """[n, 18] inputs as real numbers"""
     action: npt.NDArray[np.float32]
     """[n] log2 cwnd ratio to the next round, clipped to [-1, 1]"""
-    reward: npt.NDArray[np.float32]
-    """[n] of the round itself"""
-    return_to_go: npt.NDArray[np.float32]
-    """[n] discounted mean reward of the rounds after, standardised within the path"""
+    return_to_go: npt.NDArray[np.float32] | None
+    """[n] discounted mean reward of the rounds after, standardised within the path; None if the
+    objective does not look at it"""
     policy: npt.NDArray[np.bool_]
     """[n] rounds whose action is a decision worth learning"""
     weight: npt.NDArray[np.float32]
@@ -55,13 +91,23 @@ class Examples:
     cause: npt.NDArray[np.int8]
     """[n] 1: lost to congestion, 0: lost to noise, -1: nothing lost, or cause unknown"""
     split: npt.NDArray[np.str_]
-    flow: npt.NDArray[np.str_]
-    cc: npt.NDArray[np.str_]
+    flows: Named
+    ccs: Named
     masked: dict[str, int]
     """rounds left out of the policy, by the first reason that applies"""
 
+    @property
+    def flow(self) -> npt.NDArray[np.str_]:
+        """[n] the name of each round's flow."""
+        return self.flows.text()
 
-def begins(flow: npt.NDArray[np.str_]) -> npt.NDArray[np.bool_]:
+    @property
+    def cc(self) -> npt.NDArray[np.str_]:
+        """[n] the algorithm of each round's sender."""
+        return self.ccs.text()
+
+
+def begins(flow: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """[n] the first row of every flow, whose rows lie together."""
     return np.append(True, flow[1:] != flow[:-1])
 
@@ -99,12 +145,12 @@ def actions(columns: dict[str, Any]) -> Floats:
     return np.append(np.clip(ratio, -limit, limit), 0.0)
 
 
-def ideal_actions(columns: dict[str, Any]) -> Floats:
-    """[n] log2 steps towards the window that the path's maker says is right; 0 if unknown."""
+def target_steps(columns: dict[str, Any]) -> Floats:
+    """[n] log2 steps towards the target window, which the path's maker knows; 0 if unknown."""
     ideal = columns["ideal_cwnd"].astype(np.float64)
     cwnd = np.maximum(columns["cwnd"].astype(np.float64), 1.0)
-    step = IDEAL_SLOPE * np.log2(np.where(ideal > 0, ideal, cwnd) / cwnd)
-    return np.asarray(np.clip(step, *IDEAL_RANGE), dtype=np.float64)
+    step = STEP_SHARE * np.log2(np.where(ideal > 0, ideal, cwnd) / cwnd)
+    return np.asarray(np.clip(step, *STEP_RANGE), dtype=np.float64)
 
 
 def _standardised(values: Floats, groups: npt.NDArray[Any], mask: npt.NDArray[np.bool_]) -> Floats:
@@ -142,13 +188,14 @@ def _taught(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _split(
-    data: dict[str, Any], flow: npt.NDArray[np.str_], edges: npt.NDArray[np.intp]
+    texts: dict[str, Named], edges: npt.NDArray[np.intp], config: TrainConfig
 ) -> npt.NDArray[np.str_]:
-    """[n] the split by path; a flow begins at each of the edges."""
-    path = np.array([name or "" for name in data["path"][edges]], dtype=str)
-    source, split = (data[name][edges].astype(str) for name in ("source", "split"))
-    of_flow = splits.by_path(flow[edges], source, path, split)
-    return np.repeat(of_flow, np.diff(np.append(edges, len(flow))))
+    """[n] the split of every round; a flow begins at each of the edges."""
+    if config.split_by == "flow":
+        return texts["split"].text()
+    names = ("flow_id", "source", "path", "split")
+    of_flow = splits.by_path(*(texts[name].at(edges) for name in names))
+    return np.repeat(of_flow, np.diff(np.append(edges, len(texts["split"].number))))
 
 
 def _sampled(table: pa.Table, config: TrainConfig) -> pa.Table:
@@ -157,14 +204,17 @@ def _sampled(table: pa.Table, config: TrainConfig) -> pa.Table:
     Raises:
         NdmError: there are none; names the options that take those there are.
     """
-    found = table.filter(pc.equal(table["sampling"], config.sampling))
+    sampling = table["sampling"].cast(pa.string())
+    if table.num_rows and pc.all(pc.equal(sampling, config.sampling)).as_py():
+        return table
+    found = table.filter(pc.equal(sampling, config.sampling))
     if found.num_rows:
         return found
     if not table.num_rows:
         raise NdmError("dataset: no rounds in it; build it from other sources")
-    (other,) = pc.unique(table["sampling"]).to_pylist()
+    (other,) = pc.unique(sampling).to_pylist()
     words = f"--sampling {other}"
-    if config.objective == "ideal" and not pc.any(pc.greater(table["ideal_cwnd"], 0)).as_py():
+    if config.objective == TARGET_STEP and not pc.any(pc.greater(table["ideal_cwnd"], 0)).as_py():
         words += " --objective awbc"
     raise NdmError(
         f"dataset: no {config.sampling} rounds in it, but {table.num_rows} {other} rounds; "
@@ -172,39 +222,82 @@ def _sampled(table: pa.Table, config: TrainConfig) -> pa.Table:
     )
 
 
+def needed(config: TrainConfig) -> list[str]:
+    """The columns that `examples` reads."""
+    clones = READ_TO_CLONE if config.objective != TARGET_STEP else ()
+    return list(dict.fromkeys([*INPUT_COLUMNS, *READ, *clones]))
+
+
+def inputs(table: pa.Table) -> npt.NDArray[np.float32]:
+    """[n, 18] the network's inputs as real numbers.
+
+    Raises:
+        NdmError: an input is outside the contract's box.
+    """
+    one = 1 << contract.Q_INPUT
+    x = np.empty((table.num_rows, len(INPUT_COLUMNS)), dtype=np.float32)
+    for column, i in enumerate(contract.INPUTS):
+        values = table[INPUT_COLUMNS[column]].to_numpy()
+        outside = (values < round(i.lo * one)) | (values > round(i.hi * one))
+        if outside.any():
+            row = int(outside.argmax())
+            raise NdmError(
+                f"dataset: round {row}, input {INPUT_COLUMNS[column]} = {values[row] / one:g} lies "
+                "outside the contract's range; build the dataset again"
+            )
+        np.multiply(values, np.float32(1 / one), out=x[:, column])
+    return x
+
+
+def _returns(
+    data: dict[str, Any],
+    path: Named,
+    policy: npt.NDArray[np.bool_],
+    groups: list[slice],
+    gamma: float,
+) -> npt.NDArray[np.float32]:
+    """[n] what `Examples.return_to_go` says."""
+    to_go = np.zeros(len(policy))
+    bucket = np.empty(len(policy), dtype=object)
+    named = path.at(np.array([rows.start for rows in groups], dtype=np.intp))
+    for rows, name in zip(groups, named, strict=True):
+        columns = {key: data[key][rows] for key in READ_TO_CLONE}
+        columns["lost"] = data["lost"][rows]
+        to_go[rows] = returns_to_go(rewards(columns), gamma)
+        bucket[rows] = str(name) or _path_bucket(columns)
+    return _standardised(to_go, bucket, policy).astype(np.float32)
+
+
 def examples(table: pa.Table, config: TrainConfig) -> Examples:
     """Everything the trainer needs from a dataset.
 
     Args:
-        table: rounds by `rounds.SCHEMA`.
+        table: rounds by `rounds.SCHEMA`, at least the columns that `needed` names.
         config: discount, kind of sampling, objective and weight of other algorithms' flows.
 
     Raises:
         NdmError: no round of that kind, or an input is outside the contract's box.
     """
     table = _sampled(table, config)
-    data = {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
-    flow = data["flow_id"].astype(str)
-    edges = np.flatnonzero(begins(flow))
-    groups = np.split(np.arange(len(flow)), edges[1:])
-    n = len(flow)
-    taught = config.objective == "ideal"
-    weight = np.ones(n)
-    action, reward, to_go = np.zeros(n), np.zeros(n), np.zeros(n)
-    path = np.empty(n, dtype=object)
+    texts = {name: Named.of(table[name]) for name in ("flow_id", "source", "cc", "path", "split")}
+    plain = [name for name in needed(config) if name in (*READ, *READ_TO_CLONE)]
+    data = {n: table[n].to_numpy() for n in plain if n not in (*texts, "sampling")}
+    edges = np.flatnonzero(begins(texts["flow_id"].number))
+    n = table.num_rows
+    ends = np.append(edges[1:], n)
+    groups = [slice(int(a), int(b)) for a, b in zip(edges, ends, strict=True)]
+    taught = config.objective == TARGET_STEP
     last = np.zeros(n, dtype=bool)
-    for rows in groups:
-        columns = {name: values[rows] for name, values in data.items()}
-        action[rows] = ideal_actions(columns) if taught else actions(columns)
-        reward[rows] = rewards(columns)
-        to_go[rows] = returns_to_go(reward[rows], config.gamma)
-        path[rows] = columns["path"][0] or _path_bucket(columns)
-        last[rows[-1]] = True
+    last[ends - 1] = True
+    if taught:
+        action = target_steps(data)
         # A short RTT makes many rounds; they are not that much more to learn from.
-        if taught:
-            weight[rows] = 1 / np.sqrt(len(rows))
-            if columns["cc"][0] != OWN:
-                weight[rows] *= config.pool_weight
+        length = ends - edges
+        own = texts["cc"].at(edges) == OWN
+        weight = np.repeat(np.where(own, 1, config.pool_weight) / np.sqrt(length), length)
+    else:
+        action = np.where(last, 0.0, actions(data))
+        weight = np.ones(n)
     reasons = {
         "no valid inputs": ~data["valid"],
         "slow start": data["slow_start"] > 0,
@@ -222,26 +315,17 @@ def examples(table: pa.Table, config: TrainConfig) -> Examples:
     cause[hit & (data["loss_cause"] == LossCause.QUEUE)] = 1
     noise = (data["loss_cause"] == LossCause.RANDOM) | (data["loss_cause"] == LossCause.REORDERED)
     cause[hit & noise] = 0
-    x = np.stack([data[name] for name in INPUT_COLUMNS], axis=1) / (1 << contract.Q_INPUT)
-    lo = np.array([i.lo for i in contract.INPUTS])
-    hi = np.array([i.hi for i in contract.INPUTS])
-    outside = (x < lo) | (x > hi) | ~np.isfinite(x)
-    if outside.any():
-        row, column = np.argwhere(outside)[0]
-        raise NdmError(
-            f"dataset: round {row}, input {INPUT_COLUMNS[column]} = {x[row, column]:g} lies "
-            "outside the contract's range; build the dataset again"
-        )
     return Examples(
-        x=x.astype(np.float32),
+        x=inputs(table),
         action=action.astype(np.float32),
-        reward=reward.astype(np.float32),
-        return_to_go=_standardised(to_go, path, policy).astype(np.float32),
+        return_to_go=None
+        if taught
+        else _returns(data, texts["path"], policy, groups, config.gamma),
         policy=policy,
         weight=weight.astype(np.float32),
         cause=cause,
-        split=_split(data, flow, edges) if config.split_by == "path" else data["split"].astype(str),
-        flow=flow,
-        cc=np.array([name or "unknown" for name in data["cc"]]),
+        split=_split(texts, edges, config),
+        flows=texts["flow_id"],
+        ccs=texts["cc"],
         masked=dict(masked),
     )

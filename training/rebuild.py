@@ -21,7 +21,7 @@ from ndm_tcp import files, model_json
 from ndm_tcp.errors import NdmError
 from ndm_tcp.training import checkpoint as ckpt
 from ndm_tcp.training import start
-from ndm_tcp.training.config import TrainConfig
+from ndm_tcp.training.config import TARGET_STEP, TrainConfig
 from ndm_tcp.training.loop import RESULTS
 from ndm_tcp.training.model import Policy
 
@@ -57,7 +57,8 @@ def rebuild(model: Path, run: Path) -> None:
     )
     found = re.match(r"(\w+), seed (\d+)", note)
     if found:
-        config = replace(config, objective=found[1], seed=int(found[2]))
+        name = TARGET_STEP if found[1] == "ideal" else found[1]
+        config = replace(config, objective=name, seed=int(found[2]))
     run.mkdir(parents=True, exist_ok=True)
     dataset = _digest(notes.get("dataset", ""))
     ckpt.save(run / ckpt.MODEL, ckpt.Checkpoint(policy.state_dict(), config, dataset, 0))

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from ndm_tcp import contract
+from ndm_tcp.errors import NdmError
 from ndm_tcp.training.config import OBJECTIVES, RANDOM, TrainConfig
 
 EXAMPLE = """example:
   ndm dataset build datasets/traces -o out/data
   ndm train --data out/data -o out/run
   ndm train --data out/data -o out/blind --mask 7,8     # without the delay inputs
+  ndm train --data out/data -o out/many --seeds 8       # out/many/seed-1 ... seed-8, side by side
   ndm train --data out/mine --objective awbc -o out/mine.run --init shipped --freeze congestion"""
 
 
@@ -41,20 +43,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--sampling", choices=("per_ack", "poll"), default=default.sampling)
     parser.add_argument("--epochs", type=int, default=default.epochs)
-    parser.add_argument("--batch", type=int, default=default.batch, help="rounds per step")
-    parser.add_argument("--lr", type=float, default=default.lr)
+    parser.add_argument(
+        "--batch",
+        type=int,
+        default=default.batch,
+        help="rounds per step (default: 4096, fewer of a small dataset)",
+    )
+    parser.add_argument(
+        "--lr", type=float, default=default.lr, help="highest learning rate of the cycle"
+    )
     parser.add_argument("--weight-decay", type=float, default=default.weight_decay)
     parser.add_argument(
         "--pool-weight",
         type=float,
         default=default.pool_weight,
-        help="of other algorithms' flows, for the objective ideal",
+        help="of other algorithms' flows, for the objective target_step",
     )
     parser.add_argument(
         "--expectile",
         type=float,
         default=default.expectile,
-        help="0.5: the mean step; above: bold where a state does not tell; for the objective ideal",
+        help="0.5: the mean step; above: the larger window where inputs are ambiguous; for the "
+        "objective target_step",
     )
     parser.add_argument(
         "--init",
@@ -74,6 +84,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--beta", type=float, default=default.beta, help="advantage temperature")
     parser.add_argument("--gamma", type=float, default=default.gamma, help="discount per round")
     parser.add_argument("--seed", type=int, default=default.seed)
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        metavar="N",
+        help="train N networks side by side, from --seed on, into OUT/seed-1 and so on",
+    )
+    parser.add_argument(
+        "--tensorboard",
+        action="store_true",
+        help="metrics for TensorBoard too, in OUT/tensorboard (needs the package)",
+    )
     parser.add_argument("--json", action="store_true", help="print the metrics as JSON")
 
 
@@ -102,7 +123,8 @@ def main(args: argparse.Namespace) -> int:
     """Run `ndm train`."""
     import torch
 
-    from ndm_tcp.training.loop import Trainer
+    from ndm_tcp.training import population
+    from ndm_tcp.training.loop import Trainer, require_tensorboard
 
     # One thread: the sums of a tiny network gain nothing from more, and their order is fixed.
     torch.set_num_threads(1)
@@ -124,7 +146,17 @@ def main(args: argparse.Namespace) -> int:
         init=args.init,
         freeze=tuple(args.freeze),
     )
-    results = Trainer(args.data, args.out, config).run(quiet=args.json)
+    if args.tensorboard:
+        require_tensorboard()
+    if args.seeds is not None:
+        if args.seeds < 1:
+            raise NdmError("--seeds must be at least 1")
+        found = population.train(
+            args.data, args.out, config, args.seeds, args.json, args.tensorboard
+        )
+        print(json.dumps(found, indent=2) if args.json else population.summary(found))
+        return 0
+    results = Trainer(args.data, args.out, config).run(quiet=args.json, board=args.tensorboard)
     print(json.dumps(results, indent=2) if args.json else summary(results))
     return 0
 

@@ -6,7 +6,9 @@
 Reads the header texts with a grammar of its own and derives every statement anew: intervals
 in exact integers, tanh from continued fractions and its addition theorem, |fixed - real| in
 rationals, properties by walking the tree of sub-boxes. Shares no code with what wrote the
-certificate. Prints one line; exit status 1 and the reason if anything does not hold.
+certificate. Claims about the control law are proved by running tests/law.c: here their list is
+compared, and the law's headers if they lie one folder up, as in kmod. Prints one line; exit
+status 1 and the reason if anything does not hold.
 """
 
 from __future__ import annotations
@@ -25,8 +27,23 @@ from bounds import Box, Clamp, Layers, Relaxation, Tanh, dot, require  # type: i
 
 HEADERS = ("ndm_contract.h", "ndm_tables.h", "ndm_model.h")
 N = 18  # inputs
-# name: output, sign (1 at most, -1 at least), limit in Q16, inputs held (1-based: Q12 from, to)
-COLLAPSE = {1: (0, 0), 2: (4096, 4096), 11: (0, 3840), 12: (256, 4096)}
+# Claims about the law: the cases that tests/law.c goes through.
+ONE, FLAGS, ROUNDS = 1 << 12, 1 << 5, 8 << 20  # ROUNDS: eight phases for each window of 20 bits
+LAW = {
+    "gain_never_falls": 1 << 17,
+    "at_most_double": FLAGS * ROUNDS,
+    "at_least_half": FLAGS * ROUNDS,
+    "flood_falls_to_what_arrived": (ONE - ONE // 5 + 1) << 20,
+    "only_scatter_excuses_a_flood": FLAGS * (2 * ONE + 1) * (ONE + 1) * 2,
+    "one_packet_after_a_mark": FLAGS * ROUNDS // 2,
+    "unused_window_does_not_grow": FLAGS * ROUNDS // 2,
+    "ceiling_holds": FLAGS * ROUNDS,
+    "loss_takes_at_most_half": (1 << 20) + (2 << 20),
+}
+LAW_HEADERS = ("ndm_control.h", "ndm_infer.h")
+# name: output, sign (1 at most, -1 at least), limit in Q16, inputs held (1-based: Q12 from, to),
+# claims about the law that bound the window where the network breaks it
+Property = tuple[int, int, int | None, dict[int, tuple[int, int]], list[str]]
 LOSSY = {5: (0, 0), 6: (4096, 4096), 14: (256, 4096)}
 LOSSLESS = {2: (0, 0), 6: (0, 0), 12: (0, 64), 14: (0, 64)}
 STEADY = {7: (0, 512), 8: (-256, 256), 12: (0, 256), 15: (0, 512), 16: (-256, 256)}
@@ -36,23 +53,19 @@ QUEUE = {**QUEUE, **LOSSY, **STEADY}
 IDLE = {1: (3584, 4096), 3: (5120, 8192), 5: (0, 0), 9: (2048, 4096), 10: (0, 512)}
 IDLE |= {11: (3584, 4096), 13: (5120, 8192), 17: (2048, 4096), 18: (0, 512)}
 IDLE = {**IDLE, **STEADY}
-PROPERTIES: dict[str, tuple[int, int, int | None, dict[int, tuple[int, int]]]] = {
-    "gain_at_most": (0, 1, None, {}),
-    "gain_at_least": (0, -1, None, {}),
-    "no_growth_in_collapse": (0, 1, 0, COLLAPSE),
-    "no_growth_in_collapse_while_rtt_doubles": (0, 1, 0, {**COLLAPSE, 8: (4096, 4096)}),
-    "no_growth_in_a_collapse_that_can_be": (0, 1, 0, {**COLLAPSE, **LOSSY}),
-    "no_growth_behind_its_own_queue": (0, 1, 0, QUEUE),
-    "no_shrinking_on_an_idle_path": (
-        0, -1, 0, {1: (4096, 4096), 2: (0, 0), 10: (0, 0), 11: (256, 4096), 18: (0, 3840)},
+PROPERTIES: dict[str, Property] = {
+    "gain_at_most": (0, 1, None, {}, []),
+    "gain_at_least": (0, -1, None, {}, []),
+    "no_growth_behind_its_own_queue": (
+        0, 1, 0, QUEUE, ["at_most_double", "flood_falls_to_what_arrived"],
     ),
-    "no_shrinking_below_the_bdp": (0, -1, 0, {**IDLE, **LOSSLESS}),
-    "collapse_is_congestion": (1, -1, 0, COLLAPSE),
-    "collapse_with_full_pipe_is_congestion": (1, -1, 0, {**COLLAPSE, 3: (0, 0)}),
-    "a_collapse_that_can_be_is_congestion": (1, -1, 0, {**COLLAPSE, **LOSSY}),
-    "bursts_behind_its_own_queue_are_congestion": (1, -1, 0, {**QUEUE, 4: (0, 1024)}),
+    "no_shrinking_below_the_bdp": (0, -1, 0, {**IDLE, **LOSSLESS}, ["at_least_half"]),
+    "bursts_behind_its_own_queue_are_congestion": (
+        1, -1, 0, {**QUEUE, 4: (0, 1024)},
+        ["flood_falls_to_what_arrived", "only_scatter_excuses_a_flood"],
+    ),
     "scattered_loss_on_an_idle_path_is_noise": (
-        1, 1, 0, {**IDLE, **LOSSY, 2: (0, 256), 4: (2048, 4096)},
+        1, 1, 0, {**IDLE, **LOSSY, 2: (0, 256), 4: (2048, 4096)}, ["loss_takes_at_most_half"],
     ),
 }  # fmt: skip
 ITEM = re.compile(
@@ -253,10 +266,11 @@ def check_properties(
     whole = [list(cert["layers"][-1][o]["pre"]) for o in range(2)]
     require([p["name"] for p in cert["properties"]] == list(PROPERTIES), "properties: the list")
     for p in cert["properties"]:
-        output, sign, limit, held = PROPERTIES[p["name"]]
+        output, sign, limit, held, contained = PROPERTIES[p["name"]]
         part = [held.get(i + 1, side) for i, side in enumerate(box)]
         same = (p["output"], p["sign"], p["limit"]) == (output, sign, limit)
         require(same and p["box"] == [list(v) for v in part], f"{p['name']}: another statement")
+        require(p["contained_by"] == contained, f"{p['name']}: contained by other claims")
         epsilon = -(-max(-errors[output][0], errors[output][1]) * 2**16 // 1)
         own = relaxation.worst(p["tree"], part, output, sign, epsilon)
         require(own <= sign * p["bound"], f"{p['name']}: bound {p['bound']} is not proved")
@@ -277,10 +291,27 @@ def check_properties(
     return whole
 
 
+def check_law(law: dict[str, Any], folder: Path) -> str:
+    """The list of claims about the law, and that it is the law beside; says what it compared."""
+    found = {p["name"]: (p["cases"], p["verdict"]) for p in law["claims"]}
+    require(len(found) == len(law["claims"]), "law: a claim is there twice")
+    require(list(found) == list(LAW), "law: another list of claims")
+    for name, cases in LAW.items():
+        require(found[name] == (cases, "proved"), f"{name}: not what tests/law.c goes through")
+    require(tuple(law["headers"]) == LAW_HEADERS, "law: another set of headers")
+    paths = [folder.resolve().parent / name for name in LAW_HEADERS]
+    for path in paths:
+        if path.is_file():
+            same = hashlib.sha256(path.read_bytes()).hexdigest() == law["headers"][path.name]
+            require(same, f"{path.name}: not the control law that was certified")
+    beside = "is" if all(path.is_file() for path in paths) else "is not"
+    return f"{len(LAW)} claims about the control law, whose text {beside} beside"
+
+
 def check(folder: Path) -> str:
     """All of it; returns what holds, in one line."""
     cert = json.loads((folder / "ndm_certificate.json").read_bytes())
-    require(cert["format"] == "ndm-tcp-certificate-1", "another format")
+    require(cert["format"] == "ndm-tcp-certificate-2", "another format")
     texts, h = {name: (folder / name).read_text(encoding="utf-8") for name in HEADERS}, {}
     require(set(cert["headers"]) == set(HEADERS), "another set of headers")
     for name, text in texts.items():
@@ -333,7 +364,9 @@ def check(folder: Path) -> str:
     verdicts = [p["verdict"] for p in cert["properties"]]
     tally = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))
     rows = sum(len(layer) for layer in layers)
-    return f"certificate of {model} holds: {rows} rows, error {', '.join(bounds)}, {tally}"
+    law = check_law(cert["law"], folder)
+    head = f"certificate of {model} holds: {rows} rows, error {', '.join(bounds)}"
+    return f"{head}, {tally}; {law}"
 
 
 def main(arguments: list[Any]) -> int:

@@ -22,6 +22,7 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
         "the module's event of every round: rows, picture",
     ),
     ("train",): ("ndm_tcp.training.train", "train the network on a dataset"),
+    ("select",): ("ndm_tcp.selection", "one network of a population, by the closed loop"),
     ("eval",): ("ndm_tcp.training.eval_command", "metrics of a run on a dataset's flows"),
     ("export",): ("ndm_tcp.export.run", "a run to ONNX, integers, C header and vectors"),
     ("check",): ("ndm_tcp.export.check", "golden vectors and generated files"),

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`ndm select`: choose one network of a population, by a score in the closed loop.
+
+Every network is exported into a copy of kmod and runs the same scenarios with the same lab seeds.
+The score is fixed here and explained in docs/training.md. `selection.json` of the population holds
+all scores, and `ndm export` of a member shows them in its card. Lies beside the rooms, since it
+needs both the exports and the lab.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import math
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from ndm_tcp import files
+from ndm_tcp.errors import NdmError
+from ndm_tcp.export.chosen import SELECTION
+
+EXAMPLE = """example:
+  ndm train --data out/data --seeds 8 -o out/many
+  ndm select out/many                      # validation, three lab seeds
+  ndm select out/many --suites validation,validation-wide --lab-seeds 5
+  ndm export out/many/seed-3 --shipped     # the chosen one; its card shows all of them"""
+
+WORK = "select"
+FEWEST_SEEDS = 3
+"""of the lab: one run of a closed loop is one draw"""
+LEAST = 1e-3
+"""Mbit/s, and part of a share: what counts for nothing at all, whose logarithm is infinite"""
+
+
+def points(
+    goodput_mbps: float,
+    rtt_mean_ms: float,
+    retransmitted_share: float,
+    share: float,
+    jain: float,
+    fair: float,
+) -> float:
+    """What one run is worth, in natural logarithms.
+
+    Half the logarithm of goodput^2 / RTT, less the retransmitted share, and that of Jain's index;
+    beside other algorithms that of how near the share is to the fair one, instead of the first.
+
+    Args:
+        goodput_mbps: of the flows under test.
+        rtt_mean_ms: of these.
+        retransmitted_share: of their packets.
+        share: of the goodput of all flows.
+        jain: Jain's index over all flows.
+        fair: the share that would be fair; 1: no other algorithm sends.
+    """
+    lost = retransmitted_share
+    if fair < 1:
+        near = 1 - abs(share - fair) / max(fair, 1 - fair)
+        return math.log(max(near, LEAST)) - lost
+    rtt = rtt_mean_ms if math.isfinite(rtt_mean_ms) and rtt_mean_ms > 0 else 1.0
+    power = math.log(max(goodput_mbps, LEAST)) - math.log(rtt) / 2
+    return power - lost + math.log(max(jain, LEAST))
+
+
+def _copy(name: str, run: Path | None, work: Path) -> Path:
+    """A copy of kmod with the network of a run; without one, with the committed network."""
+    from ndm_tcp.export import generated
+    from ndm_tcp.export.run import export
+
+    kmod = work / "kmod" / name
+    if kmod.exists():
+        shutil.rmtree(kmod)
+    skipped = shutil.ignore_patterns("*.ko", "*.o", "*.mod*", "*.cmd", ".*", "__pycache__")
+    shutil.copytree(generated.GENERATED.parent, kmod, ignore=skipped)
+    if run is not None:
+        export(run, kmod / "generated", even_if_worse=False)
+    return kmod
+
+
+def _digest(kmod: Path) -> str:
+    """Of a module's sources: runs of another module are no results of this one."""
+    digest = hashlib.sha256()
+    for path in sorted([*kmod.glob("*.[ch]"), *kmod.glob("generated/*.h")]):
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _measure(
+    name: str, kmod: Path, suites: Sequence[str], lab_seeds: int, jobs: int, work: Path
+) -> dict[str, float]:
+    """Scenario to the mean of its points over the lab's seeds.
+
+    Raises:
+        NdmError: a run failed.
+    """
+    from ndm_tcp.lab import board, suite
+    from ndm_tcp.lab.scenario import UNDER_TEST
+
+    found: dict[str, list[float]] = {}
+    for one in suites:
+        scenarios = suite.load_suite(one)
+        out = work / "runs" / f"{name}-{_digest(kmod)}" / Path(one).stem
+        runs = suite.jobs_of(scenarios, ["ndm_tcp"], lab_seeds, out)
+        for outcome in suite.execute(runs, jobs, light=True, quiet=False, kmod=kmod):
+            if outcome.result is None:
+                raise NdmError(f"{outcome.job.folder}: {outcome.error}; run the command again")
+            m, flows = board.metrics(outcome), outcome.job.scenario.flows
+            tested = sum(flow.cc == UNDER_TEST for flow in flows)
+            fair = tested / len(flows) if tested else 1.0
+            worth = points(
+                m.goodput_mbps, m.rtt_mean_ms, m.retransmitted_share, m.share, m.jain, fair
+            )
+            found.setdefault(f"{one}/{m.scenario}", []).append(worth)
+    return {scenario: float(np.mean(values)) for scenario, values in sorted(found.items())}
+
+
+def choose(measured: dict[str, dict[str, float]]) -> tuple[str, dict[str, dict[str, float]]]:
+    """The best of a population, and where each network lies.
+
+    Args:
+        measured: name of a network to scenario to points; the same scenarios for all.
+
+    Returns:
+        the name with the highest score, the first of equal ones; and per name its score (mean
+        points over scenarios, less the mean over networks) and its standard error (over scenarios).
+    """
+    scenarios = sorted(next(iter(measured.values())))
+    table = np.array([[measured[name][s] for s in scenarios] for name in measured])
+    apart = table - table.mean(axis=0)
+    error = apart.std(axis=1, ddof=min(1, len(scenarios) - 1)) / math.sqrt(len(scenarios))
+    placed = {
+        name: {"score": float(apart[i].mean()), "standard_error": float(error[i])}
+        for i, name in enumerate(measured)
+    }
+    return max(placed, key=lambda name: placed[name]["score"]), placed
+
+
+def select(
+    folder: Path, suites: Sequence[str], lab_seeds: int, jobs: int, beside_shipped: bool
+) -> dict[str, Any]:
+    """Run all networks of a population, and choose one.
+
+    Args:
+        folder: of the population.
+        suites: names, folders or files of scenarios.
+        lab_seeds: runs of each scenario.
+        jobs: guests at a time.
+        beside_shipped: run the committed network too; it is scored, not chosen.
+
+    Returns:
+        what `selection.json` says.
+
+    Raises:
+        NdmError: no population, no fit network in it, or a run of the lab failed.
+    """
+    from ndm_tcp.lab import run as lab_run
+    from ndm_tcp.lab import suite
+    from ndm_tcp.training import population
+
+    runs = population.members(folder)
+    for one in suites:
+        lab_run.require_known(suite.load_suite(one), ["ndm_tcp"], None)
+    work, refused = folder / WORK, {}
+    measured: dict[str, dict[str, float]] = {}
+    for number, (seed, run) in enumerate(runs.items(), 1):
+        print(f"seed {seed}: network {number} of {len(runs)}", file=sys.stderr, flush=True)
+        try:
+            kmod = _copy(run.name, run, work)
+        except NdmError as reason:
+            refused[run.name] = str(reason)
+            continue
+        measured[run.name] = _measure(run.name, kmod, suites, lab_seeds, jobs, work)
+    if not measured:
+        raise NdmError(
+            f"{folder}: no network of it can be exported: {next(iter(refused.values()))}"
+        )
+    chosen, placed = choose(measured)
+    if beside_shipped:
+        print("the committed network", file=sys.stderr, flush=True)
+        theirs = _measure("shipped", _copy("shipped", None, work), suites, lab_seeds, jobs, work)
+        mean = {s: float(np.mean([m[s] for m in measured.values()])) for s in theirs}
+        apart = np.array([theirs[s] - mean[s] for s in theirs])
+        error = apart.std(ddof=min(1, len(apart) - 1)) / math.sqrt(len(apart))
+        placed["shipped"] = {"score": float(apart.mean()), "standard_error": float(error)}
+        measured["shipped"] = theirs
+    result: dict[str, Any] = {
+        "suites": list(suites),
+        "lab_seeds": lab_seeds,
+        "chosen": chosen,
+        "networks": placed,
+        "refused": refused,
+        "points": measured,
+    }
+    for name, row in placed.items():
+        if name != "shipped":
+            metrics = orjson.loads((folder / name / "metrics.json").read_bytes())
+            row["val_loss"] = metrics["val_loss"]
+    text = orjson.dumps(result, option=orjson.OPT_INDENT_2).decode()
+    files.write_text(folder / SELECTION, text + "\n")
+    # Again, so that its card shows the population; headers come out the same.
+    _copy(chosen, folder / chosen, work)
+    return result
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `ndm select`."""
+    parser.add_argument("folder", metavar="RUN", type=Path, help="of ndm train --seeds")
+    parser.add_argument(
+        "--suites",
+        default="validation",
+        metavar="A,B",
+        help="scenario files, folders or names below lab/scenarios (default: validation)",
+    )
+    parser.add_argument(
+        "--lab-seeds", type=int, default=FEWEST_SEEDS, help="runs of each scenario (default: 3)"
+    )
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="guests at a time")
+    parser.add_argument(
+        "--beside-shipped",
+        action="store_true",
+        help="run the committed network too; it is scored, not chosen",
+    )
+    parser.add_argument("--json", action="store_true", help="print selection.json")
+
+
+def screen(result: dict[str, Any]) -> str:
+    """A table for a person, best first."""
+    lines = [f"{'network':10}{'score':>9}{'s.e.':>9}{'held-out loss':>15}"]
+    networks = result["networks"]
+    for name in sorted(networks, key=lambda n: -networks[n]["score"]):
+        row = networks[name]
+        loss = f"{row['val_loss']:15.5f}" if "val_loss" in row else " " * 15
+        mark = "  chosen" if name == result["chosen"] else ""
+        lines.append(f"{name:10}{row['score']:+9.4f}{row['standard_error']:9.4f}{loss}{mark}")
+    lines += [f"{name:10}refused: {why}" for name, why in result["refused"].items()]
+    return "\n".join(lines)
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run `ndm select`."""
+    if args.lab_seeds < FEWEST_SEEDS:
+        raise NdmError(f"--lab-seeds must be at least {FEWEST_SEEDS}: one run is one draw")
+    if args.jobs < 1:
+        raise NdmError("--jobs must be at least 1")
+    suites = [name for name in args.suites.split(",") if name]
+    if not suites:
+        raise NdmError("--suites: none named; try --suites validation")
+    result = select(args.folder, suites, args.lab_seeds, args.jobs, args.beside_shipped)
+    print(json.dumps(result, indent=2) if args.json else screen(result))
+    return 0

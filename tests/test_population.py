@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Networks that differ in their seed, side by side: the same bytes as one by one, and readable."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ndm_tcp.cli import run_command
+from ndm_tcp.errors import NdmError
+from ndm_tcp.training import checkpoint as ckpt
+from ndm_tcp.training import population
+from ndm_tcp.training.config import TrainConfig
+from ndm_tcp.training.loop import METRICS, Trainer
+
+FEW = TrainConfig(objective="awbc", epochs=4, lr=3e-3, batch=256)
+OPTIONS = ["--objective", "awbc", "--epochs", "4", "--lr", "3e-3", "--batch", "256"]
+
+
+def test_each_has_the_bytes_that_it_has_alone(dataset: Path, tmp_path: Path) -> None:
+    found = population.train([dataset], tmp_path / "many", replace(FEW, seed=2), 3, quiet=True)
+    assert list(found) == [2, 3, 4]
+    assert list(population.members(tmp_path / "many")) == [2, 3, 4]
+    for seed in (2, 4):
+        alone = tmp_path / f"alone-{seed}"
+        results = Trainer([dataset], alone, replace(FEW, seed=seed)).run(quiet=True)
+        assert results == found[seed]
+        for name in (ckpt.MODEL, ckpt.PROGRESS, METRICS, "metrics.json", "config.json"):
+            same = (tmp_path / "many" / f"seed-{seed}" / name).read_bytes()
+            assert (alone / name).read_bytes() == same, name
+
+
+def test_progress_can_be_read_on_a_pipe(
+    dataset: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = ["-o", str(tmp_path / "many")]
+    assert run_command(["train", "--data", str(dataset), *OPTIONS, "--seeds", "2", *out]) == 0
+    said = capfd.readouterr()
+    lines = said.err.splitlines()
+    assert len(lines) == 8 and "\r" not in said.err
+    for seed in (1, 2):
+        mine = [line for line in lines if line.startswith(f"seed {seed}: epoch ")]
+        assert [re.findall(r"epoch (\d) of 4, loss \d", line)[0] for line in mine] == list("1234")
+    assert [line.split()[0] for line in said.out.splitlines()] == ["seed", "1", "2", "mean", "sd"]
+    # Alone on a pipe, it says as much.
+    out = ["-o", str(tmp_path / "one")]
+    assert run_command(["train", "--data", str(dataset), *OPTIONS, *out]) == 0
+    assert f"{tmp_path}/one: epoch 4 of 4, loss" in capfd.readouterr().err
+
+
+def test_it_is_carried_on(dataset: Path, tmp_path: Path) -> None:
+    first = population.train([dataset], tmp_path, FEW, 1, quiet=True)
+    both = population.train([dataset], tmp_path, FEW, 2, quiet=True)
+    assert both[1] == first[1] and list(both) == [1, 2]
+
+
+@pytest.mark.parametrize("seeds", ["0", "-1"])
+def test_no_networks_are_none_to_train(
+    seeds: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--data", str(tmp_path), "-o", str(tmp_path / "many"), "--seeds", seeds]
+    assert run_command(["train", *options]) == 2
+    assert capsys.readouterr().err == "ndm: --seeds must be at least 1\n"
+    assert not (tmp_path / "many").exists()
+
+
+def test_a_single_run_and_a_population_do_not_mix(dataset: Path, tmp_path: Path) -> None:
+    Trainer([dataset], tmp_path, FEW).run(quiet=True)
+    with pytest.raises(NdmError, match="holds a single run; choose another -o"):
+        population.train([dataset], tmp_path, FEW, 2, quiet=True)
+    with pytest.raises(NdmError, match="no population here; run: ndm train --seeds 8"):
+        population.members(tmp_path)
+    (tmp_path / "seed-7").mkdir()
+    with pytest.raises(NdmError, match="seed-7: not trained to its end"):
+        population.members(tmp_path)
+
+
+def test_what_a_process_refuses_is_said(dataset: Path, tmp_path: Path) -> None:
+    population.train([dataset], tmp_path, FEW, 1, quiet=True)
+    with pytest.raises(NdmError, match="seed-1: holds a run with another dataset or other"):
+        population.train([dataset], tmp_path, replace(FEW, lr=1e-3), 1, quiet=True)
+
+
+def test_a_process_that_is_gone_is_noticed(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(population.Trainer, "run", lambda *_: os._exit(9))
+    with pytest.raises(NdmError, match="a training process was ended.*carry on"):
+        population.train([dataset], tmp_path, FEW, 2, quiet=True)
+
+
+def test_tensorboard_is_written_if_asked_for_and_there(
+    dataset: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["train", "--data", str(dataset), *OPTIONS, "--tensorboard", "--json", "-o"]
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "torch.utils.tensorboard", None)
+        assert run_command([*words, str(tmp_path / "none")]) == 2
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1
+        assert said.endswith(f"run: {sys.executable} -m pip install tensorboard\n")
+        assert not (tmp_path / "none").exists()
+    pytest.importorskip("tensorboard")
+    assert run_command([*words, str(tmp_path / "run")]) == 0
+    assert list((tmp_path / "run" / "tensorboard").glob("events.*"))

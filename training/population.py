@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Networks that differ in their seed alone, trained side by side: RUN/seed-1, RUN/seed-2, ...
+
+The data are read once, then one process a network, one thread each, shares them. Each run has the
+bytes that it would have alone.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import re
+import signal
+from collections.abc import Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ndm_tcp.errors import NdmError
+from ndm_tcp.training import checkpoint as ckpt
+from ndm_tcp.training.config import TrainConfig
+from ndm_tcp.training.loop import Trainer
+from ndm_tcp.training.prepared import Prepared, prepare
+
+MEMBER = re.compile(r"seed-(\d+)$")
+_shared: Prepared | None = None
+"""what forked processes find in their memory"""
+
+
+def members(folder: Path) -> dict[int, Path]:
+    """The runs of a population by seed.
+
+    Raises:
+        NdmError: there are none, or one is not finished.
+    """
+    found = {int(m[1]): p for p in folder.glob("seed-*") if (m := MEMBER.match(p.name))}
+    if not found:
+        raise NdmError(f"{folder}: no population here; run: ndm train --seeds 8 ... -o {folder}")
+    for path in found.values():
+        if not (path / ckpt.MODEL).is_file():
+            raise NdmError(f"{path}: not trained to its end; run the ndm train of {folder} again")
+    return dict(sorted(found.items()))
+
+
+def _one(folder: Path, seed: int, quiet: bool, board: bool) -> dict[str, Any]:
+    assert _shared is not None
+    torch.set_num_threads(1)
+    config = replace(_shared.config, seed=seed)
+    run = folder / f"seed-{seed}"
+    return Trainer(_shared, run, config).run(quiet, f"seed {seed}", board)
+
+
+def train(
+    data: Sequence[Path],
+    folder: Path,
+    config: TrainConfig,
+    count: int,
+    quiet: bool = False,
+    board: bool = False,
+) -> dict[int, dict[str, Any]]:
+    """Train the seeds from the config's on; finished ones are left as they are.
+
+    Args:
+        data: dataset folders.
+        folder: of the population.
+        config: of all, with the first seed.
+        count: how many networks.
+        quiet: no progress.
+        board: metrics for TensorBoard too.
+
+    Returns:
+        results by seed.
+
+    Raises:
+        NdmError: as `Trainer` says, and of a process that ended by itself.
+    """
+    global _shared
+    if (folder / ckpt.MODEL).is_file():
+        raise NdmError(f"{folder}: holds a single run; choose another -o")
+    _shared = prepare(data, config)
+    seeds = range(config.seed, config.seed + count)
+    workers = min(count, len(os.sched_getaffinity(0)))
+    fork = multiprocessing.get_context("fork")
+    try:
+        with ProcessPoolExecutor(workers, fork, _quiet_interrupt) as pool:
+            waiting: dict[int, Future[dict[str, Any]]] = {
+                seed: pool.submit(_one, folder, seed, quiet, board) for seed in seeds
+            }
+            try:
+                return {seed: future.result() for seed, future in waiting.items()}
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    except BrokenProcessPool:
+        raise NdmError(
+            f"{folder}: a training process was ended, by a full memory perhaps; run the same "
+            "command again to carry on, or train one seed at a time: --seed N"
+        ) from None
+    finally:
+        _shared = None
+
+
+def _quiet_interrupt() -> None:
+    """Ctrl-C ends the processes; the one that started them says so."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def summary(results: dict[int, dict[str, Any]]) -> str:
+    """A line a network, and the spread."""
+    lines = [f"{'seed':>6}{'held-out loss':>15}{'gain MAE':>10}{'congestion AUC':>16}"]
+    rows = []
+    for seed, found in results.items():
+        part = found["val"]
+        row = (found["val_loss"], part["gain_mae"], part["congestion_auc"])
+        rows.append([np.nan if value is None else value for value in row])
+        lines.append(f"{seed:6}{rows[-1][0]:15.5f}{rows[-1][1]:10.4f}{rows[-1][2]:16.3f}")
+    mean, spread = np.mean(rows, axis=0), np.std(rows, axis=0, ddof=min(1, len(rows) - 1))
+    for name, row in (("mean", mean), ("sd", spread)):
+        lines.append(f"{name:>6}{row[0]:15.5f}{row[1]:10.4f}{row[2]:16.3f}")
+    return "\n".join(lines)

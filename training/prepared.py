@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What every run on the same data and settings shares, whatever its seed: tensors, and a start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ndm_tcp.datasets import store
+from ndm_tcp.training.advantage import Value, weights
+from ndm_tcp.training.config import TrainConfig
+from ndm_tcp.training.objective import Examples, examples, needed
+from ndm_tcp.training.start import CONGESTION, Start, resolve
+
+BATCH, STEPS, FEWEST = 4096, 64, 64
+"""Rounds per step, if the config leaves it open: fewer where an epoch would have less than STEPS
+steps, since a network of a few captures has to learn in as many epochs as one of two million
+rounds, but never less than FEWEST."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Tensors of some rounds."""
+
+    x: Tensor  # [n, 18]
+    action: Tensor  # [n]
+    weight: Tensor  # [n], 0 where the action is not a decision
+    cause: Tensor  # [n], 1, 0 or -1
+
+    def rows(self, index: Tensor) -> Batch:
+        """Copies of these rows, next to each other."""
+        return Batch(self.x[index], self.action[index], self.weight[index], self.cause[index])
+
+    def split(self, size: int) -> list[Batch]:
+        """Views of `size` rows each, in order."""
+        columns = (self.x, self.action, self.weight, self.cause)
+        return [Batch(*p) for p in zip(*(torch.split(c, size) for c in columns), strict=True)]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Data and settings; the seed alone is left to choose."""
+
+    examples: Examples
+    dataset_sha256: str
+    config: TrainConfig
+    """with all that the data decide: see `start.resolve`, and the batch"""
+    start: Start | None
+    """the network to start from; None: random weights"""
+    train: Batch
+    val: Batch
+    balance: Tensor
+    """[2] weight of a loss by its cause"""
+
+
+def prepare(data: Sequence[Path], config: TrainConfig) -> Prepared:
+    """Read datasets.
+
+    Args:
+        data: dataset folders; their rounds are put together.
+        config: all there is to choose.
+
+    Raises:
+        NdmError: bad dataset, no training rounds, or a start that does not fit.
+    """
+    dataset = store.load_all(data, needed(config))
+    found, sha256 = examples(dataset.rounds, config), dataset.sha256
+    del dataset
+    config, start = resolve(config, found, data)
+    value = None
+    if config.objective == "awbc" and found.return_to_go is not None:
+        taught = (found.split == "train") & found.policy
+        value = Value.fit(found.x[taught], found.return_to_go[taught])
+    train, val = (_batch(found, split, value, config) for split in ("train", "val"))
+    config = replace(config, batch=batch_of(config, len(train.x)))
+    share = torch.tensor([float((train.cause == k).sum()) for k in (0, 1)])
+    # Both kinds of loss weigh the same in sum; a frozen logit is not trained.
+    both = bool((share > 0).all()) and CONGESTION not in config.freeze
+    balance = share.sum() / (2 * share.clamp(min=1)) if both else torch.zeros(2)
+    return Prepared(found, sha256, config, start, train, val, balance)
+
+
+def batch_of(config: TrainConfig, rounds: int) -> int:
+    """Rounds per step, of so many that train."""
+    return config.batch or min(BATCH, max(FEWEST, rounds // STEPS))
+
+
+def _batch(data: Examples, split: str, value: Value | None, config: TrainConfig) -> Batch:
+    rows = (data.split == split) & (data.policy | (data.cause >= 0))
+    weight, x = data.weight[rows], data.x[rows]
+    if value is not None and data.return_to_go is not None:
+        weight = weight * weights(value, x, data.return_to_go[rows], config.beta)
+    weight = np.where(data.policy[rows], weight, np.float32(0))
+    if weight.any():
+        weight = weight / max(float(weight[weight > 0].mean()), 1e-6)
+    return Batch(
+        torch.from_numpy(x),
+        torch.from_numpy(data.action[rows]),
+        torch.from_numpy(weight),
+        torch.from_numpy(data.cause[rows].astype(np.float32)),
+    )
