@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +16,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ndm_tcp import contract, files
-from ndm_tcp.datasets.rounds import SCHEMA
+from ndm_tcp.datasets.rounds import DETAIL, SCHEMA, with_derived
 from ndm_tcp.errors import NdmError
 
 ROUNDS = "rounds.parquet"
 MANIFEST = "dataset.json"
 ROW_GROUP = 1 << 20
 REBUILD = "ndm dataset build SOURCE... -o DIR"
+BEFORE_MEMORY = "9682b82887b1b138"
+"""Contract of the datasets that held means and target windows; `convert` drops them."""
+CONVERT = "ndm dataset convert {folder} -o NEW_DIR"
+TEXT = [field.name for field in SCHEMA if pa.types.is_string(field.type)]
+"""Columns of few values: in memory a number a round each."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +35,8 @@ class Dataset:
     """A dataset in memory."""
 
     rounds: pa.Table
-    """one row a round, by `rounds.SCHEMA`, flows together and in order"""
+    """one row a round, by `rounds.SCHEMA` and `rounds.DERIVED`, flows together and in order; text
+    is dictionary-encoded, and columns of `rounds.DETAIL` may be missing"""
     manifest: dict[str, Any]
     """contract, sources with SHA-256, counts"""
     sha256: str
@@ -41,17 +48,20 @@ def write(folder: Path, tables: Iterable[pa.Table], manifest: dict[str, Any]) ->
 
     Args:
         folder: where it goes.
-        tables: the rounds by `rounds.SCHEMA`, piece by piece; only some are held in memory.
+        tables: the rounds by `rounds.SCHEMA`, which may lack `rounds.DETAIL`, piece by piece;
+            only some are held in memory.
         manifest: what `dataset.json` says of them.
     """
-    ours = contract.INTERFACE_HASH
+    ours = contract.DATA_HASH
     metadata = {"ndm_contract": ours, "ndm_revision": str(contract.REVISION)}
-    schema = SCHEMA.with_metadata(metadata)
+    pieces = iter(tables)
+    first = next(pieces, SCHEMA.empty_table())
+    schema = first.schema.with_metadata(metadata)
     with (
         files.replacing(folder / ROUNDS) as temporary,
-        pq.ParquetWriter(temporary, schema, compression="zstd", compression_level=9) as writer,
+        pq.ParquetWriter(temporary, schema, **_format(schema)) as writer,
     ):
-        for group in _row_groups(tables):
+        for group in _row_groups(itertools.chain([first], pieces)):
             writer.write_table(group.replace_schema_metadata(metadata))
     # First in the file, and this code's, should the manifest be another dataset's.
     manifest = {"contract": "", **manifest} | {"contract": ours}
@@ -60,9 +70,24 @@ def write(folder: Path, tables: Iterable[pa.Table], manifest: dict[str, Any]) ->
     files.write_text(folder / MANIFEST, text)
 
 
+def _format(schema: pa.Schema) -> dict[str, Any]:
+    """How columns are written: a third smaller than as dictionaries, and as fast to read."""
+    encodings = {
+        field.name: "DELTA_BINARY_PACKED" if field.name == "t_us" else "BYTE_STREAM_SPLIT"
+        for field in schema
+        if pa.types.is_integer(field.type)
+    }
+    return {
+        "compression": "zstd",
+        "compression_level": 12,
+        "use_dictionary": [name for name in TEXT if name in schema.names],
+        "column_encoding": encodings,
+    }
+
+
 def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """The same rows in tables of `ROW_GROUP` rows, whatever the pieces were."""
-    held: list[pa.Table] = [SCHEMA.empty_table()]
+    held: list[pa.Table] = []
     rows = 0
     for table in tables:
         held.append(table)
@@ -93,18 +118,28 @@ def load(folder: Path) -> Dataset:
             raise NdmError(f"{folder}: no dataset here ({path.name} is missing); run: {REBUILD}")
     try:
         manifest = manifest_of(folder)
-        table = pq.read_table(rounds_path)
+        table = pq.read_table(rounds_path, read_dictionary=TEXT)
     except (orjson.JSONDecodeError, pa.ArrowInvalid, OSError) as error:
         detail = str(error).splitlines()[0]
         raise NdmError(f"{folder}: damaged dataset ({detail}); run: {REBUILD}") from None
     found = (table.schema.metadata or {}).get(b"ndm_contract", b"").decode() or None
-    contract.require(found, str(folder), REBUILD, contract.INTERFACE_HASH)
+    remedy = CONVERT.format(folder=folder) if found == BEFORE_MEMORY else REBUILD
+    contract.require(found, str(folder), remedy, contract.DATA_HASH)
     digest = files.sha256(rounds_path)
     if manifest.get("sha256") != digest:
         raise NdmError(f"{folder}: {ROUNDS} is not the one {MANIFEST} describes; run: {REBUILD}")
-    if not table.schema.remove_metadata().equals(pa.schema(list(SCHEMA)).remove_metadata()):
+    if not _fits(table.schema):
         raise NdmError(f"{folder}: {ROUNDS} has other columns than this code; run: {REBUILD}")
-    return Dataset(table, manifest, digest)
+    return Dataset(with_derived(table), manifest, digest)
+
+
+def _fits(found: pa.Schema) -> bool:
+    """Is it `SCHEMA`, but for columns that may be missing?"""
+    names = [name for name in SCHEMA.names if name in found.names or name not in DETAIL]
+    if names != found.names:
+        return False
+    plain = (f.value_type if pa.types.is_dictionary(f) else f for f in found.types)
+    return list(plain) == [SCHEMA.field(name).type for name in names]
 
 
 def load_all(folders: Sequence[Path]) -> Dataset:
@@ -123,9 +158,13 @@ def load_all(folders: Sequence[Path]) -> Dataset:
     seen: set[str] = set()
     tables = []
     for dataset in found:
-        flows = pc.unique(dataset.rounds["flow_id"])
-        news = flows.filter(pc.invert(pc.is_in(flows, pa.array(sorted(seen), pa.string()))))
-        tables.append(dataset.rounds.filter(pc.is_in(dataset.rounds["flow_id"], news)))
-        seen.update(news.to_pylist())
+        flows = pc.unique(dataset.rounds["flow_id"]).to_pylist()
+        table = dataset.rounds
+        if again := sorted(seen.intersection(flows)):
+            twice = pc.is_in(table["flow_id"].cast(pa.string()), pa.array(again))
+            table = table.filter(pc.invert(twice))
+        tables.append(table)
+        seen.update(flows)
     digest = hashlib.sha256("".join(d.sha256 for d in found).encode()).hexdigest()
-    return Dataset(pa.concat_tables(tables), {}, digest)
+    whole = pa.concat_tables(tables, promote_options="default")
+    return Dataset(whole, {}, digest)

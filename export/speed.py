@@ -151,7 +151,7 @@ def _c_array(values: npt.NDArray[Any], ctype: str) -> str:
 
 
 def source(layers: Sequence[Layer], x: npt.NDArray[Any]) -> str:
-    """The benchmark's C with the network's dequantised weights and some vectors [n, 18]."""
+    """The benchmark's C with the network's dequantised weights and some vectors [n, dense]."""
     real = quantize.dequantize(list(layers))
     widths = [layers[0].n_in, *(layer.n_out for layer in layers)]
     clamped = ", ".join(str(layer.clamped) for layer in layers)
@@ -169,7 +169,7 @@ def source(layers: Sequence[Layer], x: npt.NDArray[Any]) -> str:
         ("float", "float_vector", x / float(1 << c.Q_INPUT)),
     ):
         rows = ",\n".join("{ " + _c_array(row, ctype) + " }" for row in values)
-        data.append(f"static const {ctype} {name}[][{c.N_INPUTS}] = {{\n{rows}\n}};")
+        data.append(f"static const {ctype} {name}[][{c.N_DENSE}] = {{\n{rows}\n}};")
     return (
         PROGRAM.replace("@DATA@", "\n".join(data))
         .replace("@LO@", ", ".join(f"{float(o.lo)}f" for o in c.OUTPUTS))
@@ -182,7 +182,7 @@ def build(layers: Sequence[Layer], x: npt.NDArray[Any], headers: Path, folder: P
 
     Args:
         layers: the network of `headers`.
-        x: [n, 18], Q12.
+        x: [n, dense], Q12.
         headers: the folder of generated headers.
         folder: an empty one.
 

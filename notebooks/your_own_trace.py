@@ -72,7 +72,7 @@ print(
 
 # %%
 figure, panels = plt.subplots(6, 3, figsize=(10, 8.2), sharex=True)
-for number, (panel, item) in enumerate(zip(panels.T.flat, contract.INPUTS, strict=True)):
+for number, (panel, item) in enumerate(zip(panels.T.flat, contract.DENSE, strict=True)):
     color = f.RED if item.name in f.DELAY else f.BLUE
     panel.plot(t, x[:, number], color=color, lw=0.9)
     panel.set_title(f"{item.index} {item.name}")

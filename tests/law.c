@@ -37,7 +37,7 @@ static int gain_is_monotone(void)
 /* A round that lost a fifth or more, eight packets at least, behind a queue: what arrived. */
 static int flood_is_bounded(void)
 {
-	s16 x[NDM_N_INPUTS] = { 0 };
+	s16 x[NDM_N_DENSE] = { 0 };
 	u32 window;
 	s32 loss;
 
@@ -57,7 +57,7 @@ static int flood_is_bounded(void)
 /* Nothing but scatter, and fewer than eight packets, excuses a flood. */
 static int little_excuses(void)
 {
-	s16 x[NDM_N_INPUTS] = { 0 };
+	s16 x[NDM_N_DENSE] = { 0 };
 	s32 variation, loss;
 	u32 flags, lost;
 
@@ -80,7 +80,7 @@ static int little_excuses(void)
 
 static int others_are_bounded(void)
 {
-	s16 x[NDM_N_INPUTS] = { 0 };
+	s16 x[NDM_N_DENSE] = { 0 };
 	u32 window, phase;
 
 	for (window = 0; window < WINDOWS; window++)

@@ -91,7 +91,7 @@ def test_a_network_of_two_rounds_learns_from_the_round_before(taught: Path) -> N
         config = replace(CONFIG, epochs=60, expectile=0.5, weight_decay=0.0, mask=MEANS)
         (policy,) = ablation.train_many(data, [config], [np.ones(len(action), bool)], quiet=True)
         with torch.no_grad():
-            gain = policy(torch.from_numpy(data.x))[:, 0].numpy()
+            gain = policy.act(torch.from_numpy(data.x))[:, 0].numpy()
         errors.append(float(np.abs(gain - action)[data.policy].mean()))
     assert errors[1] < errors[0] / 2
 

@@ -68,7 +68,7 @@ def evaluate(policy: Policy, examples: Examples) -> dict[str, Any]:
     `hold_mae` is the error of a network that never moves the window: the mark to beat.
     """
     with torch.no_grad():
-        out = policy(torch.from_numpy(examples.x)).numpy()
+        out = policy.act(torch.from_numpy(examples.x)).numpy()
     result: dict[str, Any] = {}
     for split in ("train", "val", "test"):
         inside = examples.split == split

@@ -52,7 +52,7 @@ COLUMNS = (
 class Batch:
     """Tensors of some rounds."""
 
-    x: Tensor  # [n, 18]
+    x: Tensor  # [n, dense]
     action: Tensor  # [n]
     weight: Tensor  # [n], 0 where the action is not a decision
     cause: Tensor  # [n], 1, 0 or -1
@@ -254,7 +254,7 @@ class Trainer:
         held_out = self.val if len(self.val.x) else self.train
         with torch.no_grad():
             gain, congestion = _losses(self.policy, held_out, self.balance, self.config)
-            error = (self.policy(held_out.x)[:, 0] - held_out.action).abs()
+            error = (self.policy.act(held_out.x)[:, 0] - held_out.action).abs()
             decided = held_out.weight > 0
             mae = float(error[decided].mean()) if decided.any() else 0.0
         return float(gain + self.config.congestion_weight * congestion), mae

@@ -19,9 +19,8 @@ import pyarrow.compute as pc
 
 from ndm_tcp import contract
 from ndm_tcp.datasets.records import LossCause
-from ndm_tcp.datasets.rounds import INPUT_COLUMNS
 from ndm_tcp.errors import NdmError
-from ndm_tcp.training import splits
+from ndm_tcp.training import derived, splits
 from ndm_tcp.training.config import TrainConfig
 
 Floats = npt.NDArray[np.float64]
@@ -32,6 +31,12 @@ IDEAL_SLOPE = 0.6
 IDEAL_RANGE = (-0.6, 0.8)
 """log2; what a round shows does not tell more"""
 OWN = "ndm_tcp"
+READ = (
+    *("flow_id", "source", "cc", "path", "split", "duration_us", "slow_start", "valid", "cwnd"),
+    *("srtt_us", "min_rtt_us", "delivered", "lost", "ca_state", "app_limited", "rwnd_limited"),
+    "loss_cause",
+)
+"""columns of the rounds"""
 LOSS_STATE = 4  # TCP_CA_Loss
 RECOVERY_STATE = 2  # CWR, Recovery and Loss: the kernel's mechanics, no policy
 
@@ -41,7 +46,7 @@ class Examples:
     """One row a round, flows together and in order."""
 
     x: npt.NDArray[np.float32]
-    """[n, 18] inputs as real numbers"""
+    """[n, dense] inputs and their means, real numbers"""
     action: npt.NDArray[np.float32]
     """[n] log2 cwnd ratio to the next round, clipped to [-1, 1]"""
     reward: npt.NDArray[np.float32]
@@ -101,7 +106,7 @@ def actions(columns: dict[str, Any]) -> Floats:
 
 def ideal_actions(columns: dict[str, Any]) -> Floats:
     """[n] log2 steps towards the window that the path's maker says is right; 0 if unknown."""
-    ideal = columns["ideal_cwnd"].astype(np.float64)
+    ideal = columns["target_cwnd"].astype(np.float64)
     cwnd = np.maximum(columns["cwnd"].astype(np.float64), 1.0)
     step = IDEAL_SLOPE * np.log2(np.where(ideal > 0, ideal, cwnd) / cwnd)
     return np.asarray(np.clip(step, *IDEAL_RANGE), dtype=np.float64)
@@ -138,7 +143,7 @@ def _cloned(data: dict[str, Any], last: npt.NDArray[np.bool_]) -> dict[str, Any]
 
 def _taught(data: dict[str, Any]) -> dict[str, Any]:
     """Reasons why nobody can say what would have been right."""
-    return {"no truth": data["ideal_cwnd"] <= 0, "timeout": data["ca_state"] >= LOSS_STATE}
+    return {"no truth": data["target_cwnd"] <= 0, "timeout": data["ca_state"] >= LOSS_STATE}
 
 
 def _split(
@@ -164,7 +169,7 @@ def _sampled(table: pa.Table, config: TrainConfig) -> pa.Table:
         raise NdmError("dataset: no rounds in it; build it from other sources")
     (other,) = pc.unique(table["sampling"]).to_pylist()
     words = f"--sampling {other}"
-    if config.objective == "ideal" and not pc.any(pc.greater(table["ideal_cwnd"], 0)).as_py():
+    if config.objective == "ideal" and table["scenario"].null_count == table.num_rows:
         words += " --objective awbc"
     raise NdmError(
         f"dataset: no {config.sampling} rounds in it, but {table.num_rows} {other} rounds; "
@@ -183,7 +188,8 @@ def examples(table: pa.Table, config: TrainConfig) -> Examples:
         NdmError: no round of that kind, or an input is outside the contract's box.
     """
     table = _sampled(table, config)
-    data = {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
+    data = {name: table[name].to_numpy(zero_copy_only=False) for name in READ}
+    data["target_cwnd"] = derived.targets(table)
     flow = data["flow_id"].astype(str)
     edges = np.flatnonzero(begins(flow))
     groups = np.split(np.arange(len(flow)), edges[1:])
@@ -222,18 +228,9 @@ def examples(table: pa.Table, config: TrainConfig) -> Examples:
     cause[hit & (data["loss_cause"] == LossCause.QUEUE)] = 1
     noise = (data["loss_cause"] == LossCause.RANDOM) | (data["loss_cause"] == LossCause.REORDERED)
     cause[hit & noise] = 0
-    x = np.stack([data[name] for name in INPUT_COLUMNS], axis=1) / (1 << contract.Q_INPUT)
-    lo = np.array([i.lo for i in contract.INPUTS])
-    hi = np.array([i.hi for i in contract.INPUTS])
-    outside = (x < lo) | (x > hi) | ~np.isfinite(x)
-    if outside.any():
-        row, column = np.argwhere(outside)[0]
-        raise NdmError(
-            f"dataset: round {row}, input {INPUT_COLUMNS[column]} = {x[row, column]:g} lies "
-            "outside the contract's range; build the dataset again"
-        )
+    x = derived.dense(table).astype(np.float32) / (1 << contract.Q_INPUT)
     return Examples(
-        x=x.astype(np.float32),
+        x=x,
         action=action.astype(np.float32),
         reward=reward.astype(np.float32),
         return_to_go=_standardised(to_go, path, policy).astype(np.float32),

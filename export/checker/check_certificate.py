@@ -24,7 +24,7 @@ from typing import Any
 from bounds import Box, Clamp, Layers, Relaxation, Tanh, dot, require  # type: ignore
 
 HEADERS = ("ndm_contract.h", "ndm_tables.h", "ndm_model.h")
-N = 18  # inputs
+N = 18  # what the first dense layer takes: ten inputs of a round, the means of eight
 # name: output, sign (1 at most, -1 at least), limit in Q16, inputs held (1-based: Q12 from, to)
 COLLAPSE = {1: (0, 0), 2: (4096, 4096), 11: (0, 3840), 12: (256, 4096)}
 LOSSY = {5: (0, 0), 6: (4096, 4096), 14: (256, 4096)}
