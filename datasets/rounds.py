@@ -95,6 +95,15 @@ def begins(table: pa.Table) -> npt.NDArray[np.bool_]:
     return np.append(True, number[1:] != number[:-1])
 
 
+def values(table: pa.Table, name: str) -> npt.NDArray[Any]:
+    """[n] a column; text as objects, null as None."""
+    column = table[name]
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    found: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return found
+
+
 def with_derived(table: pa.Table) -> pa.Table:
     """The same rounds with `DERIVED`."""
     first = begins(table)

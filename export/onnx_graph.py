@@ -24,7 +24,7 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.export import onnx_memory, onnx_read, quantize
 from ndm_tcp.export.onnx_memory import INPUT, NEXT, OUTPUT, STATE
 from ndm_tcp.export.onnx_read import Graph
-from ndm_tcp.export.quantize import Dense
+from ndm_tcp.export.quantize import Dense as Dense
 from ndm_tcp.training.model import Policy
 
 OPSET = 17
@@ -42,8 +42,17 @@ def write(policy: Policy, path: Path, metadata: dict[str, str]) -> None:
     write_layers(layers, path, metadata)
 
 
-def write_layers(layers: Sequence[Dense], path: Path, metadata: dict[str, str]) -> None:
-    """Write a network of any layers that `onnx_read` gives."""
+def write_layers(
+    layers: Sequence[Dense], path: Path, metadata: dict[str, str], remembers: bool = True
+) -> None:
+    """Write a network of any layers that `onnx_read` gives.
+
+    Args:
+        layers: the dense layers.
+        path: the file.
+        metadata: what it says of itself.
+        remembers: with the memory; else the input is what the dense layers take.
+    """
     nodes: list[onnx.NodeProto] = []
     initializers: list[onnx.TensorProto] = []
 
@@ -87,12 +96,17 @@ def write_layers(layers: Sequence[Dense], path: Path, metadata: dict[str, str]) 
         constant(values, kind)
         nodes.append(helper.make_node(op, [name, kind], [target], f"clamp_{kind}"))
         name = target
-    first, numbers = onnx_memory.nodes(onnx_memory.DENSE)
-    inputs, following = onnx_memory.ends()
-    outputs = helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["batch", c.N_OUTPUTS])
-    graph = helper.make_graph(
-        [*first, *nodes], "ndm_tcp", inputs, [outputs, following], [*numbers, *initializers]
+    dense, outputs = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", width])
+        for name, width in ((onnx_memory.DENSE, c.N_DENSE), (OUTPUT, c.N_OUTPUTS))
     )
+    inputs, results = [dense], [outputs]
+    if remembers:
+        first, numbers = onnx_memory.nodes(onnx_memory.DENSE)
+        inputs, following = onnx_memory.ends()
+        nodes, initializers = [*first, *nodes], [*initializers, *numbers]
+        results = [outputs, following]
+    graph = helper.make_graph(nodes, "ndm_tcp", inputs, results, initializers)
     model = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="ndm-tcp", ir_version=8
     )
@@ -127,7 +141,9 @@ def check_against(policy: Policy, path: Path, x: Floats) -> float:
             torch.from_numpy(measured).double(), torch.from_numpy(state).double()
         )
         straight = copy.deepcopy(policy).double().act(torch.from_numpy(x).double())
-    if not (np.array_equal(following, then.numpy()) and torch.equal(theirs, straight)):
+    if not (
+        np.array_equal(following, then.numpy()) and np.array_equal(theirs, straight, equal_nan=True)
+    ):
         raise NdmError(f"{path}: its memory differs from PyTorch's: this is a defect, report it")
     return _difference(ours, theirs.numpy(), path, "PyTorch")
 

@@ -21,6 +21,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -104,7 +105,7 @@ def nodes(dense: str) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
     ]
     constants.append(numpy_helper.from_array(np.array(OF, np.int64), "memory.of"))
 
-    def node(operator: str, *operands: str, to: str, **attributes: int) -> str:
+    def node(operator: str, *operands: str, to: str, **attributes: Any) -> str:
         to = to if to in (NEXT, dense) else f"memory.{to}"
         operands = tuple(f"memory.{n}" if n in numbers or n == "of" else n for n in operands)
         made.append(helper.make_node(operator, operands, [to], f"at_{to}", **attributes))

@@ -108,6 +108,8 @@ def read(path: Path, remedy: str) -> Graph:
     model = onnx_limits.load(path, remedy)
     found = {p.key: p.value for p in model.metadata_props}.get("ndm_contract")
     if found is not None:
+        if found == onnx_memory.BEFORE_MEMORY:
+            remedy = onnx_memory.PUT_BEFORE.format(path=path)
         c.require(found, str(path), remedy, c.INTERFACE_HASH)
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
     if opset < OLDEST_OPSET:

@@ -26,7 +26,7 @@ import onnxruntime
 
 from ndm_tcp import contract as c
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import generated, golden, onnx_graph, quantize
+from ndm_tcp.export import generated, golden, onnx_graph, onnx_memory, quantize
 from ndm_tcp.fixedpoint import Layer
 
 VECTORS = 1024
@@ -252,10 +252,10 @@ def measure(layers: list[Layer], headers: Path, rounds: int = 9, count: int = 20
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         program = build(layers, x, headers, folder)
-        onnx_graph.write_layers(quantize.dequantize(layers), folder / "bench.onnx", {})
+        onnx_graph.write_layers(quantize.dequantize(layers), folder / "bench.onnx", {}, False)
         engine = _session(folder / "bench.onnx")
         real = (x / float(1 << c.Q_INPUT)).astype(np.float32)
-        single = [{onnx_graph.INPUT: row[None]} for row in real]
+        single = [{onnx_memory.DENSE: row[None]} for row in real]
         times: list[list[float]] = [[], [], [], []]
         for _ in range(rounds):
             times[0].append(_run(program, "i", count))
@@ -266,7 +266,7 @@ def measure(layers: list[Layer], headers: Path, rounds: int = 9, count: int = 20
             times[2].append((time.perf_counter_ns() - start) / VECTORS)
             start = time.perf_counter_ns()
             for _ in range(20):
-                engine.run(None, {onnx_graph.INPUT: real})
+                engine.run(None, {onnx_memory.DENSE: real})
             times[3].append((time.perf_counter_ns() - start) / 20 / VECTORS)
         counted = [_instructions(program, kind, folder) for kind in "if"]
     medians = [statistics.median(found) for found in times]

@@ -105,7 +105,7 @@ def kinds(sources):
 
 def text_column(table, name):
     """[n] strings of a column, empty for null; fast for few different values."""
-    column = table[name].combine_chunks().dictionary_encode()
+    column = table[name].unify_dictionaries().combine_chunks()
     words = np.array([w or "" for w in column.dictionary.to_pylist()] + [""])
     return words[column.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False)]
 

@@ -18,10 +18,14 @@ from torch import nn
 
 from ndm_tcp import contract as c
 from ndm_tcp import core, fixedpoint
+from ndm_tcp.cli import run_command
 from ndm_tcp.datasets import sources, store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export import generated, golden, model_c, onnx_graph, onnx_memory, onnx_read
+from ndm_tcp.training import checkpoint as ckpt
 from ndm_tcp.training import derived
+from ndm_tcp.training.config import TrainConfig
+from ndm_tcp.training.loop import Trainer
 from ndm_tcp.training.model import Memory, Policy
 
 from .conftest import TRACES
@@ -242,6 +246,55 @@ def test_a_network_may_do_without_memory(tmp_path: Path) -> None:
     graph = onnx_read.read(path, "make it")
     assert graph.state == "" and not graph.layers[0].weight[:, c.N_INPUTS :].any()
     assert onnx_graph.compare(graph, path, some(100)) < 1e-5
+
+
+def test_an_old_file_is_refused_with_the_command_that_puts_the_memory_before_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the contract of then, or none, as other makers' files; what it says works."""
+    torch.manual_seed(5)
+    policy = Policy((6,))
+    layers = [onnx_graph.Dense(w.numpy(), b.numpy()) for w, b in policy.linear_layers()]
+    for named in (True, False):
+        path, new = tmp_path / f"old{named}.onnx", tmp_path / f"new{named}.onnx"
+        onnx_graph.write_layers(
+            layers, path, {"ndm_contract": onnx_memory.BEFORE_MEMORY}, remembers=False
+        )
+        if not named:
+            model = onnx.load(path)
+            del model.metadata_props[:]
+            onnx.save(model, path)
+        assert run_command(["export", str(path), "-o", str(tmp_path / "out")]) == 2
+        said = capsys.readouterr().err
+        command = f"python -m ndm_tcp.export.onnx_memory {path} -o NEW.onnx"
+        assert said.endswith(f"run: {command}\n") and said.count("\n") == 1
+        words = command.replace("NEW.onnx", str(new)).split()[3:]
+        assert onnx_memory.main(words) == 0
+        graph = onnx_read.read(new, "make it")
+        assert graph.contract == (c.INTERFACE_HASH if named else None)
+        for layer, want in zip(graph.layers, layers, strict=True):
+            assert np.array_equal(layer.weight, want.weight)
+        assert onnx_graph.compare(graph, new, some(1000)) < 1e-5
+        with pytest.raises(NdmError, match=r"a network with a memory needs none|made for contract"):
+            onnx_memory.put_before(new, tmp_path / "twice.onnx")
+    with pytest.raises(NdmError, match="no such file"):
+        onnx_memory.put_before(tmp_path / "none.onnx", new)
+
+
+def test_an_old_checkpoint_is_refused_with_a_command_that_works(
+    run: Path, tmp_path: Path, dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not one that would read it again."""
+    for name in (ckpt.MODEL, ckpt.PROGRESS):
+        saved = ckpt.load(run / name)
+        with monkeypatch.context() as then:
+            then.setattr(c, "INTERFACE_HASH", onnx_memory.BEFORE_MEMORY)
+            ckpt.save(tmp_path / name, saved)
+    says = r"made for contract 9682b82887b1b138.*run: ndm train --data DIR -o NEW_RUN$"
+    with pytest.raises(NdmError, match=says):
+        ckpt.load_policy(tmp_path)
+    with pytest.raises(NdmError, match=says):
+        Trainer([dataset], tmp_path, TrainConfig(objective="awbc", epochs=2))
 
 
 # --- before and after ----------------------------------------------------------------------------

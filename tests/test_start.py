@@ -211,4 +211,4 @@ def test_inputs_that_a_start_knows_and_the_data_do_not_become_typical_ones() -> 
     ]
     x = torch.rand(200, contract.N_DENSE)
     typical = torch.where(hidden, torch.tensor(start.TYPICAL), x)
-    assert torch.allclose(masked(x), whole(typical), atol=1e-5)
+    assert torch.allclose(masked.act(x), whole.act(typical), atol=1e-5)

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ndm_tcp import contract
+from ndm_tcp.datasets import rounds
 from ndm_tcp.datasets.records import LossCause
 from ndm_tcp.errors import NdmError
 from ndm_tcp.training import derived, splits
@@ -188,7 +189,7 @@ def examples(table: pa.Table, config: TrainConfig) -> Examples:
         NdmError: no round of that kind, or an input is outside the contract's box.
     """
     table = _sampled(table, config)
-    data = {name: table[name].to_numpy(zero_copy_only=False) for name in READ}
+    data = {name: rounds.values(table, name) for name in READ}
     data["target_cwnd"] = derived.targets(table)
     flow = data["flow_id"].astype(str)
     edges = np.flatnonzero(begins(flow))
@@ -228,7 +229,7 @@ def examples(table: pa.Table, config: TrainConfig) -> Examples:
     cause[hit & (data["loss_cause"] == LossCause.QUEUE)] = 1
     noise = (data["loss_cause"] == LossCause.RANDOM) | (data["loss_cause"] == LossCause.REORDERED)
     cause[hit & noise] = 0
-    x = derived.dense(table).astype(np.float32) / (1 << contract.Q_INPUT)
+    x = derived.dense(table).astype(np.float32) / np.float32(1 << contract.Q_INPUT)
     return Examples(
         x=x,
         action=action.astype(np.float32),

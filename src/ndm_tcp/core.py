@@ -111,15 +111,13 @@ def remember(
         raise NdmError(f"remember: inputs {x.shape}, expected [n, {contract.N_INPUTS}]")
     if state is None:
         state = np.zeros(contract.N_MEANS, dtype=np.uint16)
-    x, begins, valid = (
-        np.ascontiguousarray(array, dtype)
-        for array, dtype in ((x, np.int16), (begins, np.uint8), (valid, np.uint8))
-    )
+    x = np.ascontiguousarray(x, np.int16)
+    first, good = (np.ascontiguousarray(flags, np.uint8) for flags in (begins, valid))
     dense = np.empty((n, contract.N_DENSE), dtype=np.int16)
     lib.ndm_core_remember(
         _pointer("int16_t *", x),
-        _pointer("uint8_t *", begins),
-        _pointer("uint8_t *", valid),
+        _pointer("uint8_t *", first),
+        _pointer("uint8_t *", good),
         n,
         _pointer("uint16_t *", state),
         _pointer("int16_t *", dense),
