@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
+import orjson
 import pytest
 import torch
 from onnx import helper
 from torch import nn
 
 from ndm_tcp import contract as c
-from ndm_tcp import core, fixedpoint
+from ndm_tcp import core, fixedpoint, model_json
 from ndm_tcp.cli import run_command
 from ndm_tcp.datasets import sources, store
 from ndm_tcp.errors import NdmError
@@ -295,6 +296,26 @@ def test_an_old_checkpoint_is_refused_with_a_command_that_works(
         ckpt.load_policy(tmp_path)
     with pytest.raises(NdmError, match=says):
         Trainer([dataset], tmp_path, TrainConfig(objective="awbc", epochs=2))
+
+
+def test_an_old_model_is_refused_with_the_command_that_converts_it(tmp_path: Path) -> None:
+    shipped = model_c.from_json(generated.GENERATED / "ndm_model.json")
+    data = orjson.loads((generated.GENERATED / "ndm_model.json").read_bytes())
+    data |= {"contract": model_json.BEFORE_MEMORY}
+    data |= {"model": shipped.hash(model_json.BEFORE_MEMORY)}
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    old.write_bytes(orjson.dumps(data))
+    command = f"python -m ndm_tcp.model_json {old} -o NEW.json"
+    with pytest.raises(NdmError, match=f"run: {command}$"):
+        model_c.from_json(old)
+    assert model_json.main(command.replace("NEW.json", str(new)).split()[3:]) == 0
+    assert model_c.from_json(new).hash() == shipped.hash()
+    with pytest.raises(NdmError, match="made for contract"):
+        model_json.main([str(new), "-o", str(tmp_path / "twice.json")])
+    data["layers"][0]["bias"][0] += 1
+    old.write_bytes(orjson.dumps(data))
+    with pytest.raises(NdmError, match="do not match its hash"):
+        model_json.main([str(old), "-o", str(tmp_path / "no.json")])
 
 
 # --- before and after ----------------------------------------------------------------------------
