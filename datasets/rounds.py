@@ -82,26 +82,33 @@ if ffi.sizeof("struct ndm_round_row") != ROUND_DTYPE.itemsize:  # pragma: no cov
     raise NdmError("ndm_tcp._core: struct ndm_round_row has another size here; run: make setup")
 
 
+def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
+    """The different values of a text column, None the last, and which of them each row has."""
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    chunks = column.unify_dictionaries().chunks
+    words = [*(chunks[0].dictionary.to_pylist() if chunks else []), None]
+    parts = [chunk.indices.fill_null(len(words) - 1).to_numpy() for chunk in chunks]
+    number = np.concatenate([np.zeros(0, np.int32), *parts])
+    return np.array(words, dtype=object), number
+
+
 def begins(table: pa.Table) -> npt.NDArray[np.bool_]:
     """[n] the first round of every flow, whose rounds lie together and in order."""
     if not table.num_rows:
         return np.zeros(0, dtype=bool)
-    flow = table["flow_id"]
-    if not pa.types.is_dictionary(flow.type):
-        flow = flow.dictionary_encode()
-    codes = flow.unify_dictionaries().combine_chunks()
-    codes = codes.combine_chunks() if isinstance(codes, pa.ChunkedArray) else codes
-    number = codes.indices.to_numpy(zero_copy_only=False)
+    _, number = _codes(table["flow_id"])
     return np.append(True, number[1:] != number[:-1])
 
 
 def values(table: pa.Table, name: str) -> npt.NDArray[Any]:
     """[n] a column; text as objects, null as None."""
     column = table[name]
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    found: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    return found
+    if not pa.types.is_dictionary(column.type):
+        found: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
+        return found
+    words, number = _codes(column)
+    return words[number]
 
 
 def with_derived(table: pa.Table) -> pa.Table:

@@ -18,23 +18,23 @@ from ndm_tcp.training.model import Memory
 class Remembering(nn.Module):
     """A module that takes [n, dense], and the memory that gives it that."""
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, memory: nn.Module | None = None) -> None:
         super().__init__()
-        self.memory, self.rest = Memory(), module
+        self.memory, self.rest = memory or Memory(), module
 
     def forward(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         dense, following = self.memory(x, state)
         return self.rest(dense), following
 
 
-def exported(module: nn.Module) -> bytes:
-    """`Remembering(module)` as PyTorch writes it."""
+def exported(module: nn.Module, memory: nn.Module | None = None) -> bytes:
+    """`Remembering(module, memory)` as PyTorch writes it."""
     buffer = io.BytesIO()
     shapes = (torch.rand(4, c.N_INPUTS), torch.rand(4, c.N_MEANS))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            Remembering(module).eval(),
+            Remembering(module, memory).eval(),
             shapes,
             buffer,
             dynamo=False,

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from pathlib import Path
 from typing import Any
 
@@ -218,16 +217,8 @@ class Other(Memory):
 @pytest.mark.parametrize("kind", ["longer", "one mean", "rounded"])
 def test_another_memory_is_refused(kind: str, tmp_path: Path) -> None:
     """Also one whose means differ in less than an input's step."""
-    from .remembering import Remembering
-
-    module = Remembering(nn.Sequential(*_modules(Policy((4,)))))
-    module.memory = Other(kind)
-    buffer, path = io.BytesIO(), tmp_path / "m.onnx"
-    shapes = (torch.rand(4, c.N_INPUTS), torch.rand(4, c.N_MEANS))
-    names = ["x", "state"]
-    torch.onnx.export(module.eval(), shapes, buffer, dynamo=False, input_names=names,
-                      dynamic_axes={name: {0: "n"} for name in names})  # fmt: skip
-    path.write_bytes(buffer.getvalue())
+    path = tmp_path / "m.onnx"
+    path.write_bytes(exported(nn.Sequential(*_modules(Policy((4,)))), Other(kind)))
     with pytest.raises(NdmError) as error:
         onnx_read.read(path, "make it")
     said = str(error.value)
