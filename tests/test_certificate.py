@@ -65,7 +65,7 @@ def network(seed: int, scale: float, hidden: tuple[int, ...]) -> list[Layer]:
 
 
 def box_points(count: int, seed: int) -> fixedpoint.IntArray:
-    """[2 * count, 18] random points and random corners."""
+    """[2 * count, dense] random points and random corners."""
     rng = np.random.default_rng(seed)
     lo, hi = (np.array(side, dtype=np.int64) for side in zip(*enclosure.box(), strict=True))
     points = rng.integers(lo, hi, size=(count, c.N_DENSE), endpoint=True)

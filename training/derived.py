@@ -18,7 +18,8 @@ from ndm_tcp.datasets.rounds import INPUT_COLUMNS, begins
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab import truth
 
-ALONE = ("scenario", "under_test", "flow_number", "start_us")
+OF_FLOW = ("source", "scenario", "under_test", "flow_number", "start_us")
+"""columns with one value a flow"""
 
 
 def dense(table: pa.Table) -> npt.NDArray[np.int16]:
@@ -55,12 +56,17 @@ def targets(table: pa.Table) -> npt.NDArray[np.float32]:
     """
     found = np.zeros(table.num_rows, dtype=np.float32)
     edges = np.flatnonzero(begins(table))
-    flows: list[dict[str, Any]] = table.select(ALONE).take(pa.array(edges)).to_pylist()
+    flows: list[dict[str, Any]] = table.select(OF_FLOW).take(pa.array(edges)).to_pylist()
     t_us, srtt_us = table["t_us"].to_numpy(), table["srtt_us"].to_numpy()
     for flow, at, end in zip(flows, edges, [*edges[1:], table.num_rows], strict=True):
         if flow["scenario"] is None:
             continue
-        told = truth.windows(flow["scenario"], flow["under_test"]).get(flow["flow_number"])
+        try:
+            told = truth.windows(flow["scenario"], flow["under_test"]).get(flow["flow_number"])
+        except NdmError as error:
+            raise NdmError(
+                f"dataset: {flow['source']}: {error}; build the dataset without this source"
+            ) from None
         if told is not None:
             rows = slice(at, end)
             found[rows] = told.packets(t_us[rows] + flow["start_us"], srtt_us[rows])

@@ -148,6 +148,21 @@ def test_target_windows_are_derived_and_their_rules_are_in_no_file(
     assert files == {path: path.read_bytes() for path in tmp_path.iterdir()}
 
 
+def test_a_scenario_that_cannot_be_read_names_its_source(tmp_path: Path) -> None:
+    """Its text is not looked at before training, and may be anybody's."""
+    shutil.copytree(TRACES / "lab" / "train-11-compete--cubic--1", tmp_path / "a--cubic--1")
+    path = tmp_path / "a--cubic--1" / "scenario.toml"
+    traced = PATH.replace("rate_bps = 12_000_000", 'trace = "x"')
+    bad = {"no TOML": "not valid TOML", 'topology = "moon"': "seconds: missing", traced: "/x: "}
+    for text, problem in bad.items():
+        path.write_text(text)
+        build.build([tmp_path / "a--cubic--1"], tmp_path / "out", quiet=True)
+        table = store.load(tmp_path / "out").rounds
+        with pytest.raises(NdmError, match=f"a--cubic--1: .*{problem}.*build the dataset") as error:
+            derived.targets(table)
+        assert "\n" not in str(error.value)
+
+
 @pytest.mark.parametrize("cut", ["cc", "sender_port", "flows", "realtime_ns"])
 def test_a_run_whose_truth_is_cut_is_one_line(cut: str, tmp_path: Path) -> None:
     source = TRACES / "lab" / "train-11-compete--cubic--1"
