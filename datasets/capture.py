@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ from ndm_tcp.datasets.records import (
     CwndSource,
     FlowRecords,
     FlowRounds,
-    IdealWindow,
+    PathTruth,
     Sampling,
     flow_id,
     host_pair,
@@ -60,6 +60,26 @@ PROBE_EARLY_S = 1.5e-6
 
 
 @dataclass(frozen=True)
+class Run:
+    """A run of the lab, whose flows have neighbouring ports."""
+
+    scenario: str
+    under_test: str
+    first_port: int
+    """the sender's, of flow 0"""
+    flows: int
+    start_us: int
+    """when it began, capture clock"""
+
+    def of(self, port: int, first_us: int) -> PathTruth | None:
+        """Of the flow from a port with its first ACK then; None: of a web page, or not the lab's"""
+        number = port - self.first_port
+        if not 0 <= number < self.flows:
+            return None
+        return PathTruth(self.scenario, self.under_test, number, first_us - self.start_us)
+
+
+@dataclass(frozen=True)
 class Truth:
     """What the machine that made the capture recorded beside it."""
 
@@ -76,13 +96,7 @@ class Truth:
     """(sender's port, receiver's port) to the kernel's median srtt; None: of any other flow"""
     drops: dict[int, list[tuple[int, int]]] | None = None
     """32-bit sequence number to [(capture clock in us, LossCause)]"""
-    ideals: dict[int, IdealWindow] = field(default_factory=dict)
-    """sender's port to the right windows, capture clock in us"""
-
-
-def _since(ideal: IdealWindow | None, start_us: int) -> IdealWindow | None:
-    """The same in a clock that starts at `start_us`."""
-    return replace(ideal, from_us=ideal.from_us - start_us) if ideal else None
+    run: Run | None = None
 
 
 def _true_windows(
@@ -165,7 +179,7 @@ def read(
             mss=found.mss,
             loss_cause=found.rows["cause"].copy(),
             rwnd_limited=found.rows["rwnd_limited"].astype(np.bool_),
-            ideal=_since(truth.ideals.get(ports[0]), found.first_us),
+            truth=truth.run.of(ports[0], found.first_us) if truth.run else None,
             facts=dict(found.facts),
         )
         if probe is not None:

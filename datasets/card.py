@@ -56,13 +56,13 @@ def _text(facts: dict[str, Any], manifest: dict[str, Any]) -> str:
         "# Dataset card",
         "",
         f"{facts['rounds']} rounds ({facts['valid_rounds']} valid) of {facts['flows']} flows from "
-        f"{facts['sources']} sources. Contract interface {facts['contract']}, "
+        f"{facts['sources']} sources. Contract of what is measured {facts['contract']}, "
         f"SHA-256 of {store.ROUNDS} {facts['sha256']}.",
         "",
-        "A round is one packet-timed round trip of one TCP flow, as its sender saw it: the ten "
-        "inputs of the network and the raw numbers behind them. Columns and units are in the "
-        "schema of the file. No address is stored; flows are named by a hash. All flows between "
-        "the same two hosts, or over the same path, are in one split.",
+        "A round is one packet-timed round trip of one TCP flow, as its sender saw it: "
+        f"{contract.N_INPUTS} measured inputs and the raw numbers behind them. Columns and units "
+        "are in the schema of the file. No address is stored; flows are named by a hash. All flows "
+        "between the same two hosts, or over the same path, are in one split.",
         "",
         "## Counts",
         "",

@@ -45,7 +45,7 @@ def describe(dataset: store.Dataset) -> dict[str, Any]:
             "histogram": histogram.tolist(),
         }
     return {
-        "contract": contract.INTERFACE_HASH,
+        "contract": contract.DATA_HASH,
         "sha256": dataset.sha256,
         "flows": dataset.manifest["flows"],
         "rounds": rounds.num_rows,

@@ -54,24 +54,17 @@ class LossCause(enum.IntEnum):
 
 
 @dataclass(frozen=True)
-class IdealWindow:
-    """The window that a path's maker knows a flow should have had, piecewise in time."""
+class PathTruth:
+    """What the maker of a path recorded of it: enough to say what would have been right."""
 
-    from_us: npt.NDArray[np.int64]
-    """[n] in the clock of `FlowRecords.acks`, in order"""
-    packets_per_s: npt.NDArray[np.float64]
-    """[n] the window is this times"""
-    rtt_us: npt.NDArray[np.float64]
-    """[n] this; 0: times the smoothed RTT, which the flow's rivals make"""
-
-    def packets(
-        self, t_us: npt.NDArray[np.int64], srtt_us: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.float64]:
-        """[m] the right window at these times; 0 before the first."""
-        index = np.searchsorted(self.from_us, t_us, side="right") - 1
-        at = index.clip(0)
-        rtt_us = np.where(self.rtt_us[at] > 0, self.rtt_us[at], srtt_us)
-        return np.where(index < 0, 0.0, self.packets_per_s[at] * rtt_us / 1e6)
+    scenario: str
+    """the path and its traffic, TOML of `lab/scenario.py`"""
+    under_test: str
+    """the congestion control that `$cc` stands for in it"""
+    number: int
+    """of the flow in it, from 0"""
+    start_us: int
+    """the flow's first ACK, us since the run began"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +85,8 @@ class Flow:
     """Flows of one group go to one split: `host_pair`, or the path. Ends with the build."""
     mss: int | None = None
     """Payload bytes of a full segment."""
-    ideal: IdealWindow | None = None
-    """The right window over time, where the path was ours and told."""
+    truth: PathTruth | None = None
+    """What its path was, where it was ours."""
     facts: dict[str, int | float | str] = field(default_factory=dict)
     """Counters of the reader (packets, retransmitted, ...), for reports."""
 

@@ -19,7 +19,7 @@ from ndm_tcp.errors import NdmError
 EVENT = re.compile(r"(\d+)\.(\d{6,9}): (?:ndm_tcp:)?ndm_tcp_round: (.*)")
 FIELD = re.compile(r"(\w+)=(\S+)")
 WHY = ("network", "blind", "slow_start", "goes_on", "recovery", "watchdog", "drain")
-INPUTS = [i.name for i in contract.INPUTS]
+INPUTS = [i.name for i in contract.DENSE]
 SCHEMA = pa.schema(
     [
         ("t_us", pa.int64()),  # the trace's clock

@@ -26,9 +26,7 @@ COLUMNS: list[tuple[str, pa.DataType, str]] = [
     ("cc", pa.string(), "congestion control of the sender, null if unknown"),
     ("path", pa.string(), "equal for flows over the same path, null if unknown"),
     ("split", pa.string(), "train, val or test; by path"),
-    ("round", pa.int32(), "number of the round in its flow"),
     ("t_us", pa.int64(), "end of the round, us since the flow's first ACK"),
-    ("duration_us", pa.int64(), "us since the round before ended"),
     *((i.name, pa.int16(), f"input {i.index}, Q12: {i.meaning}") for i in contract.INPUTS),
     ("valid", pa.bool_(), "the inputs are good; false: all zero"),
     ("cwnd", pa.uint32(), "window at the end of the round, packets; in recovery, the one aimed at"),
@@ -45,9 +43,21 @@ COLUMNS: list[tuple[str, pa.DataType, str]] = [
     ("app_limited", pa.bool_(), "the sender had nothing to send"),
     ("rwnd_limited", pa.bool_(), "the receiver's window held the sender back"),
     ("loss_cause", pa.uint8(), "LossCause of the round's losses; 0: unknown"),
-    ("ideal_cwnd", pa.float32(), "packets that the path's maker says it should be; 0: unknown"),
     ("mss", pa.uint32(), "payload bytes of a full segment, null if unknown"),
+    ("scenario", pa.string(), "the path and its traffic, TOML of the lab; null: not the lab's"),
+    ("under_test", pa.string(), "the congestion control that $cc in it is, null likewise"),
+    ("flow_number", pa.int16(), "of the flow in the scenario, null likewise"),
+    ("start_us", pa.int64(), "the flow's first ACK, us since the run began, null likewise"),
 ]
+"""What was measured and recorded. All that follows from it, the network's memory and target windows
+too, is computed when it is read: a change of those touches no file."""
+DETAIL = frozenset({"ssthresh", "rttvar_us", "inflight", "rate_packets", "rate_interval_us"})
+"""Raw numbers that no training reads; a dataset may lack them."""
+DERIVED = (
+    pa.field("round", pa.int32(), metadata={"meaning": "number of the round in its flow"}),
+    pa.field("duration_us", pa.int64(), metadata={"meaning": "us since the round before ended"}),
+)
+"""What `store.load` adds."""
 
 SCHEMA = pa.schema(
     [pa.field(name, kind, metadata={"meaning": text}) for name, kind, text in COLUMNS]
@@ -70,6 +80,47 @@ ROUND_DTYPE = np.dtype(
 """`struct ndm_round_row` of native/rounds.h"""
 if ffi.sizeof("struct ndm_round_row") != ROUND_DTYPE.itemsize:  # pragma: no cover
     raise NdmError("ndm_tcp._core: struct ndm_round_row has another size here; run: make setup")
+
+
+def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
+    """The different values of a text column, None the last, and which of them each row has."""
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    chunks = column.unify_dictionaries().chunks
+    words = [*(chunks[0].dictionary.to_pylist() if chunks else []), None]
+    parts = [chunk.indices.fill_null(len(words) - 1).to_numpy() for chunk in chunks]
+    number = np.concatenate([np.zeros(0, np.int32), *parts])
+    return np.array(words, dtype=object), number
+
+
+def begins(table: pa.Table) -> npt.NDArray[np.bool_]:
+    """[n] the first round of every flow, whose rounds lie together and in order."""
+    if not table.num_rows:
+        return np.zeros(0, dtype=bool)
+    _, number = _codes(table["flow_id"])
+    return np.append(True, number[1:] != number[:-1])
+
+
+def values(table: pa.Table, name: str) -> npt.NDArray[Any]:
+    """[n] a column; text as objects, null as None."""
+    column = table[name]
+    if not pa.types.is_dictionary(column.type):
+        found: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
+        return found
+    words, number = _codes(column)
+    return words[number]
+
+
+def with_derived(table: pa.Table) -> pa.Table:
+    """The same rounds with `DERIVED`."""
+    first = begins(table)
+    t_us = table["t_us"].to_numpy()
+    at = np.arange(table.num_rows)
+    number = at - np.maximum.accumulate(np.where(first, at, 0))
+    duration_us = t_us - np.where(first, 0, np.roll(t_us, 1))
+    for field, values in zip(DERIVED, (number, duration_us), strict=True):
+        table = table.append_column(field, pa.array(values, field.type))
+    return table
 
 
 def _bytes(values: npt.NDArray[Any] | None, n: int) -> npt.NDArray[np.uint8]:
@@ -101,7 +152,7 @@ def table(flow: FlowRounds, source: str, split: str) -> pa.Table:
         source: name of the file or folder it came from.
         split: train, val or test.
     """
-    rows, n = flow.rows, len(flow.rows)
+    rows, n, truth = flow.rows, len(flow.rows), flow.truth
     same = {
         "flow_id": flow.flow_id,
         "source": source,
@@ -112,19 +163,16 @@ def table(flow: FlowRounds, source: str, split: str) -> pa.Table:
         "path": flow.path,
         "split": split,
         "mss": flow.mss,
+        "scenario": truth.scenario if truth else None,
+        "under_test": truth.under_test if truth else None,
+        "flow_number": truth.number if truth else None,
+        "start_us": truth.start_us if truth else None,
     }
-    ideal = np.zeros(n)
-    if flow.ideal:
-        ideal = flow.ideal.packets(rows["t_us"], rows["srtt_us"].astype(np.int64))
     inputs = {name: number for number, name in enumerate(INPUT_COLUMNS)}
 
     def column(field: pa.Field) -> pa.Array:
         if field.name in same:
             return pa.repeat(pa.scalar(same[field.name], field.type), n)
-        if field.name == "round":
-            return pa.array(np.arange(n, dtype=np.int32))
-        if field.name == "ideal_cwnd":
-            return pa.array(ideal.astype(np.float32))
         if field.name in inputs:
             return pa.array(rows["x"][:, inputs[field.name]])
         values = np.ascontiguousarray(rows[field.name])

@@ -3,9 +3,9 @@
 
 Files are found by name with any of the endings plain, .gz, .zst:
 `sender.pcap` (required), `tcp_probe.txt` or `trace.txt` (the kernel's cwnd and ssthresh),
-`drops.csv` (t_ns,seq,len,cause), `ideal.csv` (port,t_ns,packets_per_s,rtt_us), `run.toml` or
-`clock.txt` (capture clock against trace clock), `tcp_info.jsonl` (the kernel's RTT, if there is
-no trace), `result.json` or `iperf3.json` (the names of the congestion controls).
+`drops.csv` (t_ns,seq,len,cause), `run.toml` or `clock.txt` (capture clock against trace clock),
+`tcp_info.jsonl` (the kernel's RTT, if there is no trace), `result.json` or `iperf3.json` (the names
+of the congestion controls), `scenario.toml` (with `run.toml` and `result.json`: the path's truth).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import orjson
 
 from ndm_tcp.datasets import capture, mlab, streams, tcp_probe
 from ndm_tcp.datasets.pcap import CaptureReport
-from ndm_tcp.datasets.records import FlowRecords, IdealWindow, LossCause
+from ndm_tcp.datasets.records import FlowRecords, LossCause
 from ndm_tcp.datasets.tcp_probe import ProbeColumns
 from ndm_tcp.errors import NdmError
 
@@ -74,31 +74,6 @@ def read_drops(path: Path) -> dict[int, list[tuple[int, int]]]:
                     f"{path}:{number}: expected t_ns,seq,len,cause with cause random or queue"
                 ) from None
     return drops
-
-
-def read_ideals(path: Path) -> dict[int, IdealWindow]:
-    """Sender's port to the windows that would have been right, times in us.
-
-    Raises:
-        NdmError: a column is missing or a value is not of its kind.
-    """
-    rows: dict[int, list[tuple[int, float, float]]] = {}
-    with streams.open_text(path) as stream:
-        for number, row in _rows(path, stream):
-            try:
-                values = float(row["packets_per_s"]), float(row["rtt_us"])
-                rows.setdefault(int(row["port"]), []).append((_time_us(row), *values))
-            except (KeyError, TypeError, ValueError, OverflowError):
-                raise NdmError(
-                    f"{path}:{number}: expected port,t_ns,packets_per_s,rtt_us, all numbers"
-                ) from None
-    ideals = {}
-    for port, of_port in rows.items():
-        from_us, packets_per_s, rtt_us = zip(*sorted(of_port), strict=True)
-        ideals[port] = IdealWindow(
-            np.array(from_us, dtype=np.int64), np.array(packets_per_s), np.array(rtt_us)
-        )
-    return ideals
 
 
 def _facts(folder: Path) -> dict[str, Any]:
@@ -195,6 +170,32 @@ def _kernel_srtt_us(
     return found
 
 
+def _run(folder: Path, facts: dict[str, Any]) -> capture.Run | None:
+    """The path's truth, if the lab made the run; text that training reads.
+
+    Raises:
+        NdmError: the scenario is not UTF-8, or a file that goes with it lacks something.
+    """
+    path, result = find(folder, "scenario.toml"), find(folder, "result.json")
+    if path is None or result is None or "clock" not in facts:
+        return None
+    try:
+        return capture.Run(
+            path.read_text(encoding="utf-8"),
+            str(_json(result)["cc"]),
+            int(np.uint16(facts["sender_port"])),
+            int(facts["flows"]),
+            int(np.int64(facts["clock"]["realtime_ns"])) // 1000,
+        )
+    except UnicodeDecodeError:
+        raise NdmError(f"{path}: not UTF-8; record the run again") from None
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise NdmError(
+            f"{folder}: run.toml or result.json lacks a number that goes with scenario.toml "
+            f"({error}); record the run again, or remove scenario.toml"
+        ) from None
+
+
 def read(
     folder: Path, report: CaptureReport | None = None
 ) -> tuple[list[FlowRecords], Counter[str]]:
@@ -209,7 +210,6 @@ def read(
     probe = find(folder, "tcp_probe.txt", "trace.txt")
     offset_s = _clock_offset_s(folder, facts)
     drops = find(folder, "drops.csv")
-    ideals = find(folder, "ideal.csv")
     probes = _probes(probe, offset_s is not None) if probe else {}
     truth = capture.Truth(
         cc_name=_cc_name(folder, facts),
@@ -219,6 +219,6 @@ def read(
         srtt_us=_kernel_srtt_us(folder, probes),
         probe_offset_s=offset_s or 0.0,
         drops=read_drops(drops) if drops else None,
-        ideals=read_ideals(ideals) if ideals else {},
+        run=_run(folder, facts),
     )
     return capture.read(pcap, truth, report)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,14 +16,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ndm_tcp import contract, files
-from ndm_tcp.datasets.rounds import SCHEMA
+from ndm_tcp.datasets.rounds import DERIVED, DETAIL, SCHEMA, with_derived
 from ndm_tcp.errors import NdmError
 
 ROUNDS = "rounds.parquet"
 MANIFEST = "dataset.json"
 ROW_GROUP = 1 << 20
 REBUILD = "ndm dataset build SOURCE... -o DIR"
+BEFORE_MEMORY = "9682b82887b1b138"
+"""Contract of the datasets that held means and target windows; `convert` drops them."""
+CONVERT = "ndm dataset convert {folder} -o NEW_DIR"
 TEXT = [field.name for field in SCHEMA if pa.types.is_string(field.type)]
+"""Columns of few values: in memory a number a round each."""
+DERIVES = frozenset(field.name for field in DERIVED)
 
 
 @dataclass(frozen=True)
@@ -30,7 +36,8 @@ class Dataset:
     """A dataset in memory."""
 
     rounds: pa.Table
-    """one row a round, by `rounds.SCHEMA`, flows together and in order"""
+    """one row a round, by `rounds.SCHEMA` and `rounds.DERIVED`, flows together and in order; text
+    is dictionary-encoded, and columns of `rounds.DETAIL` may be missing"""
     manifest: dict[str, Any]
     """contract, sources with SHA-256, counts"""
     sha256: str
@@ -42,17 +49,20 @@ def write(folder: Path, tables: Iterable[pa.Table], manifest: dict[str, Any]) ->
 
     Args:
         folder: where it goes.
-        tables: the rounds by `rounds.SCHEMA`, piece by piece; only some are held in memory.
+        tables: the rounds by `rounds.SCHEMA`, which may lack `rounds.DETAIL`, piece by piece;
+            only some are held in memory.
         manifest: what `dataset.json` says of them.
     """
-    ours = contract.INTERFACE_HASH
+    ours = contract.DATA_HASH
     metadata = {"ndm_contract": ours, "ndm_revision": str(contract.REVISION)}
-    schema = SCHEMA.with_metadata(metadata)
+    pieces = iter(tables)
+    first = next(pieces, SCHEMA.empty_table())
+    schema = first.schema.with_metadata(metadata)
     with (
         files.replacing(folder / ROUNDS) as temporary,
-        pq.ParquetWriter(temporary, schema, compression="zstd", compression_level=9) as writer,
+        pq.ParquetWriter(temporary, schema, **_format(schema)) as writer,
     ):
-        for group in _row_groups(tables):
+        for group in _row_groups(itertools.chain([first], pieces)):
             writer.write_table(group.replace_schema_metadata(metadata))
     # First in the file, and this code's, should the manifest be another dataset's.
     manifest = {"contract": "", **manifest} | {"contract": ours}
@@ -61,9 +71,24 @@ def write(folder: Path, tables: Iterable[pa.Table], manifest: dict[str, Any]) ->
     files.write_text(folder / MANIFEST, text)
 
 
+def _format(schema: pa.Schema) -> dict[str, Any]:
+    """How columns are written: a third smaller than as dictionaries, and as fast to read."""
+    encodings = {
+        field.name: "DELTA_BINARY_PACKED" if field.name == "t_us" else "BYTE_STREAM_SPLIT"
+        for field in schema
+        if pa.types.is_integer(field.type)
+    }
+    return {
+        "compression": "zstd",
+        "compression_level": 12,
+        "use_dictionary": [name for name in TEXT if name in schema.names],
+        "column_encoding": encodings,
+    }
+
+
 def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """The same rows in tables of `ROW_GROUP` rows, whatever the pieces were."""
-    held: list[pa.Table] = [SCHEMA.empty_table()]
+    held: list[pa.Table] = []
     rows = 0
     for table in tables:
         held.append(table)
@@ -87,7 +112,7 @@ def load(folder: Path, columns: Sequence[str] | None = None) -> Dataset:
 
     Args:
         folder: of the dataset.
-        columns: which to read, text among them dictionary-encoded; all, and plain, without them.
+        columns: which to read, of `rounds.SCHEMA` and `rounds.DERIVED`; None: all.
 
     Raises:
         NdmError: not a dataset, another contract, or files that do not belong together.
@@ -99,19 +124,37 @@ def load(folder: Path, columns: Sequence[str] | None = None) -> Dataset:
     try:
         manifest = manifest_of(folder)
         schema = pq.read_schema(rounds_path)
-        text = TEXT if columns is not None else None
-        table = pq.read_table(rounds_path, columns=columns, read_dictionary=text)
+        kept = [name for name in _stored(columns) if name in schema.names]
+        table = pq.read_table(rounds_path, columns=kept, read_dictionary=TEXT)
     except (orjson.JSONDecodeError, pa.ArrowInvalid, OSError) as error:
         detail = str(error).splitlines()[0]
         raise NdmError(f"{folder}: damaged dataset ({detail}); run: {REBUILD}") from None
     found = (schema.metadata or {}).get(b"ndm_contract", b"").decode() or None
-    contract.require(found, str(folder), REBUILD, contract.INTERFACE_HASH)
+    remedy = CONVERT.format(folder=folder) if found == BEFORE_MEMORY else REBUILD
+    contract.require(found, str(folder), remedy, contract.DATA_HASH)
     digest = files.sha256(rounds_path)
     if manifest.get("sha256") != digest:
         raise NdmError(f"{folder}: {ROUNDS} is not the one {MANIFEST} describes; run: {REBUILD}")
-    if not schema.remove_metadata().equals(pa.schema(list(SCHEMA)).remove_metadata()):
+    if not _fits(schema):
         raise NdmError(f"{folder}: {ROUNDS} has other columns than this code; run: {REBUILD}")
-    return Dataset(table, manifest, digest)
+    derives = columns is None or DERIVES.intersection(columns)
+    return Dataset(with_derived(table) if derives else table, manifest, digest)
+
+
+def _stored(columns: Sequence[str] | None) -> list[str]:
+    """Which columns to read for these, some of which are derived."""
+    if columns is None:
+        return [str(name) for name in SCHEMA.names]
+    of_flows = ("flow_id", "t_us") if DERIVES.intersection(columns) else ()
+    return list(dict.fromkeys([*(c for c in columns if c not in DERIVES), *of_flows]))
+
+
+def _fits(found: pa.Schema) -> bool:
+    """Is it `SCHEMA`, but for columns that may be missing?"""
+    names = [name for name in SCHEMA.names if name in found.names or name not in DETAIL]
+    if names != found.names:
+        return False
+    return list(found.types) == [SCHEMA.field(name).type for name in names]
 
 
 def load_all(folders: Sequence[Path], columns: Sequence[str] | None = None) -> Dataset:
@@ -144,4 +187,5 @@ def load_all(folders: Sequence[Path], columns: Sequence[str] | None = None) -> D
         tables.append(table)
         seen.update(flows)
     digest = hashlib.sha256("".join(d.sha256 for d in found).encode()).hexdigest()
-    return Dataset(pa.concat_tables(tables), {}, digest)
+    whole = pa.concat_tables(tables, promote_options="default")
+    return Dataset(whole, {}, digest)

@@ -59,10 +59,10 @@ def _draw_outputs(gains: Any, logits: Any, table: pa.Table, seconds: Any) -> Non
 def _draw_inputs(figure: Any, axis: Any, table: pa.Table, seconds: Any) -> None:
     valid = table["valid"].to_numpy(zero_copy_only=False)
     rows = []
-    for item in contract.INPUTS:
+    for item in contract.DENSE:
         share = (table[item.name].to_numpy() - item.lo_q) / (item.hi_q - item.lo_q)
         rows.append(np.where(valid, share, np.nan))
-    names = [f"{item.name} [{item.lo:g}, {item.hi:g}]" for item in contract.INPUTS]
+    names = [f"{item.name} [{item.lo:g}, {item.hi:g}]" for item in contract.DENSE]
     mesh = axis.pcolormesh(
         _edges(seconds), np.arange(len(rows) + 1), np.array(rows), cmap="cividis", vmin=0, vmax=1
     )

@@ -56,7 +56,7 @@ class Proof:
         return max(-self.errors[output][0], self.errors[output][1]) / (1 << UNIT_BITS)
 
     def inputs(self) -> list[list[int]]:
-        """Every witness of a later layer and of a property, [n][18]."""
+        """Every witness of a later layer and of a property, [n][dense]."""
         pairs = [pair for layer in self.attained[1:] for pair in layer]
         return [f.x for pair in pairs for f in pair] + [v.witness for v in self.verdicts]
 

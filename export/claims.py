@@ -23,8 +23,9 @@ from ndm_tcp.datasets import store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export import generated, model_c, properties
 from ndm_tcp.fixedpoint import IntArray, Layer
+from ndm_tcp.training import derived
 
-SLOW_START = next(i.index for i in c.INPUTS if i.name == "slow_start") - 1
+SLOW_START = next(i.index for i in c.DENSE if i.name == "slow_start") - 1
 
 
 def table(layers: list[Layer], x: IntArray) -> Iterator[str]:
@@ -32,7 +33,7 @@ def table(layers: list[Layer], x: IntArray) -> Iterator[str]:
 
     Args:
         layers: the network.
-        x: [n, 18] inputs of rounds, Q12.
+        x: [n, dense] inputs of rounds, Q12.
     """
     out = fixedpoint.forward(layers, x).outputs
     yield f"{len(x)} rounds"
@@ -64,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
     except NdmError as error:
         print(f"claims: {error}", file=sys.stderr)
         return 2
-    x = np.stack([rounds.column(i.name).to_numpy() for i in c.INPUTS], axis=1).astype(np.int64)
+    x = derived.dense(rounds).astype(np.int64)
     valid = rounds.column("valid").to_numpy(zero_copy_only=False).astype(bool)
     print("\n".join(table(layers, x[valid])))
     return 0

@@ -38,11 +38,15 @@ def contract_header() -> str:
     )
     lines = [f"#define NDM_{name}\t{value}" for name, value in c.constants().items()]
     parts.append("\n".join([*lines, "#define NDM_ONE\t(1 << NDM_Q_INPUT)"]) + "\n")
-    lines = ["/* The inputs, Q12; numbered from 1 everywhere but here. */", "enum ndm_input {"]
-    for i in c.INPUTS:
+    lines = ["/* What the dense layers take, Q12; numbered from 1 everywhere but here. */"]
+    lines.append("enum ndm_input {")
+    for i in c.DENSE:
         lines.append(f"\t/* {i.index}: {i.meaning}; [{i.lo:g}, {i.hi:g}] */")
         lines.append(f"\tNDM_IN_{i.name.upper()},")
     parts.append("\n".join([*lines, "};"]) + "\n")
+    remembered = [i.index - 1 for i in c.INPUTS if i.name in c.MEMORY.of]
+    text = "The inputs that the memory keeps means of, by enum ndm_input."
+    parts.append(table("u8", "ndm_memory_of", remembered, text))
     lines = ["/* The two outputs, Q16. */", "enum ndm_output {"]
     for o in c.OUTPUTS:
         lines.append(f"\tNDM_OUT_{o.name.upper()},\t/* {o.meaning} */")

@@ -259,7 +259,7 @@ def weight_bits(layer: Layer, number: int, row: int) -> int:
 
 def box() -> list[Interval]:
     """The contract's inputs, Q12."""
-    return [(i.lo_q, i.hi_q) for i in c.INPUTS]
+    return [(i.lo_q, i.hi_q) for i in c.DENSE]
 
 
 def rows(layers: list[Layer]) -> list[list[Row]]:
@@ -268,7 +268,7 @@ def rows(layers: list[Layer]) -> list[list[Row]]:
     The first layer's intervals are exact (each end is attained at a corner of the box), later
     ones hold more than can be attained, since they take the activations as independent.
     """
-    inputs, errors = box(), [(0, 0)] * c.N_INPUTS
+    inputs, errors = box(), [(0, 0)] * c.N_DENSE
     result = []
     half = 1 << (UNIT_BITS - c.Q_PRE - 1)
     for number, layer in enumerate(layers):

@@ -28,7 +28,7 @@ def stream_text() -> str:
     result = sources.read(ROOT / STREAM_SOURCE)
     acks = max((flow.acks for flow in result.flows), key=len)[:STREAM_ACKS]
     rounds = core.replay(acks)
-    return model_c.stream_header(acks, rounds.x[rounds.valid], str(STREAM_SOURCE))
+    return model_c.stream_header(acks, rounds.dense()[rounds.valid], str(STREAM_SOURCE))
 
 
 def expected(out: Path, proof: certificate.Proof | None = None) -> dict[str, str]:

@@ -19,8 +19,8 @@ IN_KERNEL = 256
 """Vectors compiled into the module."""
 IN_KERNEL_EDGES = 64
 """of which model-dependent; the rest are random ones and corners, half each"""
-CORNER_BITS = min(c.N_INPUTS, 15)
-"""log2 of the corners of the box that are among them: a fraction, as its 2^18 would take long."""
+CORNER_BITS = min(c.N_DENSE, 15)
+"""log2 of the corners of the box that are among them: a fraction, as all would take long."""
 BLOCK = 1024
 """Vectors under one digest."""
 POOL = 1 << 16
@@ -34,7 +34,7 @@ class Vectors:
     """A set of golden vectors."""
 
     x: npt.NDArray[np.int16]
-    """[n, 18], Q12"""
+    """[n, dense], Q12"""
     pre: npt.NDArray[np.int64]
     """[n, sum of widths], Q16: every layer's pre-activations"""
     out: npt.NDArray[np.int64]
@@ -49,15 +49,15 @@ class Vectors:
 
 
 def _random(lo: npt.NDArray[np.int64], hi: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """[RANDOM_VECTORS, 18] points of the box, from a counter (SplitMix64, Steele et al. 2014).
+    """[RANDOM_VECTORS, dense] points of the box, from a counter (SplitMix64, Steele et al. 2014).
 
     A kernel computes the same in a few lines, so it need not carry these vectors.
     """
-    count = np.arange(1, RANDOM_VECTORS * c.N_INPUTS + 1, dtype=np.uint64)
+    count = np.arange(1, RANDOM_VECTORS * c.N_DENSE + 1, dtype=np.uint64)
     z = np.uint64(SEED) + count * np.uint64(0x9E3779B97F4A7C15)  # modulo 2**64, as in C
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    high = ((z ^ (z >> np.uint64(31))) >> np.uint64(32)).astype(np.int64).reshape(-1, c.N_INPUTS)
+    high = ((z ^ (z >> np.uint64(31))) >> np.uint64(32)).astype(np.int64).reshape(-1, c.N_DENSE)
     result: npt.NDArray[np.int64] = lo + (high * (hi - lo + 1) >> 32)
     return result
 
@@ -78,7 +78,7 @@ def digests(vectors: Vectors) -> list[int]:
 
 
 def _ends() -> npt.NDArray[np.bool_]:
-    """[2^CORNER_BITS, 18]: which corners, True where an input is at its upper end.
+    """[2^CORNER_BITS, dense]: which corners, True where an input is at its upper end.
 
     The first inputs, the ten of a round among them, in every combination; each of the others is
     the parity of three of those, so that any three inputs are in every combination too (a
@@ -88,37 +88,37 @@ def _ends() -> npt.NDArray[np.bool_]:
     third = CORNER_BITS // 3
     rest = [
         first[:, [k, k + third, k + 2 * third]].sum(axis=1) & 1
-        for k in range(c.N_INPUTS - CORNER_BITS)
+        for k in range(c.N_DENSE - CORNER_BITS)
     ]
     ends: npt.NDArray[np.bool_] = np.column_stack([first, *rest]).astype(bool)
     return ends
 
 
 def inputs() -> npt.NDArray[np.int16]:
-    """[n, 18]: seeded random points of the box, corners, and one step inside each face.
+    """[n, dense]: seeded random points of the box, corners, and one step inside each face.
 
     The same for every model.
     """
-    lo = np.array([i.lo_q for i in c.INPUTS], dtype=np.int64)
-    hi = np.array([i.hi_q for i in c.INPUTS], dtype=np.int64)
+    lo = np.array([i.lo_q for i in c.DENSE], dtype=np.int64)
+    hi = np.array([i.hi_q for i in c.DENSE], dtype=np.int64)
     random = _random(lo, hi)
     corners = np.where(_ends(), hi, lo)
     middle = (lo + hi) // 2
-    faces = np.repeat(middle[None], 4 * c.N_INPUTS, axis=0)
-    for i in range(c.N_INPUTS):
+    faces = np.repeat(middle[None], 4 * c.N_DENSE, axis=0)
+    for i in range(c.N_DENSE):
         faces[4 * i : 4 * i + 4, i] = (lo[i], lo[i] + 1, hi[i] - 1, hi[i])
-    zero = np.zeros((1, c.N_INPUTS), dtype=np.int64)
+    zero = np.zeros((1, c.N_DENSE), dtype=np.int64)
     return np.concatenate([random, corners, faces, zero]).astype(np.int16)
 
 
 def compute(layers: list[Layer], x: npt.NDArray[np.int16]) -> Vectors:
-    """Run the specification on inputs [n, 18]."""
+    """Run the specification on inputs [n, dense]."""
     trace = fixedpoint.forward(layers, x.astype(np.int64))
     return Vectors(x, np.concatenate(trace.pre, axis=1), trace.outputs)
 
 
 def edges(layers: list[Layer], witnesses: list[list[int]]) -> npt.NDArray[np.int16]:
-    """[n, 18]: inputs at which this network's arithmetic is most delicate.
+    """[n, dense]: inputs at which this network's arithmetic is most delicate.
 
     For every row one rounding tie (the accumulator lies half way between two results) and one
     accumulator a unit below it, so that no bias is off by one unnoticed; in hidden layers,
@@ -127,10 +127,10 @@ def edges(layers: list[Layer], witnesses: list[list[int]]) -> npt.NDArray[np.int
     Then one input close to every entry of the table that the witnesses of the certificate show
     to be in reach, and the witnesses.
     """
-    lo = np.array([i.lo_q for i in c.INPUTS], dtype=np.int64)
-    hi = np.array([i.hi_q for i in c.INPUTS], dtype=np.int64)
+    lo = np.array([i.lo_q for i in c.DENSE], dtype=np.int64)
+    hi = np.array([i.hi_q for i in c.DENSE], dtype=np.int64)
     pool = np.random.Generator(np.random.PCG64(SEED + 1)).integers(
-        lo, hi, size=(POOL, c.N_INPUTS), endpoint=True
+        lo, hi, size=(POOL, c.N_DENSE), endpoint=True
     )
     trace = fixedpoint.forward(layers, pool)
     step = 1 << (c.Q_PRE + c.TANH_RANGE_LOG2 - c.TANH_STEPS_LOG2)
@@ -148,9 +148,9 @@ def edges(layers: list[Layer], witnesses: list[list[int]]) -> npt.NDArray[np.int
     hit = [pool[at] for at in chosen if at >= 0]
     rows = np.array(
         [*hit, *_table_entries(layers, witnesses, step), *witnesses], dtype=np.int16
-    ).reshape(-1, c.N_INPUTS)
+    ).reshape(-1, c.N_DENSE)
     unique: npt.NDArray[np.int16] = np.array(list(dict.fromkeys(map(tuple, rows.tolist()))))
-    return unique.reshape(-1, c.N_INPUTS).astype(np.int16)
+    return unique.reshape(-1, c.N_DENSE).astype(np.int16)
 
 
 def _knees(pre: npt.NDArray[np.int64]) -> list[npt.NDArray[np.bool_]]:
@@ -172,7 +172,7 @@ def _table_entries(
     is least to where it is greatest.
     """
     corners = inputs()[RANDOM_VECTORS:].astype(np.int64)
-    ends = np.concatenate([corners, np.array(witnesses, dtype=np.int64).reshape(-1, c.N_INPUTS)])
+    ends = np.concatenate([corners, np.array(witnesses, dtype=np.int64).reshape(-1, c.N_DENSE)])
     trace = fixedpoint.forward(layers, ends)
     found: dict[int, npt.NDArray[np.int64]] = {}
     for number, layer in enumerate(layers[:-1]):
@@ -193,7 +193,7 @@ def _table_entries(
 
 
 def for_model(layers: list[Layer], witnesses: list[list[int]]) -> npt.NDArray[np.int16]:
-    """[n, 18]: `inputs()`, then `edges()`."""
+    """[n, dense]: `inputs()`, then `edges()`."""
     return np.concatenate([inputs(), edges(layers, witnesses)])
 
 

@@ -130,7 +130,7 @@ def vectors_header(model: Model, vectors: Vectors) -> str:
         f"#define NDM_VECTORS\t{len(vectors.x)}\n",
     ]
     for ctype, name, dim, values in (
-        ("s16", "x", "NDM_N_INPUTS", vectors.x),
+        ("s16", "x", "NDM_N_DENSE", vectors.x),
         ("s32", "pre", "NDM_MODEL_TRACE", vectors.pre),
         ("s32", "out", "NDM_N_OUTPUTS", vectors.out),
     ):
@@ -145,10 +145,10 @@ def digests_header(model: Model, edges: npt.NDArray[np.int16], digests: Sequence
 
     Args:
         model: the network.
-        edges: [n, 18] those inputs that depend on the network.
+        edges: [n, dense] those inputs that depend on the network.
         digests: `golden.digests` of all vectors.
     """
-    box = np.array([[i.lo_q, i.hi_q] for i in c.INPUTS])
+    box = np.array([[i.lo_q, i.hi_q] for i in c.DENSE])
     rows = "\n".join(f"\t0x{value:016x}ULL," for value in digests)
     return "\n".join(
         [
@@ -166,14 +166,14 @@ def digests_header(model: Model, edges: npt.NDArray[np.int16], digests: Sequence
             _array(
                 "s16",
                 "ndm_all_box",
-                "[NDM_N_INPUTS][2] NDM_INITCONST",
+                "[NDM_N_DENSE][2] NDM_INITCONST",
                 box,
                 ["Lowest and highest value of every input."],
             ),
             _array(
                 "s16",
                 "ndm_all_edge",
-                "[NDM_ALL_EDGES][NDM_N_INPUTS] NDM_INITCONST",
+                "[NDM_ALL_EDGES][NDM_N_DENSE] NDM_INITCONST",
                 edges,
                 ["Rounding ties, break points of the table, witnesses of the certificate."],
             ),
@@ -189,7 +189,7 @@ def stream_header(acks: npt.NDArray[Any], x: npt.NDArray[np.int16], source: str)
 
     Args:
         acks: [n] records of `contract.ACK_DTYPE`.
-        x: [m, 10] inputs of the valid rounds, in order.
+        x: [m, dense] what the dense layers take in the valid rounds, in order.
         source: the trace they come from.
     """
     rows = "\n".join("\t{ " + ", ".join(str(v) for v in row) + " }," for row in acks.tolist())
@@ -201,7 +201,7 @@ def stream_header(acks: npt.NDArray[Any], x: npt.NDArray[np.int16], source: str)
             f"#define NDM_STREAM_ACKS\t{len(acks)}\n#define NDM_STREAM_ROUNDS\t{len(x)}\n",
             "static const struct ndm_ack ndm_stream_ack[NDM_STREAM_ACKS] NDM_INITCONST = {\n"
             f"{rows}\n}};\n",
-            _array("s16", "ndm_stream_x", "[NDM_STREAM_ROUNDS][NDM_N_INPUTS] NDM_INITCONST", x),
+            _array("s16", "ndm_stream_x", "[NDM_STREAM_ROUNDS][NDM_N_DENSE] NDM_INITCONST", x),
             "#endif /* _NDM_STREAM_H */\n",
         ]
     )

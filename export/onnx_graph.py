@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The network as ONNX, written from PyTorch; what is read back (`onnx_read`) against the file.
 
-The graph is small enough to spell out: Gemm and Tanh or Clip in turn, then Max and Min for the
-clamp.
+The graph is small enough to spell out: the memory (`onnx_memory`), Gemm and Tanh or Clip in turn,
+then Max and Min for the clamp.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from onnx import TensorProto, helper, numpy_helper
 from ndm_tcp import contract as c
 from ndm_tcp import files
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import onnx_read, quantize
+from ndm_tcp.export import onnx_memory, onnx_read, quantize
+from ndm_tcp.export.onnx_memory import INPUT, NEXT, OUTPUT, STATE
 from ndm_tcp.export.onnx_read import Graph
-from ndm_tcp.export.quantize import Dense
+from ndm_tcp.export.quantize import Dense as Dense
 from ndm_tcp.training.model import Policy
 
 OPSET = 17
@@ -31,7 +32,6 @@ TOLERANCE = 1e-4
 """onnxruntime, in float32, against float64: in which order it adds and how it computes tanh is the
 processor's matter (1.7e-5 seen for 16 units a layer, 1e-7 elsewhere)."""
 EXPORT = "ndm export RUN"
-INPUT, OUTPUT = "inputs", "outputs"
 
 Floats = npt.NDArray[np.float32]
 
@@ -42,8 +42,17 @@ def write(policy: Policy, path: Path, metadata: dict[str, str]) -> None:
     write_layers(layers, path, metadata)
 
 
-def write_layers(layers: Sequence[Dense], path: Path, metadata: dict[str, str]) -> None:
-    """Write a network of any layers that `onnx_read` gives."""
+def write_layers(
+    layers: Sequence[Dense], path: Path, metadata: dict[str, str], remembers: bool = True
+) -> None:
+    """Write a network of any layers that `onnx_read` gives.
+
+    Args:
+        layers: the dense layers.
+        path: the file.
+        metadata: what it says of itself.
+        remembers: with the memory; else the input is what the dense layers take.
+    """
     nodes: list[onnx.NodeProto] = []
     initializers: list[onnx.TensorProto] = []
 
@@ -62,7 +71,7 @@ def write_layers(layers: Sequence[Dense], path: Path, metadata: dict[str, str]) 
         nodes.append(helper.make_node(operator, [f"pre{of}", *ends], [f"h{of}"], bent))
         return f"h{of}"
 
-    name = INPUT
+    name = onnx_memory.DENSE
     clip: tuple[str, ...] = ()
     for number, layer in enumerate(layers):
         if number + 1 == len(layers):
@@ -87,13 +96,17 @@ def write_layers(layers: Sequence[Dense], path: Path, metadata: dict[str, str]) 
         constant(values, kind)
         nodes.append(helper.make_node(op, [name, kind], [target], f"clamp_{kind}"))
         name = target
-    graph = helper.make_graph(
-        nodes,
-        "ndm_tcp",
-        [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["batch", c.N_INPUTS])],
-        [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["batch", c.N_OUTPUTS])],
-        initializers,
+    dense, outputs = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", width])
+        for name, width in ((onnx_memory.DENSE, c.N_DENSE), (OUTPUT, c.N_OUTPUTS))
     )
+    inputs, results = [dense], [outputs]
+    if remembers:
+        first, numbers = onnx_memory.nodes(onnx_memory.DENSE)
+        inputs, following = onnx_memory.ends()
+        nodes, initializers = [*first, *nodes], [*initializers, *numbers]
+        results = [outputs, following]
+    graph = helper.make_graph(nodes, "ndm_tcp", inputs, results, initializers)
     model = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="ndm-tcp", ir_version=8
     )
@@ -115,16 +128,24 @@ def read(path: Path) -> Graph:
 
 
 def check_against(policy: Policy, path: Path, x: Floats) -> float:
-    """Largest difference between onnxruntime and PyTorch, the latter in float64, on x [n, 18].
+    """Largest difference between onnxruntime and PyTorch, the latter in float64, on [n, dense].
 
     Raises:
         NdmError: if it exceeds `TOLERANCE`.
     """
     session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
-    (ours,) = session.run([OUTPUT], {INPUT: x})
+    measured, state = onnx_memory.before(x)
+    ours, following = session.run([OUTPUT, NEXT], {INPUT: measured, STATE: state})
     with torch.no_grad():
-        theirs = copy.deepcopy(policy).double()(torch.from_numpy(x).double()).numpy()
-    return _difference(ours, theirs, path, "PyTorch")
+        theirs, then = copy.deepcopy(policy).double()(
+            torch.from_numpy(measured).double(), torch.from_numpy(state).double()
+        )
+        straight = copy.deepcopy(policy).double().act(torch.from_numpy(x).double())
+    if not (
+        np.array_equal(following, then.numpy()) and np.array_equal(theirs, straight, equal_nan=True)
+    ):
+        raise NdmError(f"{path}: its memory differs from PyTorch's: this is a defect, report it")
+    return _difference(ours, theirs.numpy(), path, "PyTorch")
 
 
 def _difference(
@@ -141,13 +162,15 @@ def _difference(
 
 
 def compare(graph: Graph, path: Path, x: Floats) -> float:
-    """Largest difference on x [n, 18] between a file and the layers read from it, both clamped.
+    """Largest difference on x [n, dense] between a file and the layers read from it, both clamped.
 
     Raises:
         NdmError: if it exceeds `TOLERANCE`, or onnxruntime cannot run the file.
     """
     step = graph.batch or len(x)
-    rows = np.concatenate([x, np.zeros((-len(x) % step, c.N_INPUTS), np.float32)])
+    rows = np.concatenate([x, np.zeros((-len(x) % step, c.N_DENSE), np.float32)])
+    measured, state = onnx_memory.before(rows)
+    fed = {graph.inputs: measured} | ({graph.state: state} if graph.state else {})
     parts = []
     try:
         options = onnxruntime.SessionOptions()
@@ -156,7 +179,8 @@ def compare(graph: Graph, path: Path, x: Floats) -> float:
             path.read_bytes(), options, providers=["CPUExecutionProvider"]
         )
         for start in range(0, len(rows), step):
-            found = session.run(list(graph.outputs), {graph.inputs: rows[start : start + step]})
+            feed = {name: values[start : start + step] for name, values in fed.items()}
+            found = session.run(list(graph.outputs), feed)
             parts.append(np.concatenate(found, axis=1))
     except Exception as error:  # its exceptions have no common base but this
         first = (str(error).splitlines() or [type(error).__name__])[0]

@@ -17,11 +17,11 @@ LARGEST_FILE = 4 << 20
 """Bytes; the widest network that the contract allows takes 54 KB."""
 LARGEST_TENSOR = c.MAX_WIDTH * c.MAX_WIDTH
 """Elements; of the widest layer."""
-MOST_NODES = 64
+MOST_NODES = 128
 LARGEST_BATCH = 1024
 """Rows per call, where a file fixes them."""
-LARGEST_SHAPE = 4
-"""Elements of the only integer tensors there are: shapes of Reshape."""
+LARGEST_SHAPE = 16
+"""Elements of the only integer tensors there are: shapes of Reshape, columns of Gather."""
 TYPES = {TensorProto.FLOAT: ("float_data", 4), TensorProto.INT64: ("int64_data", 8)}
 """The field of a tensor's numbers, and their size in raw_data."""
 

@@ -30,7 +30,7 @@ from onnx import TensorProto, helper, numpy_helper
 from ndm_tcp import contract as c
 from ndm_tcp import files
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import onnx_limits
+from ndm_tcp.export import onnx_limits, onnx_memory
 from ndm_tcp.export.quantize import Dense, Floats
 
 OLDEST_OPSET = 7
@@ -56,6 +56,9 @@ class Graph:
     """the contract that the file names, if it does"""
     producer: str
     inputs: str
+    """the name of what takes the measured inputs"""
+    state: str
+    """of the memory's state; empty for a network without memory"""
     outputs: tuple[str, ...]
     batch: int | None
     """rows per call, if the file fixes them"""
@@ -105,6 +108,8 @@ def read(path: Path, remedy: str) -> Graph:
     model = onnx_limits.load(path, remedy)
     found = {p.key: p.value for p in model.metadata_props}.get("ndm_contract")
     if found is not None:
+        if found == onnx_memory.BEFORE_MEMORY:
+            remedy = onnx_memory.PUT_BEFORE.format(path=path)
         c.require(found, str(path), remedy, c.INTERFACE_HASH)
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
     if opset < OLDEST_OPSET:
@@ -125,6 +130,8 @@ class _Reader:
         }
         self.values: dict[str, Affine] = {}
         self.hidden: list[Hidden] = []
+        self.following = ""
+        """the output that is the memory's next state"""
         self.operators: dict[str, Callable[[onnx.NodeProto, dict[str, Any]], object]] = {
             "Gemm": self.gemm,
             "MatMul": self.matmul,
@@ -150,8 +157,11 @@ class _Reader:
         }
 
     def graph(self, found: str | None) -> Graph:
-        name, batch = self.take_input()
+        name, state, batch = self.take_input()
+        skipped = self.take_memory(name, state, batch) if state else set()
         for node in self.model.graph.node:
+            if skipped.issuperset(node.output):
+                continue
             domain = "" if node.domain in ("", "ai.onnx") else f"{node.domain}."
             operator = self.operators.get(f"{domain}{node.op_type}")
             if operator is None:
@@ -184,34 +194,81 @@ class _Reader:
             found,
             re.sub(r"[^A-Za-z0-9 .+-]", "", producer).strip()[:40] or "unknown",
             name,
+            state,
             outputs,
             batch,
         )
 
     # --- ends of the graph ---
 
-    def take_input(self) -> tuple[str, int | None]:
+    def take_input(self) -> tuple[str, str, int | None]:
+        """Names of the inputs for what is measured and the state, if there is one; the batch."""
         inputs = [i for i in self.model.graph.input if i.name not in self.constants]
-        if len(inputs) != 1:
+        expected = f"x [n, {c.N_INPUTS}] and state [n, {c.N_MEANS}]"
+        if not 1 <= len(inputs) <= 2:
             names = ", ".join(i.name for i in inputs)
+            raise NdmError(f"{self.path}: {len(inputs)} inputs ({names}), expected {expected}")
+        found: dict[int, str] = {}
+        batches = set()
+        for only in inputs:
+            kind = only.type.tensor_type
+            shape = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
+            what = f"{TensorProto.DataType.Name(kind.elem_type)} {shape}"
+            if kind.elem_type == TensorProto.FLOAT and shape[1:] == [c.N_DENSE]:
+                remedy = onnx_memory.PUT_BEFORE.format(path=self.path)
+                raise NdmError(
+                    f"{self.path}: input {only.name!r}: {what} is inputs and means, but the memory "
+                    f"that gives the means is not in it; run: {remedy}"
+                )
+            width = shape[1] if len(shape) == 2 else None
+            if kind.elem_type != TensorProto.FLOAT or width not in (c.N_INPUTS, c.N_MEANS):
+                raise NdmError(f"{self.path}: input {only.name!r}: {what}, expected {expected}")
+            if shape[0] is not None and not 0 < shape[0] <= onnx_limits.LARGEST_BATCH:
+                raise NdmError(f"{self.path}: input {only.name!r}: {shape[0]} rows per call")
+            found[width] = only.name
+            batches.add(shape[0] or None)
+        if c.N_INPUTS not in found or len(found) != len(inputs) or len(batches - {None}) > 1:
+            names = ", ".join(i.name for i in inputs)
+            raise NdmError(f"{self.path}: inputs {names} of other shapes, expected {expected}")
+        eye = np.eye(c.N_DENSE)
+        self.values[found[c.N_INPUTS]] = self.columns(list(range(c.N_INPUTS)), eye)
+        batch = max((b for b in batches if b), default=None)
+        return found[c.N_INPUTS], found.get(c.N_MEANS, ""), batch
+
+    def columns(self, numbers: list[int], eye: Floats) -> Affine:
+        return self.affine(0, eye[numbers], np.zeros(len(numbers)))
+
+    def take_memory(self, name: str, state: str, batch: int | None) -> set[str]:
+        """Find the contract's memory; the values that it leaves behind it."""
+        known = onnx_memory.known(self.model, name, state, batch)
+        outputs = [o.name for o in self.model.graph.output]
+        following = [name for name in outputs if name in known.states]
+        if len(following) != 1:
             raise NdmError(
-                f"{self.path}: {len(inputs)} inputs ({names}), expected one [n, {c.N_INPUTS}]"
+                f"{self.path}: no output is the next state [n, {c.N_MEANS}] of the contract's "
+                "memory; how it is computed, and a graph that does: docs/export.md"
             )
-        (only,) = inputs
-        kind = only.type.tensor_type
-        shape = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
-        if kind.elem_type != TensorProto.FLOAT or len(shape) != 2 or shape[1] != c.N_INPUTS:
-            raise NdmError(
-                f"{self.path}: input {only.name!r}: {TensorProto.DataType.Name(kind.elem_type)} "
-                f"{shape}, expected FLOAT [n, {c.N_INPUTS}]"
-            )
-        if shape[0] is not None and not 0 < shape[0] <= onnx_limits.LARGEST_BATCH:
-            raise NdmError(f"{self.path}: input {only.name!r}: {shape[0]} rows per call")
-        self.values[only.name] = self.affine(0, np.eye(c.N_INPUTS), np.zeros(c.N_INPUTS))
-        return only.name, shape[0]
+        (self.following,) = following
+        eye = np.eye(c.N_DENSE)
+        self.values |= {name: self.columns(of, eye) for name, of in known.columns.items()}
+        makers = {name: node for node in self.model.graph.node for name in node.output}
+        wanted: set[str] = set()
+        waiting = [name for name in outputs if name != self.following]
+        while waiting:
+            at = waiting.pop()
+            if at == state:
+                raise NdmError(
+                    f"{self.path}: its layers take the state by another way than the contract's "
+                    "memory, which they must see through means alone: docs/export.md"
+                )
+            if at in wanted or at in self.values or at not in makers:
+                continue
+            wanted.add(at)
+            waiting += [name for name in makers[at].input if name]
+        return known.part - wanted
 
     def take_outputs(self) -> tuple[tuple[str, ...], Affine]:
-        names = tuple(o.name for o in self.model.graph.output)
+        names = tuple(o.name for o in self.model.graph.output if o.name != self.following)
         wanted = tuple(o.name for o in c.OUTPUTS)
         if len(names) == len(wanted) and set(names) == set(wanted):
             names = wanted
@@ -244,7 +301,7 @@ class _Reader:
 
     def layers(self, value: Affine) -> tuple[list[Dense], list[npt.NDArray[np.bool_]]]:
         """Hidden layers below a value, then the value itself; the open ends of their clamps."""
-        result, ends, order = [], [], np.arange(c.N_INPUTS)
+        result, ends, order = [], [], np.arange(c.N_DENSE)
         for units in self.hidden[: value.level]:
             weight = _widen(units.weight, len(order))[:, order]
             order = np.argsort(units.clamped, kind="stable")  # tanh first
@@ -439,7 +496,7 @@ class _Reader:
             below = self.hidden[value.level - 1]
             lo, hi = below.lo, below.hi
         else:
-            ends = [(i.lo, i.hi) for i in c.INPUTS]
+            ends = [(i.lo, i.hi) for i in c.DENSE]
             lo, hi = (np.array(side) for side in zip(*ends, strict=True))
         width = value.weight.shape[1]
         up, down = np.maximum(value.weight, 0), np.minimum(value.weight, 0)

@@ -54,7 +54,7 @@ class Property:
     def box(self) -> list[enclosure.Interval]:
         """The inputs it speaks of, Q12."""
         one = 1 << c.Q_INPUT
-        ranges = [self.held.get(i.name, (i.lo, i.hi)) for i in c.INPUTS]
+        ranges = [self.held.get(i.name, (i.lo, i.hi)) for i in c.DENSE]
         return [(round(low * one), round(high * one)) for low, high in ranges]
 
 
@@ -142,7 +142,7 @@ class Verdict:
     attained: int
     """Q16: the worst output seen"""
     witness: list[int]
-    """[18], Q12: an input that attains it; the counter-example of a refuted property"""
+    """[dense], Q12: an input that attains it; the counter-example of a refuted property"""
     tree: list[int]
     """splits in depth-first order: the number (from 0) of the input halved, -1 at a leaf"""
 
@@ -158,7 +158,7 @@ def decide(
     Args:
         layers: the network.
         prop: what to decide.
-        seen: the worst output found by search [Q16] and the input [18] that gives it.
+        seen: the worst output found by search [Q16] and the input [dense] that gives it.
         boxes: sub-boxes to bound, at most.
     """
     bounder = Bounder(layers, prop.output, prop.sign)

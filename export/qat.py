@@ -70,7 +70,7 @@ class Quantised(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """[batch, 18] inputs in Q12 to [batch, 2] pre-activations of the output layer in Q16."""
+        """[batch, dense] inputs in Q12 to [batch, 2] pre-activations of the output layer in Q16."""
         h = x
         for number, scale in enumerate(self.scales):
             weight, bias = self.integers(number)
@@ -126,7 +126,7 @@ class Choice:
 
 
 def measure(layers: list[Layer], trained: Sequence[Dense], x: npt.NDArray[np.int16]) -> Error:
-    """The error on inputs [n, 18] in Q12, both networks clamped."""
+    """The error on inputs [n, dense] in Q12, both networks clamped."""
     fixed = fixedpoint.forward(layers, x.astype(np.int64)).outputs / float(1 << c.Q_PRE)
     error = np.abs(fixed - quantize.real_forward(trained, x / float(1 << c.Q_INPUT)))
     return Error(tuple(error.max(axis=0).tolist()), tuple(error.mean(axis=0).tolist()))
@@ -154,8 +154,8 @@ def fine_tune(
     Args:
         layers: the real network, quantised after training.
         trained: the real network.
-        x: [n, 18] inputs to learn from, Q12.
-        held_out: [n, 18] inputs to measure on, Q12.
+        x: [n, dense] inputs to learn from, Q12.
+        held_out: [n, dense] inputs to measure on, Q12.
         steps: of Adam.
 
     Returns:

@@ -50,8 +50,8 @@ def input_box(layer: int) -> tuple[IntArray, IntArray, int]:
     Layer 0 takes the contract's box (arrays of 10); later layers take any s16 (arrays of 1).
     """
     if layer == 0:
-        lo = np.array([i.lo_q for i in c.INPUTS], dtype=np.int64)
-        hi = np.array([i.hi_q for i in c.INPUTS], dtype=np.int64)
+        lo = np.array([i.lo_q for i in c.DENSE], dtype=np.int64)
+        hi = np.array([i.hi_q for i in c.DENSE], dtype=np.int64)
         return lo, hi, c.Q_INPUT
     return np.array([-S16 - 1]), np.array([S16]), c.Q_ACT
 
@@ -127,7 +127,7 @@ def dequantize(layers: list[Layer]) -> list[Dense]:
 
 
 def real_forward(layers: Sequence[Dense], x: Floats) -> Floats:
-    """The network in float64 on real inputs [n, 18]; clamped outputs [n, 2]."""
+    """The network in float64 on real inputs [n, dense]; clamped outputs [n, 2]."""
     h = x
     for number, layer in enumerate(layers):
         h = h @ layer.weight.T + layer.bias

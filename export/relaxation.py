@@ -178,7 +178,7 @@ def slack(layers: list[Layer]) -> list[int]:
 
     Forward with slopes of at most 1, which holds for points and for the ends of intervals.
     """
-    errors = [0] * c.N_INPUTS
+    errors = [0] * c.N_DENSE
     table = max(max(-low, high) for low, high in enclosure.segment_errors())
     table = max(table, enclosure.UNIT >> c.Q_ACT)  # a clamp is off by at most one
     result = []
@@ -251,10 +251,10 @@ class Bounder:
             layer: whose pre-activations.
             rows: [o, n_out] integers, whole numbers (1, -1, 0).
             relaxed: lines above and below the activations of the layers before.
-            ends: the sub-boxes, [batch, 18].
+            ends: the sub-boxes, [batch, dense].
 
         Returns:
-            [batch, o] in Q16, rounded up, and [batch, o, 18] in 2**-COEFFICIENT_BITS.
+            [batch, o] in Q16, rounded up, and [batch, o, dense] in 2**-COEFFICIENT_BITS.
         """
         batch = len(ends[0])
         d = np.broadcast_to(rows << SLOPE_BITS + COEFFICIENT_BITS, (batch, *rows.shape))
@@ -297,10 +297,10 @@ class Bounder:
         """Bound sub-boxes.
 
         Args:
-            lo, hi: [batch, 18], Q12.
+            lo, hi: [batch, dense], Q12.
 
         Returns:
-            [batch] upper bounds of sign * output in Q16, the clamp left out; [batch, 18] the
+            [batch] upper bounds of sign * output in Q16, the clamp left out; [batch, dense] the
             corner where the relaxation is largest; [batch] the input to halve next.
         """
         pres = self.interval(lo, hi)

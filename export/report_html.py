@@ -184,7 +184,7 @@ def page(
         cost += table(head, report.cost.rows()) + f"<p>{html.escape(report.cost.note())}"
     names = [o.name for o in c.OUTPUTS]
     notes = table(("", ""), list(model.notes.items()))
-    inputs = ", ".join(i.name for i in c.INPUTS)
+    inputs = ", ".join(i.name for i in c.DENSE)
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>Model {model.hash()}</title>
 <style>{STYLE}</style></head><body>

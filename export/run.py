@@ -40,6 +40,7 @@ from ndm_tcp.export import (
 )
 from ndm_tcp.export.sensitivity import LayerCost, require_alive, sensitivity
 from ndm_tcp.fixedpoint import Layer
+from ndm_tcp.training import derived
 from ndm_tcp.training.checkpoint import MODEL, load_policy
 
 EXAMPLE = """example:
@@ -101,7 +102,7 @@ class Source:
     graph: onnx_read.Graph
     notes: dict[str, str]
     compare: Callable[[npt.NDArray[np.float32]], float]
-    """onnxruntime on the ONNX file against ... on inputs [n, 18]"""
+    """onnxruntime on the ONNX file against ... on inputs [n, dense]"""
     compared: str
     """... in words"""
     folder: Path
@@ -170,15 +171,13 @@ def from_file(path: Path) -> Source:
 
 
 def dataset_inputs(folder: Path) -> npt.NDArray[np.int16]:
-    """[n, 18]: at most `QAT_ROUNDS` inputs of a dataset, evenly spread.
+    """[n, dense]: at most `QAT_ROUNDS` inputs of a dataset, evenly spread.
 
     Raises:
         NdmError: not a dataset of this contract.
     """
-    rounds = store.load(folder).rounds
-    columns = [rounds.column(i.name).to_numpy() for i in c.INPUTS]
-    x = np.stack(columns, axis=1)[:: max(1, rounds.num_rows // QAT_ROUNDS)]
-    return x.astype(np.int16)
+    x = derived.dense(store.load(folder).rounds)
+    return x[:: max(1, len(x) // QAT_ROUNDS)]
 
 
 def folder_of(what: Path) -> Path:

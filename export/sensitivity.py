@@ -32,7 +32,7 @@ def sensitivity(trained: list[Dense], layers: list[Layer], real: Floats) -> list
     Args:
         trained: the network in real numbers.
         layers: the same, quantised.
-        real: [n, 18] inputs in real numbers.
+        real: [n, dense] inputs in real numbers.
     """
     reference = quantize.real_forward(trained, real)
     quantised = quantize.dequantize(layers)

@@ -26,7 +26,7 @@ import onnxruntime
 
 from ndm_tcp import contract as c
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import generated, golden, onnx_graph, quantize
+from ndm_tcp.export import generated, golden, onnx_graph, onnx_memory, quantize
 from ndm_tcp.fixedpoint import Layer
 
 VECTORS = 1024
@@ -151,7 +151,7 @@ def _c_array(values: npt.NDArray[Any], ctype: str) -> str:
 
 
 def source(layers: Sequence[Layer], x: npt.NDArray[Any]) -> str:
-    """The benchmark's C with the network's dequantised weights and some vectors [n, 18]."""
+    """The benchmark's C with the network's dequantised weights and some vectors [n, dense]."""
     real = quantize.dequantize(list(layers))
     widths = [layers[0].n_in, *(layer.n_out for layer in layers)]
     clamped = ", ".join(str(layer.clamped) for layer in layers)
@@ -169,7 +169,7 @@ def source(layers: Sequence[Layer], x: npt.NDArray[Any]) -> str:
         ("float", "float_vector", x / float(1 << c.Q_INPUT)),
     ):
         rows = ",\n".join("{ " + _c_array(row, ctype) + " }" for row in values)
-        data.append(f"static const {ctype} {name}[][{c.N_INPUTS}] = {{\n{rows}\n}};")
+        data.append(f"static const {ctype} {name}[][{c.N_DENSE}] = {{\n{rows}\n}};")
     return (
         PROGRAM.replace("@DATA@", "\n".join(data))
         .replace("@LO@", ", ".join(f"{float(o.lo)}f" for o in c.OUTPUTS))
@@ -182,7 +182,7 @@ def build(layers: Sequence[Layer], x: npt.NDArray[Any], headers: Path, folder: P
 
     Args:
         layers: the network of `headers`.
-        x: [n, 18], Q12.
+        x: [n, dense], Q12.
         headers: the folder of generated headers.
         folder: an empty one.
 
@@ -252,10 +252,10 @@ def measure(layers: list[Layer], headers: Path, rounds: int = 9, count: int = 20
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         program = build(layers, x, headers, folder)
-        onnx_graph.write_layers(quantize.dequantize(layers), folder / "bench.onnx", {})
+        onnx_graph.write_layers(quantize.dequantize(layers), folder / "bench.onnx", {}, False)
         engine = _session(folder / "bench.onnx")
         real = (x / float(1 << c.Q_INPUT)).astype(np.float32)
-        single = [{onnx_graph.INPUT: row[None]} for row in real]
+        single = [{onnx_memory.DENSE: row[None]} for row in real]
         times: list[list[float]] = [[], [], [], []]
         for _ in range(rounds):
             times[0].append(_run(program, "i", count))
@@ -266,7 +266,7 @@ def measure(layers: list[Layer], headers: Path, rounds: int = 9, count: int = 20
             times[2].append((time.perf_counter_ns() - start) / VECTORS)
             start = time.perf_counter_ns()
             for _ in range(20):
-                engine.run(None, {onnx_graph.INPUT: real})
+                engine.run(None, {onnx_memory.DENSE: real})
             times[3].append((time.perf_counter_ns() - start) / 20 / VECTORS)
         counted = [_instructions(program, kind, folder) for kind in "if"]
     medians = [statistics.median(found) for found in times]

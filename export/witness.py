@@ -39,11 +39,11 @@ class Found:
     value: int
     """the accumulator in a hidden layer's unit, or the pre-activation of the last layer"""
     x: list[int]
-    """[18], Q12"""
+    """[dense], Q12"""
 
 
 def _values(layers: list[Layer], targets: list[Target], x: IntArray) -> IntArray:
-    """[targets, n] signed values of each target on its own inputs [targets, n, 18]."""
+    """[targets, n] signed values of each target on its own inputs [targets, n, dense]."""
     count, n, width = x.shape
     trace = fixedpoint.forward(layers, x.reshape(count * n, width))
     result = np.empty((count, n), dtype=np.int64)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Per-ACK records to the network's inputs, once per packet-timed round trip.
+ * Per-ACK records to the ten inputs, once per packet-timed round trip.
  *
  * This is the only implementation: the kernel module and the dataset builder
  * compile this file, so training and kernel cannot drift apart. Per ACK it adds
@@ -62,12 +62,10 @@ struct ndm_features {
 	    floor_rounds:3,	/* rounds in this half window of floor_*_us */
 	    started:1,
 	    in_loss:1,		/* the previous ACK was in CA_Loss */
-	    has_mean:1,
 	    paused:1,		/* hosts hold ACKs back for more than a quarter of min_rtt */
 	    callers_flags:1;	/* the caller's own */
 	u32 sample_us:24,	/* when the newest RTT entered the ring, modulo 2^24 */
 	    callers:8;		/* likewise the caller's own */
-	s16 mean[NDM_N_MEANS];	/* of inputs, Q14 */
 	u16 plasticity;		/* Q12 */
 	u16 round_lost;		/* packets marked lost in this round, at most 65535 */
 };
@@ -260,7 +258,7 @@ static inline s32 ndm_gradient(u32 now_us, u32 before_us)
 	return -(s32)ndm_ratio(before_us - now_us, before_us, NDM_ONE);
 }
 
-/* The ten inputs of a round. False: nothing to go by. */
+/* The inputs of a round. False: nothing to go by. */
 static inline bool ndm_features_inputs(const struct ndm_features *f, const struct ndm_ack *ack,
 				       u32 rate, s16 x[NDM_N_INPUTS])
 {
@@ -288,33 +286,6 @@ static inline bool ndm_features_inputs(const struct ndm_features *f, const struc
 	x[NDM_IN_DELIVERY_RATIO] = (s16)ndm_ratio(rate, max_rate, NDM_ONE);
 	x[NDM_IN_QUEUE_FLOOR] = (s16)ndm_queue_floor(f, baseline_us);
 	return true;
-}
-
-/*
- * The means of inputs, which stand for what there was in the rounds before: x is
- * this round's, the mean of the first one is the input itself. Rounded to the
- * nearest, it comes within 2/4096 of what stays the same.
- */
-static inline void ndm_features_means(struct ndm_features *f, s16 x[NDM_N_INPUTS])
-{
-	static const u8 of[NDM_N_MEANS] = {
-		NDM_IN_RTT_RATIO, NDM_IN_LOSS_RATE, NDM_IN_BDP_RATIO, NDM_IN_PLASTICITY,
-		NDM_IN_RTT_VARIATION, NDM_IN_RTT_GRADIENT, NDM_IN_DELIVERY_RATIO,
-		NDM_IN_QUEUE_FLOOR,
-	};
-	const s32 half = 1 << (NDM_MEAN_SHIFT - 1);
-	u32 i;
-
-	for (i = 0; i < NDM_N_MEANS; i++) {
-		s32 now = x[of[i]] * (1 << NDM_MEAN_BITS);
-
-		now = now < 32767 ? now : 32767;
-		if (f->has_mean)
-			now = f->mean[i] + ((now - f->mean[i] + half) >> NDM_MEAN_SHIFT);
-		f->mean[i] = (s16)now;
-		x[NDM_N_ROUND_INPUTS + i] = (s16)(now >> NDM_MEAN_BITS);
-	}
-	f->has_mean = 1;
 }
 
 static inline void ndm_features_next_round(struct ndm_features *f, const struct ndm_ack *ack)
@@ -382,9 +353,7 @@ static NDM_RARE enum ndm_round ndm_features_end_round(struct ndm_features *f,
 		ndm_update_max_rate(f, rate, ack->app_limited);
 	}
 	valid = ndm_features_inputs(f, ack, rate, x) && f->rate_interval_us;
-	if (valid)
-		ndm_features_means(f, x);
-	else
+	if (!valid)
 		memset(x, 0, NDM_N_INPUTS * sizeof(*x));
 	ndm_features_next_round(f, ack);
 	return valid ? NDM_ROUND_VALID : NDM_ROUND_BLIND;

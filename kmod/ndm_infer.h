@@ -138,14 +138,14 @@ static inline void ndm_activate(const struct ndm_layer *layer, const s32 *pre, u
  * x: the inputs, Q12, inside the contract's box. out: the two outputs, Q16.
  * trace: NULL, or room for every layer's pre-activations one after the other.
  */
-static inline void ndm_infer(const struct ndm_model *model, const s16 x[NDM_N_INPUTS],
+static inline void ndm_infer(const struct ndm_model *model, const s16 x[NDM_N_DENSE],
 			     s32 out[NDM_N_OUTPUTS], s32 *trace)
 {
 	u64 in[NDM_MAX_WIDTH];	/* s16, widened once for all rows */
 	s32 pre[NDM_MAX_WIDTH];
 	u32 i, l;
 
-	for (i = 0; i < NDM_N_INPUTS; i++)
+	for (i = 0; i < NDM_N_DENSE; i++)
 		in[i] = (u64)x[i];
 	for (l = 0; l < model->n_layers; l++) {
 		const struct ndm_layer *layer = &model->layer[l];

@@ -123,7 +123,7 @@ static struct ndm_ack ndm_test_ack(u32 round)
 static void ndm_test_rounds(struct kunit *test)
 {
 	struct ndm_features f = {};
-	s16 x[NDM_N_INPUTS];
+	s16 x[NDM_N_DENSE];
 	struct ndm_ack ack;
 	u32 round;
 
@@ -178,10 +178,10 @@ static u32 ndm_test_bites_after(struct ndm_watchdog *w, const s16 *x, u32 rate, 
 
 static void ndm_test_watchdog(struct kunit *test)
 {
-	s16 short_queue[NDM_N_INPUTS] = { [NDM_IN_RTT_RATIO] = NDM_ONE * 3 / 4 };
-	s16 long_queue[NDM_N_INPUTS] = { [NDM_IN_RTT_RATIO] = NDM_ONE / 4 };
-	s16 loss[NDM_N_INPUTS] = { [NDM_IN_LOSS_RATE] = NDM_ONE * 2 / 5 };
-	s16 scattered[NDM_N_INPUTS] = { [NDM_IN_LOSS_RATE] = NDM_ONE * 2 / 5,
+	s16 short_queue[NDM_N_DENSE] = { [NDM_IN_RTT_RATIO] = NDM_ONE * 3 / 4 };
+	s16 long_queue[NDM_N_DENSE] = { [NDM_IN_RTT_RATIO] = NDM_ONE / 4 };
+	s16 loss[NDM_N_DENSE] = { [NDM_IN_LOSS_RATE] = NDM_ONE * 2 / 5 };
+	s16 scattered[NDM_N_DENSE] = { [NDM_IN_LOSS_RATE] = NDM_ONE * 2 / 5,
 					[NDM_IN_RTT_VARIATION] = NDM_FLOOD_SCATTER };
 	struct ndm_watchdog w = {};
 
@@ -265,7 +265,7 @@ static void ndm_test_drain(struct kunit *test)
 static void ndm_test_ceiling(struct kunit *test)
 {
 	const u32 lost = NDM_CEILING_LOST;
-	s16 x[NDM_N_INPUTS] = {};
+	s16 x[NDM_N_DENSE] = {};
 	u32 left;
 
 	/* 3/5 of 101 packets in the lowest RTT, and 5/4 of it is the usual one. */

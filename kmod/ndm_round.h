@@ -17,7 +17,7 @@ enum ndm_why {
 };
 
 struct ndm_round_report {
-	s16 x[NDM_N_INPUTS];	/* all zero if not valid */
+	s16 x[NDM_N_DENSE];	/* all zero if not valid */
 	s32 out[NDM_N_OUTPUTS];	/* likewise */
 	u32 cwnd;		/* the window that is wanted, packets, when the round ended */
 	u32 target;		/* packets, for the next round */

@@ -23,6 +23,7 @@
 
 #include "ndm_features.h"
 #include "ndm_infer.h"
+#include "ndm_memory.h"
 #include "generated/ndm_model.h"
 #include "generated/ndm_vectors.h"
 #include "generated/ndm_stream.h"
@@ -68,18 +69,21 @@ static const char *NDM_INIT ndm_selftest_vectors(struct ndm_selftest_result *r)
 static const char *NDM_INIT ndm_selftest_stream(struct ndm_selftest_result *r)
 {
 	static struct ndm_features features NDM_INITDATA;
-	s16 x[NDM_N_INPUTS];
+	static struct ndm_memory memory NDM_INITDATA;
+	s16 x[NDM_N_DENSE];
 	u32 round = 0, a, i;
 
 	memset(&features, 0, sizeof(features));
+	memset(&memory, 0, sizeof(memory));
 	for (a = 0; a < NDM_STREAM_ACKS; a++) {
 		if (ndm_features_ack(&features, &ndm_stream_ack[a], x) != NDM_ROUND_VALID)
 			continue;
+		ndm_remember(&memory, x);
 		if (round == NDM_STREAM_ROUNDS) {
 			*r = (struct ndm_selftest_result){ round, a, round, round + 1 };
 			return "stream: too many rounds";
 		}
-		for (i = 0; i < NDM_N_INPUTS; i++)
+		for (i = 0; i < NDM_N_DENSE; i++)
 			if (!ndm_selftest_same(r, round, i, ndm_stream_x[round][i], x[i]))
 				return "stream: input differs";
 		round++;
@@ -117,26 +121,26 @@ static bool NDM_INIT ndm_selftest_end(u32 corner, u32 i)
 		corner >> (last - i - 2 * third)) & 1;
 }
 
-#define NDM_ALL_FACES	(4U * NDM_N_INPUTS)
+#define NDM_ALL_FACES	(4U * NDM_N_DENSE)
 #define NDM_ALL		(NDM_ALL_RANDOM + NDM_ALL_CORNERS + NDM_ALL_FACES + 1 + NDM_ALL_EDGES)
 
 /*
  * The inputs of vector v: random ones, corners of the box, one step around each
  * face, zero, then what the exporter chose for this network.
  */
-static void NDM_INIT ndm_selftest_input(u32 v, s16 x[NDM_N_INPUTS])
+static void NDM_INIT ndm_selftest_input(u32 v, s16 x[NDM_N_DENSE])
 {
 	const u32 zero = NDM_ALL_RANDOM + NDM_ALL_CORNERS + NDM_ALL_FACES;
 	const u32 face = v - NDM_ALL_RANDOM - NDM_ALL_CORNERS;
 	u32 i;
 
-	for (i = 0; i < NDM_N_INPUTS; i++) {
+	for (i = 0; i < NDM_N_DENSE; i++) {
 		const s32 lo = ndm_all_box[i][0], hi = ndm_all_box[i][1];
 		const s32 near_face[4] = { lo, lo + 1, hi - 1, hi };
 		s32 value;
 
 		if (v < NDM_ALL_RANDOM)
-			value = lo + (s32)(((ndm_selftest_random(v * NDM_N_INPUTS + i + 1) >> 32) *
+			value = lo + (s32)(((ndm_selftest_random(v * NDM_N_DENSE + i + 1) >> 32) *
 					    (u32)(hi - lo + 1)) >> 32);
 		else if (v < NDM_ALL_RANDOM + NDM_ALL_CORNERS)
 			value = ndm_selftest_end(v - NDM_ALL_RANDOM, i) ? hi : lo;
@@ -161,7 +165,7 @@ static const char *NDM_INIT ndm_selftest_all(struct ndm_selftest_result *r)
 {
 	static s32 trace[NDM_MODEL_TRACE] NDM_INITDATA;
 	s32 out[NDM_N_OUTPUTS];
-	s16 x[NDM_N_INPUTS];
+	s16 x[NDM_N_DENSE];
 	u64 state = 0;
 	u32 v, i;
 
@@ -170,7 +174,7 @@ static const char *NDM_INIT ndm_selftest_all(struct ndm_selftest_result *r)
 			state = 0xcbf29ce484222325ULL;
 		ndm_selftest_input(v, x);
 		ndm_infer(&ndm_model, x, out, trace);
-		for (i = 0; i < NDM_N_INPUTS; i++)
+		for (i = 0; i < NDM_N_DENSE; i++)
 			state = ndm_selftest_digest(state, (u32)(s32)x[i]);
 		for (i = 0; i < NDM_MODEL_TRACE; i++)
 			state = ndm_selftest_digest(state, (u32)trace[i]);

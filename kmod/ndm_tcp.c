@@ -32,6 +32,7 @@
 #include "ndm_control.h"
 #include "ndm_drain.h"
 #include "ndm_features.h"
+#include "ndm_memory.h"
 #include "ndm_round.h"
 #include "ndm_selftest.h"
 #include "ndm_watchdog.h"
@@ -112,6 +113,7 @@ static const u32 ndm_burst_loss_shift = 7;
 /* Per-flow state, in the socket's private area of ICSK_CA_PRIV_SIZE bytes. */
 struct ndm {
 	struct ndm_features f;
+	struct ndm_memory memory;
 	u32 target:20,		/* window to approach as ACKs arrive, packets */
 	    ceiling_rounds:5,	/* for which ndm_ceiling() holds */
 	    drain_rounds:5,	/* see struct ndm_drain; its queue is the features' spare byte */
@@ -722,7 +724,7 @@ static NDM_RARE void ndm_end_round(struct sock *sk, const struct rate_sample *rs
 	u32 window = ndm_window_of(sk);
 	u8 phase = ca->phase;
 	s32 out[NDM_N_OUTPUTS] = {};
-	s16 x[NDM_N_INPUTS];
+	s16 x[NDM_N_DENSE] = {};
 	u32 lost = ca->f.round_lost;
 	struct ndm_ack ack;
 	enum ndm_why why;
@@ -736,6 +738,7 @@ static NDM_RARE void ndm_end_round(struct sock *sk, const struct rate_sample *rs
 	valid = ndm_features_end_round(&ca->f, &ack, x) == NDM_ROUND_VALID;
 	this_cpu_inc(ndm_counters.count[NDM_COUNT_ROUNDS]);
 	if (valid) {
+		ndm_remember(&ca->memory, x);
 		ndm_infer(&ndm_model, x, out, NULL);
 		/* With ACKs held back an overflow does not show in the RTT: it may be one. */
 		ca->congestion = ca->f.paused ? max(out[NDM_OUT_CONGESTION], 0) :
@@ -853,8 +856,10 @@ static NDM_RARE void ndm_open(struct sock *sk, const struct rate_sample *rs)
 
 	if (rs->acked_sacked <= 0 || !tp->data_segs_out)
 		return;
-	if (!tp->is_cwnd_limited && !tp->packets_out)
+	if (!tp->is_cwnd_limited && !tp->packets_out) {
 		ca->f.started = 0;
+		ca->memory = (struct ndm_memory){};
+	}
 	ca->opening = 0;
 }
 

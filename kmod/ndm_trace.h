@@ -39,7 +39,7 @@ TRACE_EVENT(ndm_tcp_round,
 	    TP_PROTO(const struct sock *sk, const struct ndm_round_report *report),
 	    TP_ARGS(sk, report),
 
-	    TP_STRUCT__entry(__array(s16, x, NDM_N_INPUTS)
+	    TP_STRUCT__entry(__array(s16, x, NDM_N_DENSE)
 			     __array(s32, out, NDM_N_OUTPUTS)
 			     __field(u32, cwnd)
 			     __field(u32, target)

@@ -18,7 +18,7 @@ import orjson
 
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab import scenario as scenarios
-from ndm_tcp.lab import truth, uml_build
+from ndm_tcp.lab import uml_build
 from ndm_tcp.lab.guest import START_NS
 from ndm_tcp.lab.plan import FIRST_PORT, WEB_PORT, shaped_device
 from ndm_tcp.lab.recording import POINTERS, compress, iperf3_report
@@ -330,7 +330,6 @@ def collect(
     (folder / "scenario.toml").write_text(scenario.text, encoding="utf-8")
     text = _run_toml(scenario, cc, seed, kernel.release, (t0_ns, mono_ns), result)
     (folder / "run.toml").write_text(text, encoding="utf-8")
-    (folder / "ideal.csv").write_text(truth.table(scenario, cc, t0_ns), encoding="ascii")
     return result
 
 

@@ -19,7 +19,6 @@ measures is what the whole one measures.
     tcp_info.jsonl.zst  state of each flow    drops.csv          every lost packet and why
     qdisc.csv.zst       queues and counters   iperf3.json.zst    and iperf3.N.json.zst per flow
     result.json         what came out of it   kernel.log         what the kernel printed
-    ideal.csv           the windows that would have been right; see lab/truth.py
 """
 
 from __future__ import annotations

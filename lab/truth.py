@@ -11,22 +11,22 @@ until it overflows, that window starves; there it is its share of the link, and 
 the RTT that the rivals make, unless each flow has a queue of its own. Where the discipline drops to
 keep the queue short, no more is right than it lets stand.
 
-`python -m ndm_tcp.lab.truth RUN...` says it again of recorded runs.
+Datasets hold a path's scenario, not these windows: `windows` computes them where they are read, so
+that a change of this file touches no recording.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import re
-import sys
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import orjson
+import numpy as np
+import numpy.typing as npt
 
-from ndm_tcp import files
-from ndm_tcp.lab.plan import FIRST_PORT
 from ndm_tcp.lab.scenario import UNDER_TEST, Scenario, parse
 from ndm_tcp.teaching import value
 
@@ -52,6 +52,9 @@ JITTER_SHARE = 3.0
 RECEIVE_WINDOW_PACKETS = 128.0
 """more than Linux's default buffers hold of a loopback's packets: where no rate limits a flow, a
 window is only ever too small"""
+TRACES = Path(__file__).resolve().parent / "scenarios" / "variable"
+"""the link traces that a scenario may name"""
+Floats = npt.NDArray[np.float64]
 US = {"us": 1.0, "ms": 1e3, "s": 1e6}
 BITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 
@@ -60,8 +63,8 @@ BITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 class Ideal:
     """From a time on, the window that a flow should have."""
 
-    port: int
-    """of the sender"""
+    flow: int
+    """its number in the scenario, from 0"""
     at_s: float
     """s since the start of the run"""
     packets_per_s: float
@@ -118,7 +121,7 @@ def _path(scenario: Scenario) -> _Path:
 
 
 def ideals(scenario: Scenario, cc: str) -> list[Ideal]:
-    """The right windows of all flows of a run, by port and time.
+    """The right windows of all flows of a run, by flow and time.
 
     Args:
         scenario: what runs. Of a web page's connections nothing is said.
@@ -142,37 +145,63 @@ def ideals(scenario: Scenario, cc: str) -> list[Ideal]:
             rtt_us += scenario.host.read_wait_us  # no queue, but as good as one for the sender
             if not rate_bps:
                 pps = RECEIVE_WINDOW_PACKETS / len(here) / rtt_us * 1e6
-                found.append(Ideal(FIRST_PORT + number, at_s, pps, rtt_us))
+                found.append(Ideal(number, at_s, pps, rtt_us))
                 continue
             pps = rate_bps / 8 / path.packet_bytes / len(here)
             queue_us = QUEUE_SHARE * path.queue_packets / len(here) / pps * 1e6
             packets = spare + math.sqrt(pps * rtt_us / 1e6) * path.lossy
             rtt_us += min(path.extra_share * rtt_us + packets / pps * 1e6, queue_us)
             if rivals:
-                found.append(Ideal(FIRST_PORT + number, at_s, RIVAL_SHARE * pps, 0.0))
+                found.append(Ideal(number, at_s, RIVAL_SHARE * pps, 0.0))
             else:
-                found.append(Ideal(FIRST_PORT + number, at_s, pps, rtt_us))
+                found.append(Ideal(number, at_s, pps, rtt_us))
     return found
 
 
-def table(scenario: Scenario, cc: str, start_ns: int) -> str:
-    """`ideals` as CSV, in the capture's clock: port,t_ns,packets_per_s,rtt_us."""
-    lines = ["port,t_ns,packets_per_s,rtt_us"]
-    for i in ideals(scenario, cc):
-        at_ns = start_ns + round(i.at_s * 1e9)
-        lines.append(f"{i.port},{at_ns},{i.packets_per_s:.3f},{i.rtt_us:.0f}")
-    return "\n".join(lines) + "\n"
+@dataclass(frozen=True)
+class Windows:
+    """The windows that a flow should have, piecewise in time."""
+
+    from_us: npt.NDArray[np.int64]
+    """[k] us since the start of the run, in order"""
+    packets_per_s: npt.NDArray[np.float64]
+    """[k] the window is this times"""
+    rtt_us: npt.NDArray[np.float64]
+    """[k] this; 0: times the smoothed RTT, which the flow's rivals make"""
+
+    def packets(self, t_us: npt.NDArray[np.int64], srtt_us: npt.NDArray[Any]) -> Floats:
+        """[n] the window at these times since the start of the run; 0 before the first."""
+        index = np.searchsorted(self.from_us, t_us, side="right") - 1
+        at = index.clip(0)
+        rtt_us = np.where(self.rtt_us[at] > 0, self.rtt_us[at], srtt_us)
+        return np.where(index < 0, 0.0, self.packets_per_s[at] * rtt_us / 1e6)
 
 
-def relabel(folder: Path) -> None:
-    """Write `ideal.csv` of a recorded run anew, from the other files in its folder."""
-    facts = tomllib.loads((folder / "run.toml").read_text(encoding="utf-8"))
-    cc = orjson.loads((folder / "result.json").read_bytes())["cc"]
-    text = (folder / "scenario.toml").read_text(encoding="utf-8")
-    scenario = parse(text, facts["name"], str(folder), folder)
-    files.write_text(folder / "ideal.csv", table(scenario, cc, facts["clock"]["realtime_ns"]))
+@functools.lru_cache(maxsize=4096)
+def windows(text: str, cc: str) -> dict[int, Windows]:
+    """`ideals` of a recorded scenario: number of the flow to its windows.
+
+    Args:
+        text: the scenario as it was recorded.
+        cc: the algorithm under test.
+
+    Raises:
+        NdmError: no scenario, or one whose trace the lab does not have.
+    """
+    of_flow: dict[int, list[Ideal]] = {}
+    for ideal in ideals(_parsed(text), cc):
+        of_flow.setdefault(ideal.flow, []).append(ideal)
+    return {
+        number: Windows(
+            np.array([round(i.at_s * 1e6) for i in told], dtype=np.int64),
+            # As fine as anyone can tell a rate or an RTT, so that it is no matter of the last bit.
+            np.array([round(i.packets_per_s, 3) for i in told]),
+            np.array([float(round(i.rtt_us)) for i in told]),
+        )
+        for number, told in of_flow.items()
+    }
 
 
-if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        relabel(Path(name))
+@functools.lru_cache(maxsize=1024)
+def _parsed(text: str) -> Scenario:
+    return parse(text, "recorded", "the scenario of a recorded run", TRACES)

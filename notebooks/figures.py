@@ -41,9 +41,9 @@ PLOTS = RUN / "plots"
 ABLATION = ROOT / "docs" / "ablation.json"
 
 DIVERGING, SEQUENTIAL = "PuOr_r", "cividis"
-NAMES = [i.name for i in contract.INPUTS]
-LABELS = [f"{i.index} {i.name}" for i in contract.INPUTS]
-DELAY = [i.name for i in contract.INPUTS if {i.name, i.of} & {"rtt_variation", "rtt_gradient"}]
+NAMES = [i.name for i in contract.DENSE]
+LABELS = [f"{i.index} {i.name}" for i in contract.DENSE]
+DELAY = [i.name for i in contract.DENSE if {i.name, i.of} & {"rtt_variation", "rtt_gradient"}]
 MODEL_NAME = re.compile(r"^(?:train|valid|reno|cubic|bbr)-\d+-(?P<kind>[a-z-]+?)(?:--.*)?$")
 
 torch.set_num_threads(1)
@@ -105,7 +105,7 @@ def kinds(sources):
 
 def text_column(table, name):
     """[n] strings of a column, empty for null; fast for few different values."""
-    column = table[name].combine_chunks().dictionary_encode()
+    column = table[name].unify_dictionaries().combine_chunks()
     words = np.array([w or "" for w in column.dictionary.to_pylist()] + [""])
     return words[column.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False)]
 
@@ -113,7 +113,7 @@ def text_column(table, name):
 def outputs(policy, x):
     """[n, 2] what the network says: gain (log2) and logit."""
     with torch.no_grad():
-        return policy(torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32))).numpy()
+        return policy.act(torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32))).numpy()
 
 
 def probability(logit):

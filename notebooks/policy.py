@@ -123,15 +123,15 @@ def score(x_policy, x_known):
 
 base = score(data.x[held_out], data.x[known])
 rng = np.random.default_rng(0)
-worse = np.zeros((contract.N_INPUTS, 10, 2))
-for i in range(contract.N_INPUTS):
+worse = np.zeros((contract.N_DENSE, 10, 2))
+for i in range(contract.N_DENSE):
     for repeat in range(worse.shape[1]):
         a, b = data.x[held_out].copy(), data.x[known].copy()
         a[:, i], b[:, i] = rng.permutation(a[:, i]), rng.permutation(b[:, i])
         error, area = score(a, b)
         worse[i, repeat] = error - base[0], base[1] - area
 figure, panels = plt.subplots(1, 2, figsize=(9, 4.1), sharey=True)
-colors = [f.RED if i.name in f.DELAY else f.BLUE for i in contract.INPUTS]
+colors = [f.RED if i.name in f.DELAY else f.BLUE for i in contract.DENSE]
 words = ("increase of the mean error of the step (log2)", "loss of AUC of congestion")
 for column, panel in enumerate(panels):
     part = worse[:, :, column]
@@ -161,7 +161,7 @@ STEPS = 64
 
 
 def integrated_gradients(x, output):
-    """[n, 18] attributions of an output to the inputs, against the median input."""
+    """[n, dense] attributions of an output to the inputs, against the median input."""
     start = torch.from_numpy(middle)
     away = torch.from_numpy(x) - start
     total = torch.zeros_like(away)
@@ -187,7 +187,7 @@ for output, panel in enumerate(panels):
     for line in parts["medians"]:
         line.set(color="k")
     panel.axvline(0, color="k", lw=0.8)
-    panel.set_yticks(range(1, contract.N_INPUTS + 1), f.LABELS)
+    panel.set_yticks(range(1, contract.N_DENSE + 1), f.LABELS)
     unit = ("cwnd_gain (log2)", "congestion (logit)")[output]
     panel.set(xlabel=f"attribution to {unit}")
     strong = np.abs(shares).mean(0)

@@ -22,14 +22,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from ndm_tcp import contract, fixedpoint
-from ndm_tcp.datasets.rounds import INPUT_COLUMNS
 from ndm_tcp.export import certificate, law, onnx_graph, properties, quantize, report_html
 from ndm_tcp.export.sensitivity import sensitivity
+from ndm_tcp.training import derived
 
 policy, checkpoint, table = f.load()
 graph = onnx_graph.read(f.RUN / "model.onnx")
 layers = quantize.quantize(graph.layers)
-x_int = np.stack([table[name].to_numpy() for name in INPUT_COLUMNS], axis=1)
+x_int = derived.dense(table)
 x_int = x_int[table["valid"].to_numpy(zero_copy_only=False)].astype(np.int64)
 x = x_int / (1 << contract.Q_INPUT)
 fixed = fixedpoint.forward(layers, x_int).outputs / (1 << contract.Q_PRE)

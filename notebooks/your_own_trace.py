@@ -25,7 +25,7 @@ import figures as f
 import matplotlib.pyplot as plt
 import numpy as np
 
-from ndm_tcp import contract
+from ndm_tcp import contract, core
 from ndm_tcp.datasets import sources
 from ndm_tcp.datasets.records import LossCause
 
@@ -35,7 +35,8 @@ found = sources.read_rounds(capture, sources.digest(capture))
 flow = max(found.flows, key=lambda one: len(one.rows))
 rows = flow.rows[flow.rows["valid"] > 0]
 t = rows["t_us"] / 1e6
-x = rows["x"] / (1 << contract.Q_INPUT)
+dense = core.remember(rows["x"], np.arange(len(rows)) == 0, np.ones(len(rows), bool))
+x = dense / (1 << contract.Q_INPUT)
 gain, logit = f.outputs(policy, x).T
 print(
     f"{capture.name}: {len(found.flows)} flows, the longest has {len(rows)} rounds in "
@@ -72,7 +73,7 @@ print(
 
 # %%
 figure, panels = plt.subplots(6, 3, figsize=(10, 8.2), sharex=True)
-for number, (panel, item) in enumerate(zip(panels.T.flat, contract.INPUTS, strict=True)):
+for number, (panel, item) in enumerate(zip(panels.T.flat, contract.DENSE, strict=True)):
     color = f.RED if item.name in f.DELAY else f.BLUE
     panel.plot(t, x[:, number], color=color, lw=0.9)
     panel.set_title(f"{item.index} {item.name}")

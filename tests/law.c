@@ -43,7 +43,7 @@ static int gain_never_falls(void)
 /* Twice the window and one packet, in every round. */
 static int at_most_double(void)
 {
-	s16 x[NDM_N_INPUTS] = { 0 };
+	s16 x[NDM_N_DENSE] = { 0 };
 	u32 window, phase, flags;
 
 	for (flags = 0; flags < FLAGS; flags++)
@@ -60,7 +60,7 @@ static int at_most_double(void)
 /* In rounds without a flood and without a ceiling. */
 static int at_least_half(void)
 {
-	s16 x[NDM_N_INPUTS] = { 0 };
+	s16 x[NDM_N_DENSE] = { 0 };
 	u32 window, phase, flags;
 
 	for (flags = 0; flags < FLAGS; flags++)
@@ -77,7 +77,7 @@ static int at_least_half(void)
 /* A round that lost a fifth or more, eight packets at least, behind a queue. */
 static int flood_falls_to_what_arrived(void)
 {
-	s16 x[NDM_N_INPUTS] = { 0 };
+	s16 x[NDM_N_DENSE] = { 0 };
 	u32 window;
 	s32 loss;
 
@@ -97,7 +97,7 @@ static int flood_falls_to_what_arrived(void)
 /* Nothing but scatter, and fewer than eight packets, excuses a flood. */
 static int only_scatter_excuses_a_flood(void)
 {
-	s16 x[NDM_N_INPUTS] = { 0 };
+	s16 x[NDM_N_DENSE] = { 0 };
 	s32 variation, loss;
 	u32 flags, lost;
 
@@ -121,7 +121,7 @@ static int only_scatter_excuses_a_flood(void)
 /* The highest target over all flags that hold these, in rounds without a loss. */
 static int at_most(u32 held, u32 more, u32 share)
 {
-	s16 x[NDM_N_INPUTS] = { 0 };
+	s16 x[NDM_N_DENSE] = { 0 };
 	u32 window, phase, flags;
 
 	for (flags = 0; flags < FLAGS; flags++) {

@@ -19,7 +19,7 @@ ROUNDS, SETTLES = 31, 2
 
 
 def inputs(table: pa.Table) -> npt.NDArray[np.int16]:
-    """[rounds, 18], Q12."""
+    """[rounds, dense], Q12."""
     columns = [table[name].to_numpy() for name in round_trace.INPUTS]
     return np.ascontiguousarray(np.stack(columns, axis=1).astype(np.int16))
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from ndm_tcp import contract
 from ndm_tcp.datasets import store
 from ndm_tcp.datasets.build import build
 from ndm_tcp.errors import NdmError
@@ -67,7 +68,7 @@ def test_more_rounds_at_once_are_those_before_in_the_same_flow(taught: Path) -> 
     x, flow = rounds.data.x, rounds.data.flow
     seen = ablation.with_rounds(rounds, 3).data.x
     assert seen.shape == (len(x), 54)
-    assert (seen[:, :18] == x).all()
+    assert (seen[:, : contract.N_DENSE] == x).all()
     starts = np.flatnonzero(np.append(True, flow[1:] != flow[:-1]))
     assert len(starts) > 3
     for row in starts:
@@ -76,14 +77,14 @@ def test_more_rounds_at_once_are_those_before_in_the_same_flow(taught: Path) -> 
         assert (seen[row + 9] == np.concatenate([x[row + 9], x[row + 8], x[row + 7]])).all()
 
 
-MEANS = (11, 12, 13, 14, 15, 16, 17, 18)
+MEANS = tuple(i.index for i in contract.MEANS)
 
 
 def test_a_network_of_two_rounds_learns_from_the_round_before(taught: Path) -> None:
     """Where the action is an input of the round before, only it can know."""
     rounds = ablation.load([taught], replace(CONFIG, expectile=0.5))
     two = ablation.with_rounds(rounds, 2)
-    action = 2 * two.data.x[:, 18 + 7]  # the gradient: hardly like the round before
+    action = 2 * two.data.x[:, contract.N_DENSE + 7]  # the gradient: hardly like the round before
     split = np.where(np.arange(len(action)) % 4, "train", "val")
     errors = []
     for shown in (rounds, two):
@@ -91,7 +92,7 @@ def test_a_network_of_two_rounds_learns_from_the_round_before(taught: Path) -> N
         config = replace(CONFIG, epochs=60, expectile=0.5, weight_decay=0.0, mask=MEANS)
         (policy,) = ablation.train_many(data, [config], [np.ones(len(action), bool)], quiet=True)
         with torch.no_grad():
-            gain = policy(torch.from_numpy(data.x))[:, 0].numpy()
+            gain = policy.act(torch.from_numpy(data.x))[:, 0].numpy()
         errors.append(float(np.abs(gain - action)[data.policy].mean()))
     assert errors[1] < errors[0] / 2
 

@@ -109,8 +109,10 @@ def test_the_mistakes_end_in_one_line(tmp_path: Path) -> None:
     ndm = str(Path(sys.executable).parent / "ndm")
     place = tmp_path / "place"
     place.mkdir()
+    script = (CASES / "user_errors.sh").read_text()
+    assert "size=128k" in script  # on which a dataset of ten inputs and its card find room
     done = subprocess.run(
-        ["bash", str(CASES / "user_errors.sh")],
+        ["bash", "-c", script.replace("size=128k", "size=48k"), str(CASES / "user_errors.sh")],
         env={**os.environ, "NDM": ndm, "TMPDIR": str(place)},
         capture_output=True,
         text=True,

@@ -66,10 +66,10 @@ def network(seed: int, scale: float, hidden: tuple[int, ...]) -> list[Layer]:
 
 
 def box_points(count: int, seed: int) -> fixedpoint.IntArray:
-    """[2 * count, 18] random points and random corners."""
+    """[2 * count, dense] random points and random corners."""
     rng = np.random.default_rng(seed)
     lo, hi = (np.array(side, dtype=np.int64) for side in zip(*enclosure.box(), strict=True))
-    points = rng.integers(lo, hi, size=(count, c.N_INPUTS), endpoint=True)
+    points = rng.integers(lo, hi, size=(count, c.N_DENSE), endpoint=True)
     return np.concatenate([points, np.where(rng.random(points.shape) < 0.5, lo, hi)])
 
 
@@ -92,13 +92,13 @@ def bounds_sub_boxes(
 ) -> None:
     """Holds its upper bounds of sign * output against points of 48 sub-boxes, corners too."""
     box = np.array(enclosure.box())
-    lo = rng.integers(box[:, 0], box[:, 1], endpoint=True, size=(48, c.N_INPUTS))
+    lo = rng.integers(box[:, 0], box[:, 1], endpoint=True, size=(48, c.N_DENSE))
     width = (box[:, 1] - box[:, 0]) >> rng.integers(0, 12, size=(48, 1))
     hi = np.minimum(lo + rng.integers(0, width + 1), box[:, 1])
     upper, _, _ = bounder(lo, hi)
     for i in range(len(lo)):
-        x = rng.integers(lo[i], hi[i], endpoint=True, size=(200, c.N_INPUTS))
-        x[:100] = np.where(rng.random((100, c.N_INPUTS)) < 0.5, lo[i], hi[i])
+        x = rng.integers(lo[i], hi[i], endpoint=True, size=(200, c.N_DENSE))
+        x[:100] = np.where(rng.random((100, c.N_DENSE)) < 0.5, lo[i], hi[i])
         seen = (fixedpoint.forward(layers, x).pre[-1][:, output] * sign).max()
         assert seen <= upper[i]
 
@@ -180,13 +180,13 @@ def test_sub_boxes_of_the_shipped_network_are_bounded_tightly(layers: list[Layer
     """Intervals alone are seven times as wide as what is sampled."""
     rng, box = np.random.default_rng(0), np.array(enclosure.box())
     width = (box[:, 1] - box[:, 0]) // 64
-    lo = rng.integers(box[:, 0], box[:, 1] - width + 1, size=(40, c.N_INPUTS))
+    lo = rng.integers(box[:, 0], box[:, 1] - width + 1, size=(40, c.N_DENSE))
     hi = lo + width
     for output in range(c.N_OUTPUTS):
         above, below = (Bounder(layers, output, sign) for sign in (1, -1))
         assert above.linear and below.linear
         found = above(lo, hi)[0] + below(lo, hi)[0]
-        corners = np.where(rng.random((2000, 40, c.N_INPUTS)) < 0.5, lo, hi).reshape(-1, c.N_INPUTS)
+        corners = np.where(rng.random((2000, 40, c.N_DENSE)) < 0.5, lo, hi).reshape(-1, c.N_DENSE)
         seen = fixedpoint.forward(layers, corners).pre[-1][:, output].reshape(2000, 40)
         assert np.median(found / np.ptp(seen, axis=0)) < 2
 
@@ -200,7 +200,7 @@ def test_nothing_overflows_where_the_linear_bound_is_used(
     bounders = [b for b in (Bounder(layers, 0, 1) for layers in made) if b.linear]
     assert len(bounders) > 3
     rng, box = np.random.default_rng(3), np.array(enclosure.box())
-    lo = rng.integers(box[:, 0], box[:, 1], size=(4, c.N_INPUTS))
+    lo = rng.integers(box[:, 0], box[:, 1], size=(4, c.N_DENSE))
     lo[0], hi = box[:, 0], np.minimum(lo + 500, box[:, 1])
     hi[0] = box[:, 1]
     for bounder in bounders:
@@ -237,7 +237,7 @@ def test_networks_too_large_for_the_linear_bound_fall_back_to_intervals() -> Non
 
 def constant(value: int) -> list[Layer]:
     """A network whose cwnd_gain is nearly `value` in Q16 wherever it looks."""
-    weight = np.zeros((2, c.N_INPUTS), dtype=np.int16)
+    weight = np.zeros((2, c.N_DENSE), dtype=np.int16)
     weight[0, 2] = 1
     bias = np.array([value << 11, 0], dtype=np.int32)
     return [Layer(weight, bias, np.array([11, 11], dtype=np.uint8))]
@@ -273,11 +273,11 @@ def test_an_output_seen_beyond_its_clamp_needs_no_tighter_bound() -> None:
 
 def test_every_round_with_a_loss_has_the_plasticity_that_properties_hold() -> None:
     """What `LOSSY` and the docs say of rounds, on recorded ones."""
-    names, rounds = [i.name for i in c.INPUTS], []
+    names, rounds = [i.name for i in c.DENSE], []
     for folder in ("reno-03-lossy", "cubic-03-lossy", "bbr-03-lossy"):
         for flow in sources.read(generated.ROOT / "datasets" / "traces" / folder).flows:
             replayed = core.replay(flow.acks)
-            rounds.append(replayed.x[replayed.valid])
+            rounds.append(replayed.dense()[replayed.valid])
     x = np.concatenate(rounds)
     column = {name: x[:, number] for number, name in enumerate(names)}
     lossy = column["loss_rate"] > 0
@@ -299,7 +299,7 @@ def test_claims_are_counted_on_recorded_rounds(
     prop = next(p for p in properties.PROPERTIES if p.name == "no_growth_behind_its_own_queue")
     low, high = np.array(prop.box(), dtype=np.int64).T
     inside = np.stack([low, high, (low + high) // 2])
-    x = np.concatenate([inside, inside + np.eye(1, c.N_INPUTS, 1, dtype=np.int64) * 4000])
+    x = np.concatenate([inside, inside + np.eye(1, c.N_DENSE, 1, dtype=np.int64) * 4000])
     lines = list(claims.table(constant(5000), x))
     row = next(line for line in lines if line.startswith(prop.name)).split()
     assert lines[0] == "6 rounds" and row[1:4] == ["3", "3", "0"]
@@ -424,9 +424,9 @@ def forge(folder: Path, name: str, old: str, new: str) -> None:
     [
         (
             "ndm_model.h",
-            f"ndm_weight0[{WIDTH // 2} * {c.N_INPUTS}] = {{\n",
-            f"ndm_weight0[{WIDTH // 2} * {c.N_INPUTS}] = {{\nNDM_PAIR(7, 7),",
-            f"{WIDTH // 2 * c.N_INPUTS + 1} entries",
+            f"ndm_weight0[{WIDTH // 2} * {c.N_DENSE}] = {{\n",
+            f"ndm_weight0[{WIDTH // 2} * {c.N_DENSE}] = {{\nNDM_PAIR(7, 7),",
+            f"{WIDTH // 2 * c.N_DENSE + 1} entries",
         ),
         ("ndm_model.h", ".weight = ndm_weight0", ".weight = ndm_weight1", "out of order"),
         ("ndm_model.h", ".n_layers = 3", ".n_layers = 2", "number of layers"),

@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import shutil
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +36,7 @@ from ndm_tcp.export.run import export, write_model
 from ndm_tcp.fixedpoint import Layer
 from ndm_tcp.training.model import Policy
 
+from .remembering import exported
 from .test_certificate import bounds_sub_boxes, errors_are_within, forge, refused
 from .test_mutants import FLAGS, report
 from .test_portability import TARGETS, Target, compile_and_run
@@ -59,17 +58,12 @@ def relu_file(path: Path, activation: Callable[[], nn.Module], scale: float = 3.
     """A network of the shipped one's shape and weights of a trained one's size, by PyTorch."""
     torch.manual_seed(9)
     module = nn.Sequential(
-        nn.Linear(18, 16), activation(), nn.Linear(16, 16), activation(), nn.Linear(16, 2)
+        nn.Linear(c.N_DENSE, 16), activation(), nn.Linear(16, 16), activation(), nn.Linear(16, 2)
     ).eval()
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.mul_(scale)
-    buffer = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(module, (torch.rand(4, 18),), buffer, dynamo=False,
-                          dynamic_axes={"x": {0: "n"}}, input_names=["x"])  # fmt: skip
-    path.write_bytes(buffer.getvalue())
+    path.write_bytes(exported(module))
     return module
 
 
@@ -365,7 +359,7 @@ def test_vectors_hold_the_knees(kmod: Path) -> None:
 @pytest.mark.parametrize("gain", [-5000, 5000])
 def test_verdicts_of_clamped_networks(gain: int) -> None:
     """A clamp that holds an output on one side of zero."""
-    first = Dense(np.eye(1, 18, 2) * 0.4, np.zeros(1), 1)
+    first = Dense(np.eye(1, c.N_DENSE, 2) * 0.4, np.zeros(1), 1)
     last = Dense(np.array([[0.1], [1.0]]), np.array([gain / 65536 - 0.1 * (gain < 0), 0.0]))
     layers = quantize.quantize([first, last])
     prop = next(p for p in properties.PROPERTIES if p.name == "no_growth_behind_its_own_queue")

@@ -17,10 +17,10 @@ from ndm_tcp.errors import NdmError
 
 from .conftest import TRACES
 
-NAMES = [i.name for i in c.INPUTS]
-REMEMBERED = [NAMES.index(name) for name in c.MEANS]
-LO = np.array([i.lo_q for i in c.INPUTS])
-HI = np.array([i.hi_q for i in c.INPUTS])
+NAMES = [i.name for i in c.DENSE]
+REMEMBERED = [NAMES.index(name) for name in c.MEMORY.of]
+LO = np.array([i.lo_q for i in c.DENSE])
+HI = np.array([i.hi_q for i in c.DENSE])
 
 
 def acks(n: int, **columns: Any) -> np.ndarray[Any, Any]:
@@ -133,12 +133,12 @@ def real_features(stream: np.ndarray[Any, Any]) -> list[list[float]]:
 def test_c_matches_the_formulas_on_real_transfers(trace: str) -> None:
     for flow in sources.read(TRACES / trace).flows:
         rounds = core.replay(flow.acks)
-        got = rounds.x[rounds.valid] / 4096
+        got = rounds.dense()[rounds.valid] / 4096
         want = np.array(real_features(flow.acks))
         assert got.shape == want.shape
         # Floors of Q12; slow rates have few bits in Q24; plasticity truncates once a round. A mean
         # stands still within 2 units, and follows an input that is off.
-        tolerance = np.full(c.N_INPUTS, 1.5 / 4096)
+        tolerance = np.full(c.N_DENSE, 1.5 / 4096)
         tolerance[[2, 8]] = 4 / 4096
         tolerance[5] = 16 / 4096
         tolerance[10:] = tolerance[REMEMBERED] + 3 / 4096
@@ -151,7 +151,7 @@ def test_every_input_is_alive_on_the_shipped_traces() -> None:
     """Two of ten inputs of the module that this one replaces were constants."""
     x = np.concatenate(
         [
-            core.replay(flow.acks).x
+            core.replay(flow.acks).dense()
             for name in ("reno-03-lossy", "cubic-08-reorder", "bbr-03-lossy")
             for flow in sources.read(TRACES / name).flows
         ]
@@ -225,31 +225,31 @@ field = {
 @given(st.lists(st.tuples(*(field[f.ctype] for f in c.ACK_FIELDS)), min_size=1, max_size=60))
 def test_hostile_records_stay_inside_the_box(rows: list[tuple[int, ...]]) -> None:
     rounds = core.replay(np.array(rows, dtype=core.ACK_DTYPE))
-    assert (rounds.x >= LO).all() and (rounds.x <= HI).all()
+    assert (rounds.dense() >= LO).all() and (rounds.dense() <= HI).all()
 
 
 def test_state_leaves_room_for_the_controller() -> None:
-    assert core.FEATURES_BYTES == 88 <= c.PRIVATE_BYTES - 16
+    assert core.FEATURES_BYTES == 72 and 72 + 2 * c.N_MEANS <= c.PRIVATE_BYTES - 16
 
 
 @pytest.mark.parametrize("trace", ["reno-03-lossy", "bbr-06-lossy-jitter"])
 def test_means_follow_from_the_inputs_of_the_rounds_bit_for_bit(trace: str) -> None:
-    """So a dataset made without them can be given them."""
+    """So datasets need not hold them."""
     for flow in sources.read(TRACES / trace).flows:
         rounds = core.replay(flow.acks)
-        x = rounds.x[rounds.valid].astype(np.int64)
+        x = rounds.dense()[rounds.valid].astype(np.int64)
         mean = np.minimum(x[0, REMEMBERED] * 4, 32767)
         for row in x:
             mean = mean + ((np.minimum(row[REMEMBERED] * 4, 32767) - mean + 8) >> 4)
-            assert (row[10:] == mean >> 2).all()
+            assert (row[c.N_INPUTS :] == mean >> 2).all()
 
 
 def test_means_start_with_the_first_round_and_settle() -> None:
     """Of a constant it is that constant; after a step it comes within 2/4096 of the new one."""
     stream = acks(20 * 400)
     stream["rttvar_us"][4000:] = 4_000
-    rounds = core.replay(stream)
-    now, mean = (rounds.x[:, NAMES.index(f"rtt_variation{end}")] for end in ("", "_mean"))
+    dense = core.replay(stream).dense()
+    now, mean = (dense[:, NAMES.index(f"rtt_variation{end}")] for end in ("", "_mean"))
     assert (mean[:190] == now[:190]).all() and now[0] != now[-1]
     step = np.flatnonzero(now == now[-1])[0]
     part = mean[step + 15] - now[0]
@@ -266,9 +266,9 @@ def test_blind_rounds_leave_the_means_alone() -> None:
         blind[column][800:] += stream[column][800] - stream[column][400]
     blind["interval_us"][400:800] = -1
     rounds, without = core.replay(blind), core.replay(stream)
-    assert not rounds.valid.all() and not rounds.x[~rounds.valid].any()
+    assert not rounds.valid.all() and not rounds.dense()[~rounds.valid].any()
     name = NAMES.index("rtt_variation_mean")
-    means, same = rounds.x[rounds.valid][:, name], without.x[without.valid][:, name]
+    means, same = (r.dense()[r.valid][:, name] for r in (rounds, without))
     count = min(len(means), len(same))
     assert count > 50 and len(np.unique(means)) > 20
     assert (np.abs(means[:count].astype(int) - same[:count]) <= 1).all()
@@ -298,7 +298,7 @@ def test_c_matches_the_formulas_where_acks_are_held_back(lowest_us: int, hold_us
     rounds = core.replay(stream)
     want = np.array(real_features(stream))
     assert len(want) > 100 and rounds.valid.sum() == len(want)
-    assert (np.abs(rounds.x[rounds.valid] / 4096 - want)[:, :10] <= 4 / 4096).all()
+    assert (np.abs(rounds.x[rounds.valid] / 4096 - want[:, : c.N_INPUTS]) <= 4 / 4096).all()
 
 
 def test_the_baseline_rtt_has_the_pauses_of_hosts() -> None:

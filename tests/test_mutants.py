@@ -278,7 +278,7 @@ INFER = [
     *((f"w[{i}] * in[{i}]", f"w[{i}] * -in[{i}]") for i in range(8)),
     ("in[i] = (u64)x[i];", "in[i] = (u64)x[0];"),
     ("in[i] = (u64)x[i];", "in[i] = (u16)x[i];"),
-    ("i < NDM_N_INPUTS; i++", "i + 1 < NDM_N_INPUTS; i++"),
+    ("i < NDM_N_DENSE; i++", "i + 1 < NDM_N_DENSE; i++"),
     ("out[i] = (u64)ndm_tanh(pre[i]);", "out[i] = (u64)(s16)pre[i];"),
     ("out[i] = (u64)ndm_tanh(pre[i]);", "out[i] = (u64)ndm_tanh(pre[0]);"),
     ("out[i] = (u64)ndm_tanh(pre[i]);", "out[i] = (u16)ndm_tanh(pre[i]);"),
@@ -331,7 +331,7 @@ def test_every_defect_of_the_inference_is_found(tmp_path: Path, narrow: Path) ->
 
 def saturating() -> list[Layer]:
     """A network whose outputs pass both ends of their ranges."""
-    weight = np.zeros((2, contract.N_INPUTS), dtype=np.int16)
+    weight = np.zeros((2, contract.N_DENSE), dtype=np.int16)
     weight[0, 7], weight[1, 7] = 32767, 32767
     return [Layer(weight, np.zeros(2, dtype=np.int32), np.array([9, 6], dtype=np.uint8))]
 

@@ -25,8 +25,10 @@ from torch import Tensor, nn
 from ndm_tcp import contract as c
 from ndm_tcp.cli import run_command
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import check, golden, onnx_graph, onnx_read
+from ndm_tcp.export import check, golden, onnx_graph, onnx_memory, onnx_read
 from ndm_tcp.export.run import export
+
+from .remembering import exported
 
 FOREIGN = Path(__file__).parent / "foreign"
 RNG = np.random.default_rng(11)
@@ -36,17 +38,17 @@ def numbers(*shape: int) -> np.ndarray[Any, np.dtype[np.float32]]:
     return RNG.uniform(-0.5, 0.5, shape).astype(np.float32)
 
 
-W0, B0 = numbers(12, 18), numbers(12)
+W0, B0 = numbers(12, c.N_DENSE), numbers(12)
 W1, B1 = numbers(2, 12), numbers(2)
 TENSORS = {
     "w0": W0, "w0t": W0.T.copy(), "b0": B0, "b0row": B0[None], "w1": W1, "w1t": W1.T.copy(),
     "b1": B1, "scale": 1 + numbers(12), "mean": numbers(12), "var": 1 + numbers(12),
-    "two": np.array([2.0], np.float32), "half": np.array(0.5, np.float32), "ten": numbers(18),
+    "two": np.array([2.0], np.float32), "half": np.array(0.5, np.float32), "ten": numbers(c.N_DENSE),
     "lo": np.array(-8, np.float32), "hi": np.array(8, np.float32), "one": np.array(1, np.float32),
     "minus": np.array(-1, np.float32), "lows": np.array([-1, -8], np.float32),
-    "highs": np.array([1, 8], np.float32), "w_head": numbers(1, 12), "w_wide": numbers(65, 18),
-    "w_nan": np.full((12, 18), np.nan, np.float32), "square": numbers(18, 18),
-    "w_deep": numbers(18, 18), "flat": np.array([-1, 12], np.int64), "zeros": np.zeros(12, np.float32),
+    "highs": np.array([1, 8], np.float32), "w_head": numbers(1, 12), "w_wide": numbers(65, c.N_DENSE),
+    "w_nan": np.full((12, c.N_DENSE), np.nan, np.float32), "square": numbers(c.N_DENSE, c.N_DENSE),
+    "w_deep": numbers(c.N_DENSE, c.N_DENSE), "flat": np.array([-1, 12], np.int64), "zeros": np.zeros(12, np.float32),
     "mixed": np.array([-1, 6], np.int64), "zero": np.array(0, np.float32),
     "third": np.array(0.3, np.float32), "far": np.full(12, -9, np.float32), "w_mid": numbers(12, 12),
     "four": np.array([4.0], np.float32),
@@ -60,26 +62,32 @@ def save(
     path: Path,
     nodes: Sequence[Node],
     outputs: Sequence[str] = ("y",),
-    shape: Sequence[object] = ("n", 18),
+    shape: Sequence[object] = ("n", c.N_DENSE),
     opset: int = 17,
     extra: Sequence[onnx.NodeProto] = (),
     producer: str = "",
 ) -> Path:
-    """A graph of nodes (operator, inputs, output, attributes) on input x; every node is named
-    after its output."""
+    """A graph of nodes (operator, inputs, output, attributes); every node is named after its
+    output. x is what the memory before them gives, or the input if it has another width."""
+    remembers = list(shape[1:]) == [c.N_DENSE] and len(shape) == 2
     made = [
         helper.make_node(op, list(ins), [out], f"at_{out}", **(rest[0] if rest else {}))
         for op, ins, out, *rest in nodes
     ]
+    if remembers:
+        for node in [*made, *extra]:
+            for at, name in enumerate(node.input):
+                node.input[at] = onnx_memory.DENSE if name == "x" else name
     used = {name for node in made for name in node.input}
     initializers = [numpy_helper.from_array(a, n) for n, a in TENSORS.items() if n in used]
-    graph = helper.make_graph(
-        [*made, *extra],
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, list(shape))],
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["m", "k"]) for name in outputs],
-        initializers,
-    )
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, list(shape))]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["m", "k"]) for name in outputs]
+    before: list[onnx.NodeProto] = []
+    if remembers:
+        before, numbers = onnx_memory.nodes(onnx_memory.DENSE)
+        inputs, following = onnx_memory.ends(shape[0])  # type: ignore[arg-type]
+        initializers, ends = [*initializers, *numbers], [*ends, following]
+    graph = helper.make_graph([*before, *made, *extra], "g", inputs, ends, initializers)
     model = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8, producer_name=producer
     )
@@ -210,7 +218,7 @@ SUPPORTED: dict[str, tuple[list[Node], list[int]]] = {
             ("Gemm", ["x", "square"], "a"), ("Tanh", ["a"], "t"), ("Add", ["t", "x"], "r"),
             ("Gemm", ["r", "w0", "b0"], "s", {"transB": 1}), ("Gemm", ["s", "w1", "b1"], "y", {"transB": 1}),
         ],
-        [2 * c.N_INPUTS, 2],
+        [2 * c.N_DENSE, 2],
     ),
     "clamped narrower": ([*FIRST, END, ("Clip", ["z", "minus", "one"], "y")], [12, 2, 2]),
     "relu at the output": ([*FIRST, END, ("Relu", ["z"], "y")], [12, 2, 2]),
@@ -253,12 +261,21 @@ def test_outputs_may_be_two_in_any_order(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("batch", [1, 7])
 def test_a_fixed_batch_is_no_obstacle(batch: int, tmp_path: Path) -> None:
-    assert carried(save(tmp_path / "m.onnx", [*FIRST, LAST], shape=(batch, 18))).batch == batch
+    assert (
+        carried(save(tmp_path / "m.onnx", [*FIRST, LAST], shape=(batch, c.N_DENSE))).batch == batch
+    )
 
 
-def test_what_scikit_learn_makes_is_carried() -> None:
+def sklearn_file(kind: str, folder: Path) -> Path:
+    """What skl2onnx wrote of a pipeline on inputs and means, with the memory before it."""
+    path = folder / f"sklearn-{kind}.onnx"
+    onnx_memory.put_before(FOREIGN / path.name, path)
+    return path
+
+
+def test_what_scikit_learn_makes_is_carried(tmp_path: Path) -> None:
     for kind in ("tanh", "logistic"):
-        graph = carried(FOREIGN / f"sklearn-{kind}.onnx")
+        graph = carried(sklearn_file(kind, tmp_path))
         assert graph.producer == "skl2onnx 1.20.0"
         assert [len(layer.bias) for layer in graph.layers] == [16, 12, 2]
 
@@ -268,7 +285,7 @@ class Heads(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.trunk = nn.Linear(18, 14)
+        self.trunk = nn.Linear(c.N_DENSE, 14)
         self.norm = nn.BatchNorm1d(14)
         self.gain, self.logit = nn.Linear(14, 1), nn.Linear(14, 1, bias=False)
 
@@ -281,28 +298,25 @@ class Heads(nn.Module):
 def torch_modules() -> dict[str, nn.Module]:
     torch.manual_seed(4)
     normed = nn.Sequential(
-        nn.BatchNorm1d(18), nn.Linear(18, 16), nn.BatchNorm1d(16), nn.Tanh(), nn.Dropout(0.1),
+        nn.BatchNorm1d(c.N_DENSE), nn.Linear(c.N_DENSE, 16), nn.BatchNorm1d(16), nn.Tanh(), nn.Dropout(0.1),
         nn.Linear(16, 8), nn.Sigmoid(), nn.Linear(8, 2), nn.Hardtanh(-8, 8),
     )  # fmt: skip
     heads = Heads()
     for module in (normed, heads):
         for _ in range(20):  # statistics to fold
-            module(torch.rand(32, 18) * 2)
-    plain = nn.Sequential(nn.Flatten(), nn.Linear(18, 16, bias=False), nn.Tanh(), nn.Linear(16, 2))
+            module(torch.rand(32, c.N_DENSE) * 2)
+    plain = nn.Sequential(
+        nn.Flatten(), nn.Linear(c.N_DENSE, 16, bias=False), nn.Tanh(), nn.Linear(16, 2)
+    )
     return {"plain": plain, "normalised": normed, "heads": heads}
 
 
 @pytest.mark.parametrize("name", ["plain", "normalised", "heads"])
 def test_what_torch_exports_is_carried(name: str, tmp_path: Path) -> None:
-    module, buffer = torch_modules()[name].eval(), io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(module, (torch.rand(4, 18),), buffer, dynamo=False,
-                          dynamic_axes={"x": {0: "n"}}, input_names=["x"])  # fmt: skip
-    path = tmp_path / "m.onnx"
-    path.write_bytes(buffer.getvalue())
+    module, path = torch_modules()[name].eval(), tmp_path / "m.onnx"
+    path.write_bytes(exported(module))
     graph = carried(path)
-    x = torch.rand(100, 18)
+    x = torch.rand(100, c.N_DENSE)
     with torch.no_grad():
         want = module(x).clamp(torch.tensor([-1.0, -8.0]), torch.tensor([1.0, 8.0])).numpy()
     from ndm_tcp.export import quantize
@@ -361,23 +375,23 @@ def test_what_has_no_place_is_refused_by_name(name: str, tmp_path: Path) -> None
 
 
 def test_a_recurrent_network_is_refused_with_the_reason(tmp_path: Path) -> None:
-    module, buffer = nn.GRU(18, 2, batch_first=True).eval(), io.BytesIO()
+    module, buffer = nn.GRU(c.N_INPUTS, 2, batch_first=True).eval(), io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.onnx.export(module, (torch.rand(1, 1, 18),), buffer, dynamo=False)
+        torch.onnx.export(module, (torch.rand(1, 1, c.N_INPUTS),), buffer, dynamo=False)
     (tmp_path / "m.onnx").write_bytes(buffer.getvalue())
-    with pytest.raises(NdmError, match=r"FLOAT \[1, 1, 18\], expected FLOAT \[n, 18\]"):
+    with pytest.raises(NdmError, match=r"FLOAT \[1, 1, 10\], expected x \[n, 10\] and state \[n"):
         onnx_read.read(tmp_path / "m.onnx", "make it")
-    gru = helper.make_node("GRU", ["x", "square", "square"], ["y"], "cell", hidden_size=18)
+    gru = helper.make_node("GRU", ["x", "square", "square"], ["y"], "cell", hidden_size=c.N_DENSE)
     path = save(tmp_path / "g.onnx", [("Identity", ["square"], "unused")], extra=[gru])
     with pytest.raises(NdmError, match="'cell': operator GRU is not supported; its state would"):
         onnx_read.read(path, "make it")
 
 
-@pytest.mark.parametrize("shape", [("n", 9), (18,), ("n", 18, 1), (1 << 40, 18), (0, 18)])
+@pytest.mark.parametrize("shape", [("n", 9), (10,), ("n", 10, 1), (1 << 40, 10), (0, 10), ("n", 8)])
 def test_inputs_of_another_shape_are_refused(shape: tuple[object, ...], tmp_path: Path) -> None:
     path = save(tmp_path / "m.onnx", [*FIRST, LAST], shape=shape)
-    with pytest.raises(NdmError, match="input 'x': ") as error:
+    with pytest.raises(NdmError, match="input 'x': |inputs x of other shapes") as error:
         onnx_read.read(path, "make it")
     assert "\n" not in str(error.value)
 
@@ -393,11 +407,12 @@ def test_files_of_another_contract_are_refused(tmp_path: Path) -> None:
 
 def test_old_opsets_and_foreign_domains_are_refused(tmp_path: Path) -> None:
     with pytest.raises(NdmError, match="opset 6, older than 7"):
-        onnx_read.read(save(tmp_path / "m.onnx", [("Tanh", ["x"], "y")], opset=6), "make it")
+        old = save(tmp_path / "m.onnx", [("Tanh", ["x"], "y")], shape=("n", c.N_INPUTS), opset=6)
+        onnx_read.read(old, "make it")
     path = save(tmp_path / "m.onnx", [*FIRST, LAST])
     model = onnx.load(path)
     model.opset_import.append(helper.make_opsetid("com.example", 1))
-    model.graph.node[1].domain = "com.example"
+    next(n for n in model.graph.node if n.op_type == "Tanh").domain = "com.example"
     onnx.save(model, path)
     with pytest.raises(NdmError, match="operator com.example.Tanh is not supported"):
         onnx_read.read(path, "make it")
@@ -405,7 +420,7 @@ def test_old_opsets_and_foreign_domains_are_refused(tmp_path: Path) -> None:
 
 def test_constants_in_nodes_are_bounded_too(tmp_path: Path) -> None:
     bomb = TensorProto(name="bomb", data_type=TensorProto.FLOAT, dims=[1 << 20, 1 << 20])
-    far = helper.make_tensor("far", TensorProto.FLOAT, [18], np.zeros(18))
+    far = helper.make_tensor("far", TensorProto.FLOAT, [16], np.zeros(16))
     far.data_location = TensorProto.EXTERNAL
     for tensor, message in ((bomb, "at most 4096 elements"), (far, "lies in another file")):
         node = helper.make_node("Constant", [], ["k"], "const", value=tensor)
@@ -429,11 +444,10 @@ def test_a_file_is_exported_with_all_proofs(tmp_path: Path) -> None:
     kmod = tmp_path / "kmod"
     shutil.copytree(check.generated.GENERATED.parent, kmod,
                     ignore=shutil.ignore_patterns("*.ko", "*.o", ".*"))  # fmt: skip
-    path = tmp_path / "policy.onnx"
-    path.write_bytes((FOREIGN / "sklearn-logistic.onnx").read_bytes())
+    path = sklearn_file("logistic", tmp_path)
     report = export(path, kmod / "generated")
     assert check.check(kmod)["model"] == report.model
-    assert {p.name for p in (tmp_path / "policy.export").iterdir()} == {
+    assert {p.name for p in path.with_suffix(".export").iterdir()} == {
         "vectors.json", "export.json", "MODEL_CARD.md", "report.html",
     }  # fmt: skip
     header = (kmod / "generated" / "ndm_model.h").read_text()

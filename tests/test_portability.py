@@ -191,7 +191,7 @@ def test_the_module_carries_some_of_each_kind(
     edges = {tuple(row) for row in extra.x.tolist()}
     assert sum(tuple(row) in edges for row in chosen.x.tolist()) >= golden.IN_KERNEL_EDGES
     corner = np.ones(len(chosen.x), dtype=bool)
-    for number, i in enumerate(c.INPUTS):
+    for number, i in enumerate(c.DENSE):
         corner &= np.isin(chosen.x[:, number], (i.lo_q, i.hi_q))
     assert corner.sum() >= 90 and (~corner).sum() >= 90
     few = golden.Vectors(extra.x[:5], extra.pre[:5], extra.out[:5])

@@ -23,7 +23,7 @@ from ndm_tcp.training.config import TrainConfig
 from ndm_tcp.training.loop import Trainer
 
 POLLED = TrainConfig(objective="awbc", sampling="poll", epochs=3, batch=64)
-HIDDEN = [i.index - 1 for i in contract.INPUTS if {i.name, i.of} & {"entropy", "queue_floor"}]
+HIDDEN = [i.index - 1 for i in contract.DENSE if {i.name, i.of} & {"entropy", "queue_floor"}]
 
 
 def iperf3_report(seed: int) -> str:
@@ -70,10 +70,10 @@ def test_inputs_that_polls_cannot_have_have_no_influence(
     policy, checkpoint = ckpt.load_policy(tmp_path)
     assert checkpoint.config.mask == tuple(sorted({4, 10, *mask}))
     assert len(HIDDEN) == 3 and not policy.linear_layers()[0][0][:, HIDDEN].any()
-    x = torch.rand(50, contract.N_INPUTS)
+    x = torch.rand(50, contract.N_DENSE)
     moved = x.clone()
     moved[:, HIDDEN] = torch.rand(50, len(HIDDEN))
-    assert torch.equal(policy(x), policy(moved))
+    assert torch.equal(policy.act(x), policy.act(moved))
 
 
 def test_random_starts_and_rounds_per_ack_are_masked_alike(dataset: Path) -> None:

@@ -9,12 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from ndm_tcp.cli import run_command
 from ndm_tcp.datasets import store
-from ndm_tcp.datasets.build import build
+from ndm_tcp.datasets.build import assign_splits, build
 from ndm_tcp.errors import NdmError
 from ndm_tcp.training import checkpoint as ckpt
 from ndm_tcp.training import splits
@@ -50,16 +51,24 @@ def flows_of(folders: list[Path], config: TrainConfig) -> dict[str, set[str]]:
     return found
 
 
-def test_a_path_of_the_lab_is_in_one_split(root: Path, recorded: Path) -> None:
+def test_a_path_of_the_lab_is_in_one_split(recorded: Path, tmp_path: Path) -> None:
     """So the builder splits them now; of recordings made before that the loader does."""
     found = flows_of([recorded], FEW)
     assert set(found) == set(PATHS) and all(len(s) == 1 for s in found.values())
     assert {s for one in found.values() for s in one} == {"train", "val", "test"}
-    former = [root / "datasets" / "lab-rounds" / "jitter-pool"]
+    table = pq.read_table(recorded / store.ROUNDS)
+    flow = table["flow_id"].to_pylist()
+    by_flow = assign_splits(sorted(set(flow)))  # as builds once did
+    column = pa.array([by_flow[name] for name in flow])
+    at = table.column_names.index("split")
+    former = [tmp_path / "former"]
+    former[0].mkdir()
+    table = table.set_column(at, table.schema.field(at), column)
+    store.write(former[0], [table], store.manifest_of(recorded))
     found = flows_of(former, FEW)
     assert all(len(s) == 1 for s in found.values())
-    by_flow = flows_of(former, replace(FEW, split_by="flow"))
-    assert any(len(s) > 1 for s in by_flow.values()), "the dataset splits by flow"
+    found = flows_of(former, replace(FEW, split_by="flow"))
+    assert any(len(s) > 1 for s in found.values()), "the dataset splits by flow"
 
 
 def test_training_and_evaluation_agree(

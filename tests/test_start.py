@@ -88,12 +88,12 @@ def test_weight_decay_does_not_touch_what_is_frozen(dataset: Path, tmp_path: Pat
         trainer = Trainer([dataset], tmp_path / name, config)
         trainer._train_epoch()
         policy = trainer.policy
-        x = torch.rand(500, contract.N_INPUTS)
+        x = torch.rand(500, contract.N_DENSE)
         reference = Policy(trainer.config.hidden)
         start.load("shipped").copy_to(reference)
         kept = [o.name for o in contract.OUTPUTS].index(name)
-        assert torch.equal(policy(x)[:, kept], reference(x)[:, kept])
-        assert not torch.equal(policy(x)[:, 1 - kept], reference(x)[:, 1 - kept])
+        assert torch.equal(policy.act(x)[:, kept], reference.act(x)[:, kept])
+        assert not torch.equal(policy.act(x)[:, 1 - kept], reference.act(x)[:, 1 - kept])
 
 
 def test_a_frozen_run_resumes_to_the_same_bytes(captures: Path, tmp_path: Path) -> None:
@@ -206,9 +206,9 @@ def test_inputs_that_a_start_knows_and_the_data_do_not_become_typical_ones() -> 
     found.copy_to(whole)
     found.copy_to(masked)
     hidden = masked.keep == 0
-    assert [i.name for i, gone in zip(contract.INPUTS, hidden, strict=True) if gone] == [
+    assert [i.name for i, gone in zip(contract.DENSE, hidden, strict=True) if gone] == [
         *("entropy", "queue_floor", "queue_floor_mean")
     ]
-    x = torch.rand(200, contract.N_INPUTS)
+    x = torch.rand(200, contract.N_DENSE)
     typical = torch.where(hidden, torch.tensor(start.TYPICAL), x)
-    assert torch.allclose(masked(x), whole(typical), atol=1e-5)
+    assert torch.allclose(masked.act(x), whole.act(typical), atol=1e-5)

@@ -93,14 +93,14 @@ def test_masked_inputs_have_no_influence(dataset: Path, tmp_path: Path) -> None:
     run = train(dataset, tmp_path / "run", replace(FEW, mask=(7, 8)))
     policy, _ = ckpt.load_policy(run)
     names = ("rtt_variation", "rtt_gradient")
-    hidden = [i.index - 1 for i in contract.INPUTS if i.name.startswith(names)]
+    hidden = [i.index - 1 for i in contract.DENSE if i.name.startswith(names)]
     assert len(hidden) == 4, "two inputs, and their means"
-    x = torch.rand(50, contract.N_INPUTS)
+    x = torch.rand(50, contract.N_DENSE)
     moved = x.clone()
     moved[:, hidden] = torch.rand(50, 4)
-    assert torch.equal(policy(x), policy(moved))
+    assert torch.equal(policy.act(x), policy.act(moved))
     moved[:, 0] = torch.rand(50)
-    assert not torch.equal(policy(x), policy(moved))
+    assert not torch.equal(policy.act(x), policy.act(moved))
     assert not policy.linear_layers()[0][0][:, hidden].any()
 
 
@@ -111,7 +111,7 @@ def test_bc_and_awbc_differ(dataset: Path, tmp_path: Path) -> None:
 
 
 def test_advantage_prefers_the_better_of_two_actions_in_one_state() -> None:
-    x = np.repeat(np.full((1, 18), 0.5, np.float32), 200, axis=0)
+    x = np.repeat(np.full((1, contract.N_DENSE), 0.5, np.float32), 200, axis=0)
     returns = np.repeat([1.0, -1.0], 100).astype(np.float32)
     weight = weights(Value.fit(x, returns), x, returns, beta=1.0)
     assert weight[:100].min() > 5 * weight[100:].max()
@@ -150,7 +150,10 @@ def test_slow_start_and_recovery_are_not_decisions(dataset: Path) -> None:
 
 
 def test_the_right_window_is_approached_by_a_part_of_the_way() -> None:
-    columns = {"ideal_cwnd": np.array([40, 20, 1000, 1, 0]), "cwnd": np.array([20, 20, 1, 1000, 7])}
+    columns = {
+        "target_cwnd": np.array([40, 20, 1000, 1, 0]),
+        "cwnd": np.array([20, 20, 1, 1000, 7]),
+    }
     slope, (low, high) = objective.STEP_SHARE, objective.STEP_RANGE
     assert objective.target_steps(columns) == pytest.approx([slope, 0, high, low, 0])
 
@@ -253,7 +256,7 @@ def test_outputs_stay_in_their_ranges() -> None:
     with torch.no_grad():
         for parameter in policy.parameters():
             parameter.mul_(100)
-    out = policy(torch.randn(200, 18) * 10)
+    out = policy.act(torch.randn(200, contract.N_DENSE) * 10)
     assert out[:, 0].abs().max() <= 1 and out[:, 1].abs().max() <= 8
 
 
@@ -324,7 +327,7 @@ def test_metrics_by_flow_are_those_of_each_flow_alone(taught: Path, tmp_path: Pa
     trainer = Trainer([taught], tmp_path, TrainConfig(epochs=1))
     data, found = trainer.examples, evaluate(trainer.policy, trainer.examples)
     with torch.no_grad():
-        gain = trainer.policy(torch.from_numpy(data.x)).numpy()[:, 0]
+        gain = trainer.policy.act(torch.from_numpy(data.x)).numpy()[:, 0]
     for kind, column in (("by_flow", data.flow), ("by_cc", data.cc)):
         wanted = {}
         for name in np.unique(column):

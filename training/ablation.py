@@ -95,7 +95,7 @@ VARIANTS = (
     Variant("without 4", mask=(4,)),
     Variant("without 10", mask=(10,)),
     Variant("without 4, 7, 8, 10", mask=(4, 7, 8, 10)),
-    Variant("without 11 to 18", mask=(11, 12, 13, 14, 15, 16, 17, 18)),
+    Variant("without 11 to 18", mask=tuple(i.index for i in contract.MEANS)),
     Variant("16-16", hidden=(16, 16)),
     Variant("64-64", hidden=(64, 64)),
     Variant("eight rounds at once", rounds=8),
@@ -157,7 +157,7 @@ def load(folders: Sequence[Path], config: TrainConfig) -> Rounds:
 
 
 def with_rounds(rounds: Rounds, count: int) -> Rounds:
-    """Of every row the inputs of its round and of those before, [n, 18 x count], newest first.
+    """Of every row the inputs of its round and of those before, [n, dense x count], newest first.
 
     Before a flow's first round that one is repeated.
     """
@@ -175,7 +175,7 @@ def with_rounds(rounds: Rounds, count: int) -> Rounds:
 class _Rows:
     """Rows of one split for M networks; which of them a network may see differs."""
 
-    x: Tensor  # [n, 18 x rounds]
+    x: Tensor  # [n, dense x rounds]
     action: Tensor  # [n]
     weight: Tensor  # [M, n], 0: no decision, or not to be seen
     cause: Tensor  # [M, n], 1, 0 or -1
@@ -242,7 +242,7 @@ def train_many(
     policies = []
     for one in configs:
         torch.manual_seed(one.seed)
-        policies.append(Policy(one.hidden, one.mask, data.x.shape[1] // contract.N_INPUTS))
+        policies.append(Policy(one.hidden, one.mask, data.x.shape[1] // contract.N_DENSE))
     lists = [list(policy.parameters()) for policy in policies]
     parameters = [
         torch.stack([p.detach() for p in same]).requires_grad_()
@@ -356,7 +356,7 @@ def measure(rounds: Rounds, policies: Sequence[Policy], rows: Bools) -> dict[str
     columns: dict[str, list[Floats]] = {"r2": [], "mae": [], "auc": [], "brier": []}
     for policy in policies:
         with torch.no_grad():
-            gain = policy(torch.from_numpy(data.x[decided])).numpy()[:, 0].astype(np.float64)
+            gain = policy.act(torch.from_numpy(data.x[decided])).numpy()[:, 0].astype(np.float64)
             logit = policy.raw(torch.from_numpy(data.x[known])).numpy()[:, 1].astype(np.float64)
         error = gain - action
         columns["r2"].append(1 - draws.paths @ by_path(decided, weight * error**2) / spread)
@@ -456,7 +456,7 @@ def reliability(rounds: Rounds, policies: Sequence[Policy]) -> list[list[float]]
     known = (rounds.data.split == "test") & (rounds.data.cause >= 0)
     with torch.no_grad():
         x = torch.from_numpy(rounds.data.x[known])
-        logits = np.concatenate([policy(x).numpy()[:, 1] for policy in policies])
+        logits = np.concatenate([policy.act(x).numpy()[:, 1] for policy in policies])
     _, rows = calibration(logits, np.tile(rounds.data.cause[known], len(policies)))
     return [[float(value) for value in row] for row in rows]
 

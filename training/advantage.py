@@ -30,7 +30,7 @@ class Value:
 
     @classmethod
     def fit(cls, x: npt.NDArray[np.float32], returns: npt.NDArray[np.float32]) -> Value:
-        """x [n, 18], returns [n]; n may be 0."""
+        """x [n, dense], returns [n]; n may be 0."""
         basis = _basis(x)
         gram = basis.T @ basis + RIDGE * max(len(x), 1) * np.eye(basis.shape[1])
         solution = np.linalg.solve(gram, basis.T @ returns.astype(np.float64))

@@ -21,6 +21,7 @@ FORMAT = "ndm-tcp-checkpoint-1"
 MODEL = "model.safetensors"
 PROGRESS = "checkpoint.safetensors"
 RETRAIN = "ndm train --data DIR -o RUN"
+ANEW = "ndm train --data DIR -o NEW_RUN"
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def load(path: Path) -> Checkpoint:
     metadata = json.loads(raw) if raw else {}
     if metadata.get("format") != FORMAT:
         raise NdmError(f"{path}: not written by ndm train (no {FORMAT} in it); run: {RETRAIN}")
-    contract.require(metadata.get("contract"), str(path), RETRAIN, contract.INTERFACE_HASH)
+    contract.require(metadata.get("contract"), str(path), ANEW, contract.INTERFACE_HASH)
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
             raise NdmError(f"{path}: {name} holds NaN or infinity; run: {RETRAIN}")

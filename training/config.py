@@ -74,8 +74,8 @@ class TrainConfig:
             raise NdmError(f"hidden {self.hidden}: expected 1 to {contract.MAX_LAYERS - 1} layers")
         if not all(1 <= width <= contract.MAX_WIDTH for width in self.hidden):
             raise NdmError(f"hidden {self.hidden}: widths must be 1 to {contract.MAX_WIDTH}")
-        if not all(1 <= index <= contract.N_INPUTS for index in self.mask):
-            raise NdmError(f"mask {self.mask}: inputs are numbered 1 to {contract.N_INPUTS}")
+        if not all(1 <= index <= contract.N_DENSE for index in self.mask):
+            raise NdmError(f"mask {self.mask}: inputs are numbered 1 to {contract.N_DENSE}")
         if self.sampling == "poll":
             # Left at random weights, or at a start's, these inputs would act in the kernel, which
             # has them, in a way that no round taught.

@@ -82,11 +82,11 @@ def _by_name(
 
 
 def outputs(policy: Policy, x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """[n, 2] of inputs [n, 18], some at a time: two million rounds' hidden units take 260 MB."""
+    """[n, 2] of inputs [n, dense], some at a time: two million rounds' hidden units take 260 MB."""
     out = np.empty((len(x), contract.N_OUTPUTS), dtype=np.float32)
     with torch.no_grad():
         for at in range(0, len(x), AT_ONCE):
-            out[at : at + AT_ONCE] = policy(torch.from_numpy(x[at : at + AT_ONCE])).numpy()
+            out[at : at + AT_ONCE] = policy.act(torch.from_numpy(x[at : at + AT_ONCE])).numpy()
     return out
 
 

@@ -22,7 +22,7 @@ from ndm_tcp.datasets.records import LossCause
 from ndm_tcp.datasets.rounds import INPUT_COLUMNS
 from ndm_tcp.errors import NdmError
 from ndm_tcp.teaching import value
-from ndm_tcp.training import splits
+from ndm_tcp.training import derived, splits
 from ndm_tcp.training.config import TARGET_STEP, TrainConfig
 
 Floats = npt.NDArray[np.float64]
@@ -35,9 +35,11 @@ STEP_RANGE = (-0.6, 0.8)
 OWN = "ndm_tcp"
 READ = (
     *("flow_id", "source", "cc", "path", "split", "sampling", "slow_start", "valid", "cwnd"),
-    *("lost", "ca_state", "app_limited", "rwnd_limited", "loss_cause", "ideal_cwnd"),
+    *("lost", "ca_state", "app_limited", "rwnd_limited", "loss_cause"),
 )
 """columns of the rounds, beside the inputs"""
+READ_FOR_TARGETS = ("t_us", "srtt_us", *derived.OF_FLOW)
+"""and those that say where the target window was"""
 READ_TO_CLONE = ("duration_us", "delivered", "srtt_us", "min_rtt_us")
 """and those of rewards, which only cloning looks at"""
 LOSS_STATE = 4  # TCP_CA_Loss
@@ -78,7 +80,7 @@ class Examples:
     """One row a round, flows together and in order."""
 
     x: npt.NDArray[np.float32]
-    """[n, 18] inputs as real numbers"""
+    """[n, dense] inputs and their means, real numbers"""
     action: npt.NDArray[np.float32]
     """[n] log2 cwnd ratio to the next round, clipped to [-1, 1]"""
     return_to_go: npt.NDArray[np.float32] | None
@@ -147,9 +149,9 @@ def actions(columns: dict[str, Any]) -> Floats:
 
 def target_steps(columns: dict[str, Any]) -> Floats:
     """[n] log2 steps towards the target window, which the path's maker knows; 0 if unknown."""
-    ideal = columns["ideal_cwnd"].astype(np.float64)
+    target = columns["target_cwnd"].astype(np.float64)
     cwnd = np.maximum(columns["cwnd"].astype(np.float64), 1.0)
-    step = STEP_SHARE * np.log2(np.where(ideal > 0, ideal, cwnd) / cwnd)
+    step = STEP_SHARE * np.log2(np.where(target > 0, target, cwnd) / cwnd)
     return np.asarray(np.clip(step, *STEP_RANGE), dtype=np.float64)
 
 
@@ -184,7 +186,7 @@ def _cloned(data: dict[str, Any], last: npt.NDArray[np.bool_]) -> dict[str, Any]
 
 def _taught(data: dict[str, Any]) -> dict[str, Any]:
     """Reasons why nobody can say what would have been right."""
-    return {"no truth": data["ideal_cwnd"] <= 0, "timeout": data["ca_state"] >= LOSS_STATE}
+    return {"no truth": data["target_cwnd"] <= 0, "timeout": data["ca_state"] >= LOSS_STATE}
 
 
 def _split(
@@ -214,7 +216,7 @@ def _sampled(table: pa.Table, config: TrainConfig) -> pa.Table:
         raise NdmError("dataset: no rounds in it; build it from other sources")
     (other,) = pc.unique(sampling).to_pylist()
     words = f"--sampling {other}"
-    if config.objective == TARGET_STEP and not pc.any(pc.greater(table["ideal_cwnd"], 0)).as_py():
+    if config.objective == TARGET_STEP and table["scenario"].null_count == table.num_rows:
         words += " --objective awbc"
     raise NdmError(
         f"dataset: no {config.sampling} rounds in it, but {table.num_rows} {other} rounds; "
@@ -224,29 +226,8 @@ def _sampled(table: pa.Table, config: TrainConfig) -> pa.Table:
 
 def needed(config: TrainConfig) -> list[str]:
     """The columns that `examples` reads."""
-    clones = READ_TO_CLONE if config.objective != TARGET_STEP else ()
-    return list(dict.fromkeys([*INPUT_COLUMNS, *READ, *clones]))
-
-
-def inputs(table: pa.Table) -> npt.NDArray[np.float32]:
-    """[n, 18] the network's inputs as real numbers.
-
-    Raises:
-        NdmError: an input is outside the contract's box.
-    """
-    one = 1 << contract.Q_INPUT
-    x = np.empty((table.num_rows, len(INPUT_COLUMNS)), dtype=np.float32)
-    for column, i in enumerate(contract.INPUTS):
-        values = table[INPUT_COLUMNS[column]].to_numpy()
-        outside = (values < round(i.lo * one)) | (values > round(i.hi * one))
-        if outside.any():
-            row = int(outside.argmax())
-            raise NdmError(
-                f"dataset: round {row}, input {INPUT_COLUMNS[column]} = {values[row] / one:g} lies "
-                "outside the contract's range; build the dataset again"
-            )
-        np.multiply(values, np.float32(1 / one), out=x[:, column])
-    return x
+    more = READ_FOR_TARGETS if config.objective == TARGET_STEP else READ_TO_CLONE
+    return list(dict.fromkeys([*INPUT_COLUMNS, *READ, "scenario", *more]))
 
 
 def _returns(
@@ -280,13 +261,15 @@ def examples(table: pa.Table, config: TrainConfig) -> Examples:
     """
     table = _sampled(table, config)
     texts = {name: Named.of(table[name]) for name in ("flow_id", "source", "cc", "path", "split")}
-    plain = [name for name in needed(config) if name in (*READ, *READ_TO_CLONE)]
+    taught = config.objective == TARGET_STEP
+    plain = (*READ, *(() if taught else READ_TO_CLONE))
     data = {n: table[n].to_numpy() for n in plain if n not in (*texts, "sampling")}
     edges = np.flatnonzero(begins(texts["flow_id"].number))
     n = table.num_rows
     ends = np.append(edges[1:], n)
     groups = [slice(int(a), int(b)) for a, b in zip(edges, ends, strict=True)]
-    taught = config.objective == TARGET_STEP
+    if taught:
+        data["target_cwnd"] = derived.targets(table)
     last = np.zeros(n, dtype=bool)
     last[ends - 1] = True
     if taught:
@@ -315,8 +298,10 @@ def examples(table: pa.Table, config: TrainConfig) -> Examples:
     cause[hit & (data["loss_cause"] == LossCause.QUEUE)] = 1
     noise = (data["loss_cause"] == LossCause.RANDOM) | (data["loss_cause"] == LossCause.REORDERED)
     cause[hit & noise] = 0
+    x = derived.dense(table).astype(np.float32)
+    x *= np.float32(1 / (1 << contract.Q_INPUT))
     return Examples(
-        x=inputs(table),
+        x=x,
         action=action.astype(np.float32),
         return_to_go=None
         if taught

@@ -27,7 +27,7 @@ rounds, but never less than FEWEST."""
 class Batch:
     """Tensors of some rounds."""
 
-    x: Tensor  # [n, 18]
+    x: Tensor  # [n, dense]
     action: Tensor  # [n]
     weight: Tensor  # [n], 0 where the action is not a decision
     cause: Tensor  # [n], 1, 0 or -1

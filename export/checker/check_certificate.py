@@ -26,7 +26,7 @@ from typing import Any
 from bounds import Box, Clamp, Layers, Relaxation, Tanh, dot, require  # type: ignore
 
 HEADERS = ("ndm_contract.h", "ndm_tables.h", "ndm_model.h")
-N = 18  # inputs
+N = 18  # what the first dense layer takes: ten inputs of a round, the means of eight
 # Claims about the law: the cases that tests/law.c goes through.
 ONE, FLAGS, ROUNDS = 1 << 12, 1 << 5, 8 << 20  # ROUNDS: eight phases for each window of 20 bits
 LAW = {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Do not edit directly, auto-generated from: */
 /*	src/ndm_tcp/contract.py */
-/* contract 9df114664027fb9a */
+/* contract e72388f9d30b4773 */
 
 #ifndef _NDM_CONTRACT_H
 #define _NDM_CONTRACT_H
 
 #include "../ndm_types.h"
 
-#define NDM_CONTRACT_HASH	"9df114664027fb9a"
-#define NDM_CONTRACT_ID		0x9df114664027fb9aULL
+#define NDM_CONTRACT_HASH	"e72388f9d30b4773"
+#define NDM_CONTRACT_ID		0xe72388f9d30b4773ULL
 
 #define NDM_REVISION	4
 #define NDM_Q_INPUT	12
@@ -30,17 +30,18 @@
 #define NDM_PLASTICITY_DECAY_SHIFT	4
 #define NDM_MAX_RATE_HALF_ROUNDS	5
 #define NDM_FLOOR_HALF_ROUNDS	4
-#define NDM_MEAN_SHIFT	4
-#define NDM_MEAN_BITS	2
 #define NDM_RATE_SHIFT	24
 #define NDM_PRIVATE_BYTES	104
-#define NDM_N_ROUND_INPUTS	10
+#define NDM_N_INPUTS	10
 #define NDM_N_MEANS	8
-#define NDM_N_INPUTS	18
+#define NDM_N_DENSE	18
 #define NDM_N_OUTPUTS	2
+#define NDM_MEAN_SHIFT	4
+#define NDM_MEAN_BITS	2
+#define NDM_MEAN_OFFSET	32768
 #define NDM_ONE	(1 << NDM_Q_INPUT)
 
-/* The inputs, Q12; numbered from 1 everywhere but here. */
+/* What the dense layers take, Q12; numbered from 1 everywhere but here. */
 enum ndm_input {
 	/* 1: min_rtt / srtt; [0, 1] */
 	NDM_IN_RTT_RATIO,
@@ -78,6 +79,11 @@ enum ndm_input {
 	NDM_IN_DELIVERY_RATIO_MEAN,
 	/* 18: mean of input 10 over some 16 rounds; [0, 1] */
 	NDM_IN_QUEUE_FLOOR_MEAN,
+};
+
+/* The inputs that the memory keeps means of, by enum ndm_input. */
+static const u8 ndm_memory_of[8] = {
+	0, 1, 2, 5, 6, 7, 8, 9,
 };
 
 /* The two outputs, Q16. */

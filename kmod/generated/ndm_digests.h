@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Do not edit directly, auto-generated from: */
 /*	kmod/generated/ndm_model.json, by ndm export */
-/* contract 9df114664027fb9a */
+/* contract e72388f9d30b4773 */
 /*
- * model 25715df37901b857: all golden vectors, by digest
+ * model 0f608a68685b8d9b: all golden vectors, by digest
  */
 
 #ifndef _NDM_DIGESTS_H
@@ -21,7 +21,7 @@
 /*
  * Lowest and highest value of every input.
  */
-static const s16 ndm_all_box[NDM_N_INPUTS][2] NDM_INITCONST = {
+static const s16 ndm_all_box[NDM_N_DENSE][2] NDM_INITCONST = {
 	{
 		0, 4096,
 	},
@@ -81,7 +81,7 @@ static const s16 ndm_all_box[NDM_N_INPUTS][2] NDM_INITCONST = {
 /*
  * Rounding ties, break points of the table, witnesses of the certificate.
  */
-static const s16 ndm_all_edge[NDM_ALL_EDGES][NDM_N_INPUTS] NDM_INITCONST = {
+static const s16 ndm_all_edge[NDM_ALL_EDGES][NDM_N_DENSE] NDM_INITCONST = {
 	{
 		3807, 2743, 5848, 2200, 763, 1390, 3277, 3784, 2858, 3396, 1315, 2297, 640,
 		3675, 785, 631, 903, 3142,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Do not edit directly, auto-generated from: */
 /*	the checkpoint named below, by ndm export */
-/* contract 9df114664027fb9a */
+/* contract e72388f9d30b4773 */
 /*
  * network: 18-32-32-2 tanh, s16 weights, Q16 outputs
  * checkpoint: sha256 af4524f47333de7d3c144ed7a7248cef7c87ee8981e47b37999a83a6f0e67a7f
@@ -19,10 +19,10 @@
 
 #include "../ndm_infer.h"
 
-#define NDM_MODEL_HASH	"25715df37901b857"
+#define NDM_MODEL_HASH	"0f608a68685b8d9b"
 #define NDM_MODEL_TRACE	66	/* pre-activations of all layers */
 
-static_assert(NDM_CONTRACT_ID == 0x9df114664027fb9aULL,
+static_assert(NDM_CONTRACT_ID == 0xe72388f9d30b4773ULL,
 	      "this model was made for another contract: run ndm export");
 
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Do not edit directly, auto-generated from: */
 /*	datasets/traces/reno-03-lossy, by ndm export */
-/* contract 9df114664027fb9a */
+/* contract e72388f9d30b4773 */
 /*
  * struct ndm_ack: now_us, rtt_us, acked, lost, inflight, cwnd, ssthresh, srtt_us, rttvar_us, min_rtt_us, delivered, prior_delivered, interval_us, app_limited, ca_state
  */
@@ -1017,7 +1017,7 @@ static const struct ndm_ack ndm_stream_ack[NDM_STREAM_ACKS] NDM_INITCONST = {
 	{ 3952287, 37222, 2, 0, 14, 16, 15, 41960, 2880, 34063, 1517, 1504, 37810, 0, 0 },
 };
 
-static const s16 ndm_stream_x[NDM_STREAM_ROUNDS][NDM_N_INPUTS] NDM_INITCONST = {
+static const s16 ndm_stream_x[NDM_STREAM_ROUNDS][NDM_N_DENSE] NDM_INITCONST = {
 	{
 		4070, 0, 390, 410, 4096, 0, 1192, 23, 4096, 0, 4070, 0, 390, 0, 1192, 23, 4096,
 		0,

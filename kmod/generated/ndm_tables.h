@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Do not edit directly, auto-generated from: */
 /*	src/ndm_tcp/fixedpoint.py */
-/* contract 9df114664027fb9a */
+/* contract e72388f9d30b4773 */
 
 #ifndef _NDM_TABLES_H
 #define _NDM_TABLES_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Do not edit directly, auto-generated from: */
 /*	kmod/generated/ndm_model.json, by ndm export */
-/* contract 9df114664027fb9a */
+/* contract e72388f9d30b4773 */
 /*
- * model 25715df37901b857: inputs, pre-activations of every layer, outputs
+ * model 0f608a68685b8d9b: inputs, pre-activations of every layer, outputs
  */
 
 #ifndef _NDM_VECTORS_H
@@ -13,7 +13,7 @@
 
 #define NDM_VECTORS	256
 
-static const s16 ndm_vector_x[NDM_VECTORS][NDM_N_INPUTS] NDM_INITCONST = {
+static const s16 ndm_vector_x[NDM_VECTORS][NDM_N_DENSE] NDM_INITCONST = {
 	{
 		3883, 708, 6176, 3159, 2209, 2013, 6448, 1081, 993, 1132, 1463, 1278, 6500,
 		1073, 4328, -3723, 3375, 3299,

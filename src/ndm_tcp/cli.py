@@ -17,6 +17,7 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
     ("dataset", "build"): ("ndm_tcp.datasets.build_command", "captures and logs to rounds"),
     ("dataset", "info"): ("ndm_tcp.datasets.info_command", "what a dataset holds"),
     ("dataset", "record"): ("ndm_tcp.datasets.record_command", "transfers of this host (root)"),
+    ("dataset", "convert"): ("ndm_tcp.lab.convert", "datasets of before to this format"),
     ("trace",): (
         "ndm_tcp.datasets.trace_command",
         "the module's event of every round: rows, picture",

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the network sees, what it says, and in which numbers: the one table.
+"""What is measured, what the network remembers and outputs, and in which numbers: the one table.
 
 The C enum, structs, clamps and constants (`kmod/generated/ndm_contract.h`), the NumPy
 types, the dataset schema and the table in `docs/contract.md` are generated from this
-module. `HASH` travels in models, headers and vectors, `INTERFACE_HASH` in datasets, checkpoints
-and ONNX files; a loader that meets another hash refuses. Standard library only.
+module. `HASH` travels in models, headers and vectors, `INTERFACE_HASH` in checkpoints and ONNX
+files, `DATA_HASH` in datasets; a loader that meets another hash refuses. Standard library only.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ARITHMETIC = frozenset(
         *("MAX_WIDTH", "MAX_LAYERS", "WEIGHT_SHIFT_MIN", "WEIGHT_SHIFT_MAX"),
     }
 )
-"""How the network computes; recorded rounds and real weights outlive a change of these."""
+"""How the network computes; real weights outlive a change of these."""
 
 # --- features ----------------------------------------------------------------------------
 ENTROPY_RING = 16  # samples held per entropy, four bits each
@@ -45,15 +45,13 @@ ENTROPY_DELAY_WEIGHT = 1638  # 0.4 in Q12; the two add to exactly 1
 PLASTICITY_DECAY_SHIFT = 4  # plasticity loses 1/16 per round
 MAX_RATE_HALF_ROUNDS = 5  # max_rate: maximum of the last 5 to 10 rounds
 FLOOR_HALF_ROUNDS = 4  # queue_floor: extremes of the last 4 to 8 rounds
-MEAN_SHIFT = 4  # a round is 1/16 of a mean
-MEAN_BITS = 2  # fractional bits of a mean beyond those of an input
 RATE_SHIFT = 24  # delivery rates: packets per microsecond, Q24, as in tcp_bbr.c
 PRIVATE_BYTES = 104  # ICSK_CA_PRIV_SIZE of Linux 6.1 and 6.12
 
 
 @dataclass(frozen=True)
 class Input:
-    """One of the network's inputs: the ten of a round, or the mean of one of them."""
+    """A measured input, or the running mean of one."""
 
     index: int
     """1-based number, as the field's papers and `--mask` count."""
@@ -62,7 +60,7 @@ class Input:
     lo: float
     hi: float
     of: str = ""
-    """The input whose mean it is; empty for the ten."""
+    """The input whose mean it is; empty for a measured one."""
 
     @property
     def lo_q(self) -> int:
@@ -92,6 +90,22 @@ class Output:
 
 
 @dataclass(frozen=True)
+class Memory:
+    """The network's first layer: running means of inputs, one state for each flow.
+
+    In a round with inputs each mean moves 1 / 2**shift of the way to its input; the first such
+    round sets it. The dense layers take the inputs and the means.
+    """
+
+    of: tuple[str, ...]
+    """The inputs that are remembered, in their order."""
+    shift: int
+    """log2 of the rounds that a mean reaches back."""
+    bits: int
+    """Fractional bits of a mean beyond those of an input."""
+
+
+@dataclass(frozen=True)
 class AckField:
     """One field of the per-ACK record."""
 
@@ -100,7 +114,7 @@ class AckField:
     meaning: str
 
 
-ROUND_INPUTS: tuple[Input, ...] = (
+INPUTS: tuple[Input, ...] = (
     Input(1, "rtt_ratio", "min_rtt / srtt", 0, 1),
     Input(2, "loss_rate", "lost / (lost + delivered) in the round", 0, 1),
     Input(3, "bdp_ratio", "max_rate x min_rtt / cwnd", 0, 2),
@@ -119,25 +133,32 @@ ROUND_INPUTS: tuple[Input, ...] = (
     ),
 )
 
-MEANS = (
-    *("rtt_ratio", "loss_rate", "bdp_ratio", "plasticity"),
-    *("rtt_variation", "rtt_gradient", "delivery_ratio", "queue_floor"),
+"""What is measured in a round; datasets hold these."""
+
+MEMORY = Memory(
+    of=(
+        *("rtt_ratio", "loss_rate", "bdp_ratio", "plasticity"),
+        *("rtt_variation", "rtt_gradient", "delivery_ratio", "queue_floor"),
+    ),
+    shift=4,
+    bits=2,
 )
-"""The inputs that have a memory, all but entropy, which is one, and the state of slow start. The
-queue of the sender's own, a rival's and jitter look alike in one round; how rate, RTT, window and
-losses went over many tells them apart."""
+"""All but entropy, which is a memory itself, and the state of slow start. The queue of the sender's
+own, a rival's and jitter look alike in one round; how rate, RTT, window and losses went over many
+tells them apart."""
 
 
 def _mean(number: int, of: Input) -> Input:
-    meaning = f"mean of input {of.index} over some {1 << MEAN_SHIFT} rounds"
+    meaning = f"mean of input {of.index} over some {1 << MEMORY.shift} rounds"
     return Input(number, f"{of.name}_mean", meaning, of.lo, of.hi, of.name)
 
 
-INPUTS: tuple[Input, ...] = ROUND_INPUTS + tuple(
+MEANS: tuple[Input, ...] = tuple(
     _mean(number, of)
-    for number, of in enumerate((i for i in ROUND_INPUTS if i.name in MEANS), len(ROUND_INPUTS) + 1)
+    for number, of in enumerate((i for i in INPUTS if i.name in MEMORY.of), len(INPUTS) + 1)
 )
-"""What the network sees: the ten inputs of a round and the means of eight of them."""
+DENSE: tuple[Input, ...] = INPUTS + MEANS
+"""What the first dense layer takes: the inputs of a round, then the means."""
 
 OUTPUTS: tuple[Output, ...] = (
     Output("cwnd_gain", "log2 multiplier on cwnd for the next round", -1, 1),
@@ -162,10 +183,15 @@ ACK_FIELDS: tuple[AckField, ...] = (
     AckField("ca_state", "u32", "0 Open, 1 Disorder, 2 CWR, 3 Recovery, 4 Loss"),
 )
 
-N_ROUND_INPUTS = len(ROUND_INPUTS)
-N_MEANS = len(MEANS)
 N_INPUTS = len(INPUTS)
+N_MEANS = len(MEANS)
+N_DENSE = len(DENSE)
 N_OUTPUTS = len(OUTPUTS)
+MEAN_SHIFT, MEAN_BITS = MEMORY.shift, MEMORY.bits
+MEAN_OFFSET = 2 << (Q_INPUT + MEAN_BITS)
+"""2.0: a state is a mean and this, so that 0, which no mean gives, says that there is none yet."""
+NETWORK = frozenset({"N_MEANS", "N_DENSE", "N_OUTPUTS", "MEAN_SHIFT", "MEAN_BITS", "MEAN_OFFSET"})
+"""What the network is made of; recorded rounds outlive a change of these."""
 
 NUMPY_TYPES = {"u64": "<u8", "s32": "<i4", "u32": "<u4"}
 ACK_DTYPE = [(f.name, NUMPY_TYPES[f.ctype]) for f in ACK_FIELDS]
@@ -181,15 +207,25 @@ def constants() -> dict[str, int]:
     }
 
 
-def canonical(without: frozenset[str] = frozenset()) -> dict[str, object]:
-    """The contract as plain data, in a fixed order, without these constants."""
+def measured() -> dict[str, object]:
+    """What recorded rounds depend on, as plain data, in a fixed order."""
+    rest = ARITHMETIC | NETWORK
     return {
         "revision": REVISION,
-        "constants": {name: value for name, value in constants().items() if name not in without},
+        "constants": {name: value for name, value in constants().items() if name not in rest},
         "inputs": [asdict(i) for i in INPUTS],
-        "outputs": [asdict(o) for o in OUTPUTS],
         "ack": [asdict(f) for f in ACK_FIELDS],
     }
+
+
+def interface() -> dict[str, object]:
+    """What a network in real numbers depends on: that, its memory and its outputs."""
+    return {**measured(), "memory": asdict(MEMORY), "outputs": [asdict(o) for o in OUTPUTS]}
+
+
+def canonical() -> dict[str, object]:
+    """All of the contract."""
+    return {**interface(), "constants": constants()}
 
 
 def _hash(contract: dict[str, object]) -> str:
@@ -199,9 +235,11 @@ def _hash(contract: dict[str, object]) -> str:
 
 HASH = _hash(canonical())
 """The contract: of all of it, on which integers depend. In models, headers, vectors, the module."""
-INTERFACE_HASH = _hash(canonical(ARITHMETIC))
-"""The interface: of the contract without the arithmetic, on which a dataset and a network in real
-numbers depend. In datasets, checkpoints, ONNX files."""
+INTERFACE_HASH = _hash(interface())
+"""The interface: without the arithmetic, on which a network in real numbers depends. In
+checkpoints and ONNX files."""
+DATA_HASH = _hash(measured())
+"""What is measured: without the network and its memory. In datasets."""
 
 
 def require(found: str | None, what: str, remedy: str, ours: str = HASH) -> None:
@@ -217,7 +255,7 @@ def require(found: str | None, what: str, remedy: str, ours: str = HASH) -> None
         NdmError: if it carries another.
     """
     if found != ours:
-        part = " (its interface)" if ours == INTERFACE_HASH else ""
+        part = {INTERFACE_HASH: " (its interface)", DATA_HASH: " (what is measured)"}.get(ours, "")
         raise NdmError(
             f"{what}: made for contract {found or 'unknown'}{part}, this code has {ours}; "
             f"run: {remedy}"

@@ -3,6 +3,7 @@
 #include "kmod/ndm_control.h"
 #include "kmod/ndm_features.h"
 #include "kmod/ndm_infer.h"
+#include "kmod/ndm_memory.h"
 
 unsigned long long ndm_core_contract(void)
 {
@@ -39,7 +40,32 @@ int ndm_core_replay(const void *acks, int n, void *features, int16_t *x, int32_t
 }
 
 /*
- * widths: n_layers + 1 values, NDM_N_INPUTS first; clamped: n_layers; the rest as in
+ * The memory over rounds of flows, one after the other. begins: 1 where a flow does; valid: 0 where
+ * a round has no inputs, which the memory does not see; dense: [n][NDM_N_DENSE], zero there.
+ * state: of the flow that goes on at the first round, then of the last one.
+ */
+void ndm_core_remember(const int16_t *x, const uint8_t *begins, const uint8_t *valid, int64_t n,
+		       uint16_t *state, int16_t *dense)
+{
+	struct ndm_memory memory;
+	int64_t i;
+
+	memcpy(memory.state, state, sizeof(memory.state));
+	for (i = 0; i < n; i++, x += NDM_N_INPUTS, dense += NDM_N_DENSE) {
+		if (begins[i])
+			memset(&memory, 0, sizeof(memory));
+		if (!valid[i]) {
+			memset(dense, 0, NDM_N_DENSE * sizeof(*dense));
+			continue;
+		}
+		memcpy(dense, x, NDM_N_INPUTS * sizeof(*x));
+		ndm_remember(&memory, dense);
+	}
+	memcpy(state, memory.state, sizeof(memory.state));
+}
+
+/*
+ * widths: n_layers + 1 values, NDM_N_DENSE first; clamped: n_layers; the rest as in
  * struct ndm_layer, one layer after the other.
  * trace: NULL or n times the sum of the other widths.
  */
@@ -51,7 +77,7 @@ int ndm_core_infer(int n_layers, const uint8_t *widths, const uint8_t *clamped,
 	struct ndm_model model = { layer, (u8)n_layers };
 	int i, traced = 0;
 
-	if (n_layers < 1 || n_layers > NDM_MAX_LAYERS || widths[0] != NDM_N_INPUTS ||
+	if (n_layers < 1 || n_layers > NDM_MAX_LAYERS || widths[0] != NDM_N_DENSE ||
 	    widths[n_layers] != NDM_N_OUTPUTS)
 		return -1;
 	for (i = 0; i < n_layers; i++) {
@@ -69,7 +95,7 @@ int ndm_core_infer(int n_layers, const uint8_t *widths, const uint8_t *clamped,
 		traced += widths[i + 1];
 	}
 	for (i = 0; i < n; i++)
-		ndm_infer(&model, x + (size_t)i * NDM_N_INPUTS, out + (size_t)i * NDM_N_OUTPUTS,
+		ndm_infer(&model, x + (size_t)i * NDM_N_DENSE, out + (size_t)i * NDM_N_OUTPUTS,
 			  trace ? trace + (size_t)i * (size_t)traced : NULL);
 	return 0;
 }

@@ -45,11 +45,15 @@ class Rounds:
     """The rounds of one ACK stream, in order."""
 
     x: npt.NDArray[np.int16]
-    """[rounds, 18] inputs, Q12; all zero where not valid"""
+    """[rounds, inputs] Q12; all zero where not valid"""
     ack_index: npt.NDArray[np.int32]
     """[rounds] the ACK that ended each round"""
     valid: npt.NDArray[np.bool_]
     """[rounds] false where the round had no RTT, rate or window to go by"""
+
+    def dense(self) -> npt.NDArray[np.int16]:
+        """[rounds, dense] Q12: what the dense layers take; all zero where not valid."""
+        return remember(self.x, np.arange(len(self.x)) == 0, self.valid)
 
 
 def _pointer(ctype: str, array: npt.NDArray[Any]) -> Any:
@@ -84,6 +88,43 @@ def replay(acks: npt.NDArray[Any]) -> Rounds:
     return Rounds(x[:rounds].copy(), index[:rounds].copy(), valid[:rounds].astype(bool))
 
 
+def remember(
+    x: npt.NDArray[np.int16],
+    begins: npt.NDArray[np.bool_],
+    valid: npt.NDArray[np.bool_],
+    state: npt.NDArray[np.uint16] | None = None,
+) -> npt.NDArray[np.int16]:
+    """What the dense layers take in the rounds of flows: the network's memory, in C.
+
+    Args:
+        x: [n, inputs] Q12, rounds in order, those of a flow together.
+        begins: [n] true at the first round of a flow.
+        valid: [n] false where a round has no inputs; the memory does not see it.
+        state: [means] of the flow that goes on at the first round; overwritten by the last one's.
+            None: a new one.
+
+    Returns:
+        [n, dense] Q12, all zero where not valid.
+    """
+    n = len(x)
+    if x.shape != (n, contract.N_INPUTS) or len(begins) != n or len(valid) != n:
+        raise NdmError(f"remember: inputs {x.shape}, expected [n, {contract.N_INPUTS}]")
+    if state is None:
+        state = np.zeros(contract.N_MEANS, dtype=np.uint16)
+    x = np.ascontiguousarray(x, np.int16)
+    first, good = (np.ascontiguousarray(flags, np.uint8) for flags in (begins, valid))
+    dense = np.empty((n, contract.N_DENSE), dtype=np.int16)
+    lib.ndm_core_remember(
+        _pointer("int16_t *", x),
+        _pointer("uint8_t *", first),
+        _pointer("uint8_t *", good),
+        n,
+        _pointer("uint16_t *", state),
+        _pointer("int16_t *", dense),
+    )
+    return dense
+
+
 def _pairs(rows: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
     """An even number of rows, two in a number: NDM_PAIR of ndm_infer.h, flat."""
     wide = rows.astype(np.int64)
@@ -97,10 +138,10 @@ def infer(
 
     Args:
         layers: at most MAX_LAYERS layers, none wider than MAX_WIDTH.
-        x: [batch, 18], Q12.
+        x: [batch, dense], Q12: inputs and means, see `remember`.
 
     Returns:
-        outputs [batch, 2] in Q16, and all pre-activations [batch, sum of widths] in Q16.
+        outputs [batch, outputs] in Q16, and all pre-activations [batch, sum of widths] in Q16.
 
     Raises:
         NdmError: if the shapes do not fit the contract.
@@ -112,8 +153,8 @@ def infer(
         raise NdmError("infer: layer shapes do not chain")
     if max(widths) > contract.MAX_WIDTH:
         raise NdmError(f"infer: width {max(widths)}, at most {contract.MAX_WIDTH}")
-    if x.ndim != 2 or x.shape[1] != contract.N_INPUTS or x.dtype != np.int16:
-        raise NdmError(f"infer: inputs {x.dtype}{x.shape}, expected int16[n, {contract.N_INPUTS}]")
+    if x.ndim != 2 or x.shape[1] != contract.N_DENSE or x.dtype != np.int16:
+        raise NdmError(f"infer: inputs {x.dtype}{x.shape}, expected int16[n, {contract.N_DENSE}]")
     x = np.ascontiguousarray(x)
     width_array = np.array(widths, dtype=np.uint8)
     clamped = np.array([layer.clamped for layer in layers], dtype=np.uint8)

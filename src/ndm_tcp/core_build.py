@@ -21,6 +21,8 @@ ffi.cdef(
     size_t ndm_core_ack_size(void);
     int ndm_core_replay(const void *acks, int n, void *features, int16_t *x,
                         int32_t *ack_index, uint8_t *valid);
+    void ndm_core_remember(const int16_t *x, const uint8_t *begins, const uint8_t *valid,
+                           int64_t n, uint16_t *state, int16_t *dense);
     int ndm_core_infer(int n_layers, const uint8_t *widths, const uint8_t *clamped,
                        const uint64_t *weight, const uint64_t *bias, const uint8_t *shift,
                        const int16_t *x, int n, int32_t *out, int32_t *trace);

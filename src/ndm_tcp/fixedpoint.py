@@ -160,7 +160,7 @@ def forward(layers: list[Layer], x: IntArray) -> Trace:
 
     Args:
         layers: hidden layers and the output layer.
-        x: [batch, 18] inputs, Q12, inside the contract's box.
+        x: [batch, dense] inputs and means, Q12, inside the contract's box.
     """
     accumulators, pres, activations = [], [], []
     h = np.asarray(x, dtype=np.int64)

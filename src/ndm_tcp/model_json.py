@@ -1,9 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A quantised network and `ndm_model.json`, its twin for tools."""
+"""A quantised network and `ndm_model.json`, its twin for tools.
+
+    python -m ndm_tcp.model_json OLD.json -o NEW.json
+
+gives a model of before the memory was a layer of the network the contract of today.
+"""
 
 from __future__ import annotations
 
+import argparse
 import hashlib
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +21,14 @@ import numpy.typing as npt
 import orjson
 
 from ndm_tcp import contract as c
+from ndm_tcp import files
 from ndm_tcp.errors import NdmError
 from ndm_tcp.fixedpoint import Layer
 
 JSON_FORMAT = "ndm-tcp-model-1"
 NAME = "ndm_model.json"
+BEFORE_MEMORY = "9df114664027fb9a"
+"""Contract of the models whose memory was part of the features; the same integers are today's."""
 SHIPPED = (Path(__file__).resolve().parent / "kmod" / "generated" / NAME).resolve()
 """the committed network; a wheel has a copy of kmod, a checkout a link to it"""
 
@@ -32,9 +43,9 @@ class Model:
     notes: dict[str, str]
     """what the header's comment says of it, in order"""
 
-    def hash(self) -> str:
+    def hash(self, contract: str = c.HASH) -> str:
         """First 64 bits, in hex, of the SHA-256 over contract, shapes and integers."""
-        h = hashlib.sha256(c.HASH.encode())
+        h = hashlib.sha256(contract.encode())
         for layer in self.layers:
             h.update(bytes([layer.n_in, layer.n_out]))
             h.update(np.ascontiguousarray(layer.weight, dtype="<i2").tobytes())
@@ -65,8 +76,12 @@ def to_json(model: Model) -> str:
     return orjson.dumps(data, option=orjson.OPT_INDENT_2).decode() + "\n"
 
 
-def from_json(path: Path) -> Model:
+def from_json(path: Path, ours: str = c.HASH) -> Model:
     """Read a model's twin.
+
+    Args:
+        path: the file.
+        ours: the contract that it should be of.
 
     Raises:
         NdmError: missing, damaged, changed by hand, or made under another contract.
@@ -93,9 +108,11 @@ def from_json(path: Path) -> Model:
         raise NdmError(
             f"{path}: not a model written by ndm export ({error}); run: {remedy}"
         ) from None
-    c.require(contract_hash, str(path), remedy)
+    if contract_hash == BEFORE_MEMORY:
+        remedy = f"python -m ndm_tcp.model_json {path} -o NEW.json"
+    c.require(contract_hash, str(path), remedy, ours)
     model = Model(layers, notes)
-    if model.hash() != model_hash:
+    if model.hash(ours) != model_hash:
         raise NdmError(f"{path}: its integers do not match its hash; run: {remedy}")
     return model
 
@@ -108,3 +125,23 @@ def real_weights(layers: list[Layer]) -> list[tuple[Floats, Floats]]:
         bits = layer.shift.astype(np.int64) + c.Q_PRE - q_in
         result.append((layer.weight / 2.0 ** bits[:, None], layer.bias / 2.0 ** (bits + q_in)))
     return result
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """See the module."""
+    parser = argparse.ArgumentParser(description="give a model of before the contract of today")
+    parser.add_argument("file", type=Path, help="ndm_model.json of before")
+    parser.add_argument("-o", "--out", type=Path, required=True, help="file to write")
+    args = parser.parse_args(arguments)
+    model = from_json(args.file, BEFORE_MEMORY)
+    files.write_text(args.out, to_json(model))
+    print(f"{args.out}: model {model.hash()}, which was {model.hash(BEFORE_MEMORY)}")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except NdmError as error:
+        print(f"ndm: {error}", file=sys.stderr)
+        sys.exit(2)

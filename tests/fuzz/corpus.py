@@ -58,7 +58,7 @@ def texts(step: int = 1) -> Iterator[tuple[int, bytes]]:
                 head = stream.read(TEXT_BYTES)
         except NdmError:
             continue
-        kind = {"drops.csv": 4, "ideal.csv": 5}.get(path.name, 0)
+        kind = 4 if path.name == "drops.csv" else 0
         yield kind, head if head[:1] == b"{" else head[:SEED_BYTES]
     yield 6, ROUND_TRACE
 

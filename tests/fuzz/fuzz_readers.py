@@ -43,7 +43,7 @@ READERS: tuple[Callable[[Path], object], ...] = (
     read_source,
     read_source,
     run_folder.read_drops,
-    run_folder.read_ideals,
+    run_folder.read_drops,
     round_trace.read,
 )
 

@@ -10,10 +10,11 @@
 #include "ndm_control.h"
 #include "ndm_drain.h"
 #include "ndm_features.h"
+#include "ndm_memory.h"
 #include "ndm_watchdog.h"
 #include "generated/ndm_model.h"
 
-static const s32 lowest[NDM_N_INPUTS] = { [NDM_IN_RTT_GRADIENT] = -NDM_ONE,
+static const s32 lowest[NDM_N_DENSE] = { [NDM_IN_RTT_GRADIENT] = -NDM_ONE,
 					  [NDM_IN_RTT_GRADIENT_MEAN] = -NDM_ONE };
 
 static void require(bool holds)
@@ -26,7 +27,7 @@ static void in_range(const s16 *x, const s32 *out)
 {
 	u32 i;
 
-	for (i = 0; i < NDM_N_INPUTS; i++) {
+	for (i = 0; i < NDM_N_DENSE; i++) {
 		bool wide = i == NDM_IN_BDP_RATIO || i == NDM_IN_RTT_VARIATION ||
 			    i == NDM_IN_BDP_RATIO_MEAN || i == NDM_IN_RTT_VARIATION_MEAN;
 
@@ -42,13 +43,14 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 {
 	struct ndm_watchdog watchdog = { 0 };
 	struct ndm_features f = { 0 };
+	struct ndm_memory memory = { 0 };
 	struct ndm_drain drain = { 0 };
 	u32 ceiling_rounds = 0;
 	struct ndm_ack ack;
 
 	for (; size >= sizeof(ack); data += sizeof(ack), size -= sizeof(ack)) {
 		s32 out[NDM_N_OUTPUTS] = { 0 };
-		s16 x[NDM_N_INPUTS];
+		s16 x[NDM_N_DENSE] = { 0 };
 		enum ndm_round round;
 
 		memcpy(&ack, data, sizeof(ack));
@@ -56,6 +58,8 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		require(f.rtt_n <= NDM_ENTROPY_RING && f.gap_n <= NDM_ENTROPY_RING);
 		if (round == NDM_ROUND_GOES_ON)
 			continue;
+		if (round == NDM_ROUND_VALID)
+			ndm_remember(&memory, x);
 		ndm_infer(&ndm_model, x, out, NULL);
 		in_range(x, out);
 		require(ndm_cut(ack.cwnd, out[1]) <= ack.cwnd);

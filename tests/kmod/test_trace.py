@@ -102,8 +102,8 @@ def distances(text: str, seed: int, to: Path) -> tuple[npt.NDArray[Any], int]:
     nearest = np.abs(ours_us[None, :] - theirs_us[:, None]).argmin(axis=1)
     same = np.abs(ours_us[nearest] - theirs_us) <= SHIFTED_US
     same &= rounds.valid[nearest] & table["valid"].to_numpy(zero_copy_only=False)
-    spans = np.array([i.hi_q - i.lo_q for i in contract.INPUTS])
-    difference = rounds.x[nearest].astype(np.int64) - inputs(table)
+    spans = np.array([i.hi_q - i.lo_q for i in contract.DENSE])
+    difference = rounds.dense()[nearest].astype(np.int64) - inputs(table)
     return np.abs(difference[same]) * 100 / spans, table.num_rows
 
 

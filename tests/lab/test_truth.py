@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ndm_tcp.datasets import run_folder
-from ndm_tcp.datasets.records import IdealWindow
+from ndm_tcp.datasets import build, run_folder, store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab import explore, scenario, truth, uml_build
+from ndm_tcp.training import derived
+
+from ..conftest import TRACES
 
 PATH = """
 seconds = 10
@@ -98,19 +101,80 @@ def test_on_the_loopback_device_delay_counts_twice() -> None:
 
 
 def test_it_reaches_the_rounds_in_time() -> None:
-    ideal = IdealWindow(np.array([0, 5_000_000]), np.array([1000.0, 500.0]), np.array([5e4, 0.0]))
+    told = truth.Windows(np.array([0, 5_000_000]), np.array([1000.0, 500.0]), np.array([5e4, 0.0]))
     at_us, srtt_us = np.array([-1, 0, 4_999_999, 5_000_000]), np.full(4, 80_000)
-    assert ideal.packets(at_us, srtt_us).tolist() == [0, 50, 50, 40]
+    assert told.packets(at_us, srtt_us).tolist() == [0, 50, 50, 40]
 
 
-def test_what_is_written_is_read_and_damage_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "ideal.csv"
-    path.write_text(truth.table(scenario.parse(PATH, "name", "where"), "cubic", 7_000_000_000))
-    read = run_folder.read_ideals(path)[20001]
-    assert read.from_us.tolist() == [7_000_000] and read.rtt_us[0] == 55_000
-    path.write_text("port,t_ns,packets_per_s,rtt_us\n20001,x,1,1\n")
-    with pytest.raises(NdmError, match=r"ideal.csv:2: expected port"):
-        run_folder.read_ideals(path)
+def test_a_recorded_run_is_told_from_its_scenario() -> None:
+    """By what its recording said of it when it was made."""
+    folder = TRACES / "lab" / "train-11-compete--cubic--1"
+    told = truth.windows((folder / "scenario.toml").read_text(), "cubic")
+    assert sorted(told) == [0, 1]
+    assert told[0].from_us.tolist() == [0, 1_500_000]
+    assert told[0].packets_per_s.tolist() == [385.0, 205.975]
+    assert told[0].rtt_us.tolist() == [139_792, 0]
+    assert told[1].from_us.tolist() == [1_500_000, 10_000_000]
+    assert told[1].rtt_us.tolist() == [0, 139_792]
+
+
+def test_target_windows_are_derived_and_their_rules_are_in_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = TRACES / "lab" / "train-11-compete--cubic--1"
+    build.build([source, TRACES / "cubic-00-clean"], tmp_path, quiet=True)
+    table = store.load(tmp_path).rounds
+    rows = table.to_pylist()
+    assert {(r["flow_number"], r["under_test"]) for r in rows} == {(0, "cubic"), (1, "cubic"),
+                                                                   (None, None)}  # fmt: skip
+    found = derived.targets(table)
+    for row, packets_ in zip(rows, found, strict=True):
+        at_us = row["t_us"] + (row["start_us"] or 0)
+        if row["flow_number"] is None:
+            assert packets_ == 0, "nobody told of this path"
+        elif row["flow_number"] == 0 and at_us < 1_500_000:
+            assert packets_ == np.float32(385.0 * 139_792 / 1e6)
+        elif row["flow_number"] == 0 or at_us < 10_000_000:
+            assert packets_ == np.float32(205.975 * row["srtt_us"] / 1e6)
+    starts = {r["flow_number"]: r["start_us"] for r in rows if r["flow_number"] is not None}
+    assert 0 < starts[0] < 1_500_000 < starts[1] < 6_000_000
+    files = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    truth.windows.cache_clear()
+    monkeypatch.setattr(truth, "RIVAL_SHARE", 2 * truth.RIVAL_SHARE)
+    now = derived.targets(store.load(tmp_path).rounds)
+    truth.windows.cache_clear()
+    changed = now != found
+    assert changed.any() and np.allclose(now[changed], 2 * found[changed], rtol=1e-4)
+    assert files == {path: path.read_bytes() for path in tmp_path.iterdir()}
+
+
+def test_a_scenario_that_cannot_be_read_names_its_source(tmp_path: Path) -> None:
+    """Its text is not looked at before training, and may be anybody's."""
+    shutil.copytree(TRACES / "lab" / "train-11-compete--cubic--1", tmp_path / "a--cubic--1")
+    path = tmp_path / "a--cubic--1" / "scenario.toml"
+    traced = PATH.replace("rate_bps = 12_000_000", 'trace = "x"')
+    bad = {"no TOML": "not valid TOML", 'topology = "moon"': "seconds: missing", traced: "/x: "}
+    for text, problem in bad.items():
+        path.write_text(text)
+        build.build([tmp_path / "a--cubic--1"], tmp_path / "out", quiet=True)
+        table = store.load(tmp_path / "out").rounds
+        with pytest.raises(NdmError, match=f"a--cubic--1: .*{problem}.*build the dataset") as error:
+            derived.targets(table)
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("cut", ["cc", "sender_port", "flows", "realtime_ns"])
+def test_a_run_whose_truth_is_cut_is_one_line(cut: str, tmp_path: Path) -> None:
+    source = TRACES / "lab" / "train-11-compete--cubic--1"
+    shutil.copytree(source, tmp_path / "run")
+    for name in ("run.toml", "result.json"):
+        path = tmp_path / "run" / name
+        path.write_text(path.read_text().replace(f"{cut} =", "x =").replace(f'"{cut}":', '"x":'))
+    if cut == "cc":  # of the flows it is an option
+        (tmp_path / "run" / "run.toml").write_text((source / "run.toml").read_text())
+    with pytest.raises(NdmError, match="lacks a number that goes with scenario.toml.*record") as e:
+        run_folder.read(tmp_path / "run")
+    assert "\n" not in str(e.value)
 
 
 def test_the_exploring_module_is_made_of_known_sources_only(tmp_path: Path) -> None:

@@ -31,9 +31,6 @@ def table(flow: FlowRecords, source: str, split: str) -> pa.Table:
     cause = np.where(acks["lost"] > 0, cause, np.uint8(LossCause.UNKNOWN))
     limited = flow.rwnd_limited if flow.rwnd_limited is not None else np.zeros(len(acks), bool)
 
-    srtt_us = acks["srtt_us"][last].astype(np.int64)
-    ideal = flow.ideal.packets(t_us, srtt_us) if flow.ideal else np.zeros(n)
-
     def most(values: np.ndarray) -> np.ndarray:
         return np.maximum.reduceat(values, first) if n else values[:0]
 
@@ -46,9 +43,7 @@ def table(flow: FlowRecords, source: str, split: str) -> pa.Table:
         "cc": [flow.cc_name] * n,
         "path": [flow.path] * n,
         "split": [split] * n,
-        "round": np.arange(n, dtype=np.int32),
         "t_us": t_us,
-        "duration_us": np.diff(t_us, prepend=np.int64(0)),
         "valid": rounds.valid,
         "delivered": (acks["delivered"][last] - before).astype(np.uint32),
         "lost": np.add.reduceat(acks["lost"], first) if n else acks["lost"][:0],
@@ -58,8 +53,11 @@ def table(flow: FlowRecords, source: str, split: str) -> pa.Table:
         "app_limited": acks["app_limited"][last] > 0,
         "rwnd_limited": most(limited).astype(bool),
         "loss_cause": most(cause).astype(np.uint8),
-        "ideal_cwnd": ideal.astype(np.float32),
         "mss": [flow.mss] * n,
+        "scenario": [flow.truth and flow.truth.scenario] * n,
+        "under_test": [flow.truth and flow.truth.under_test] * n,
+        "flow_number": [flow.truth and flow.truth.number] * n,
+        "start_us": [flow.truth and flow.truth.start_us] * n,
     }
     for number, name in enumerate(INPUT_COLUMNS):
         columns[name] = rounds.x[:, number]
