@@ -9,7 +9,9 @@ lost at random and not delayed it is a tenth, what is lost, three packets and th
 product: how many are lost in a round trip differs by no more. Beside flows that fill the queue
 until it overflows, that window starves; there it is its share of the link, and a little more, times
 the RTT that the rivals make, unless each flow has a queue of its own. Where the discipline drops to
-keep the queue short, no more is right than it lets stand.
+keep the queue short, no more is right than it lets stand. Where ACKs are held back, the longest
+pause counts as part of the RTT: the sender has to send until it ends, or the link idles. Hosts with
+offloads send up to a third of a window as one packet, which the link serves while its ACK waits.
 
 Datasets hold a path's scenario, not these windows: `windows` computes them where they are read, so
 that a change of this file touches no recording.
@@ -47,6 +49,11 @@ OWN_QUEUE = frozenset({"fq", "fq_codel", "cake"})
 CODEL = frozenset({"fq_codel", "cake"})
 CODEL_TARGET_S = 0.005
 """that both let stand, by default"""
+OFFLOAD_PACKETS = 45
+"""in a GSO packet of 64 KB"""
+OFFLOAD_SHARE = 1 / 2
+"""of the bandwidth-delay product: a third of a window that is half larger, as tcp_tso_win_divisor
+allows"""
 JITTER_SHARE = 3.0
 """standard deviations of jitter above the mean delay that still find a packet to send"""
 RECEIVE_WINDOW_PACKETS = 128.0
@@ -88,6 +95,10 @@ class _Path:
     """of each flow"""
     lossy: bool = False
     """a routed path with random loss and no jitter"""
+    hold_us: float = 0.0
+    """longest time for which ACKs are held back. It is no delay that a queue can replace: with the
+    mean time instead, a constant window leaves a link idle for a sixth of the time"""
+    offloads: bool = False
 
 
 def _number(pattern: str, text: str, units: dict[str, float]) -> float:
@@ -110,6 +121,8 @@ def _path(scenario: Scenario) -> _Path:
             clean=clean,
             own_queue=link.qdisc in OWN_QUEUE,
             lossy=not (clean or link.jitter_us),
+            hold_us=link.ack_hold_us[1],
+            offloads=link.offloads,
         )
     assert scenario.lo is not None
     # Data and ACKs both cross the loopback device: every delay counts twice.
@@ -149,7 +162,11 @@ def ideals(scenario: Scenario, cc: str) -> list[Ideal]:
                 continue
             pps = rate_bps / 8 / path.packet_bytes / len(here)
             queue_us = QUEUE_SHARE * path.queue_packets / len(here) / pps * 1e6
-            packets = spare + math.sqrt(pps * rtt_us / 1e6) * path.lossy
+            packets = spare + math.sqrt(pps * (rtt_us + path.hold_us) / 1e6) * path.lossy
+            if path.offloads:
+                served_us = min(OFFLOAD_SHARE * rtt_us, OFFLOAD_PACKETS / pps * 1e6)
+                packets += max(0.0, served_us - path.hold_us) * pps / 1e6  # in a pause it is, too
+            rtt_us += path.hold_us
             rtt_us += min(path.extra_share * rtt_us + packets / pps * 1e6, queue_us)
             if rivals:
                 found.append(Ideal(number, at_s, RIVAL_SHARE * pps, 0.0))

@@ -52,6 +52,30 @@ def test_random_loss_takes_what_is_lost_and_its_root_jitter_three_tenths_and_its
     assert packets(jittery) == pytest.approx(1.3 * 80 + 3)
 
 
+def test_acks_held_back_make_the_pipe_longer_by_the_longest_pause() -> None:
+    (held,) = ideals(PATH + "ack_hold_us = [1_000, 6_000]\n")
+    assert packets(held) == pytest.approx(1.1 * 56)
+    (shaped,) = ideals(PATH + 'ack_hold_us = [1_000, 6_000]\nshaper = "sender"\n')
+    assert packets(shaped) == packets(held), "its own drops are losses as others are"
+    (lossy,) = ideals(PATH + "ack_hold_us = [1_000, 6_000]\nloss = 0.01\n")
+    assert packets(lossy) == pytest.approx(1.11 * 56 + 56**0.5 + 3)
+
+
+def test_offloads_let_a_third_of_the_window_wait_while_the_link_serves_it() -> None:
+    (only,) = ideals(PATH + "offloads = true\n")
+    assert packets(only) == pytest.approx(1.1 * 50 + 25)
+    (fast,) = ideals(PATH.replace("12_000", "120_000") + "offloads = true\n")
+    assert packets(fast) == pytest.approx(500 + 45 + 1.1 * 500 - 500)
+    (held,) = ideals(PATH + "offloads = true\nack_hold_us = [1_000, 6_000]\n")
+    assert packets(held) == pytest.approx(1.1 * 56 + 25 - 6), "in the pause it is served, too"
+    (long,) = ideals(PATH + "offloads = true\nack_hold_us = [10_000, 60_000]\n")
+    assert packets(long) == pytest.approx(1.1 * 110)
+    (short,) = ideals(
+        PATH.replace("queue_packets = 200", "queue_packets = 4") + "offloads = true\n"
+    )
+    assert packets(short) == pytest.approx(50 + 3), "a short queue does not take it"
+
+
 def test_a_short_queue_is_not_to_be_filled() -> None:
     (only,) = ideals(PATH.replace("queue_packets = 200", "queue_packets = 4"))
     assert packets(only) == pytest.approx(50 + 3)
