@@ -50,7 +50,8 @@ def describe(dataset: store.Dataset) -> dict[str, Any]:
         "flows": dataset.manifest["flows"],
         "rounds": rounds.num_rows,
         "valid_rounds": int(valid.sum()),
-        "sources": len(dataset.manifest["sources"]),
+        # A choice of recordings lists none.
+        "sources": len(dataset.manifest["sources"] or _unique(rounds["source"])[0]),
         "capture": _added(dataset.manifest["sources"], "capture"),
         "skipped": _added(dataset.manifest["sources"], "skipped"),
         "truncated": {

@@ -41,7 +41,7 @@ def main(args: argparse.Namespace) -> int:
         print(f"  {name:12} " + ", ".join(f"{k} {v}" for k, v in counted.items()))
     causes = ", ".join(f"{k} {v}" for k, v in facts["rounds_with_loss"].items() if v)
     print(f"  {'loss':12} {causes or 'none'}")
-    if facts["capture"]["packets"]:
+    if facts["capture"].get("packets"):
         packets = ", ".join(f"{k} {v}" for k, v in facts["capture"].items() if v)
         print(f"  {'captured':12} {packets}")
     left_out = ", ".join(f"{v} x {k}" for k, v in facts["skipped"].items())

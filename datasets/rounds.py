@@ -123,6 +123,13 @@ def with_derived(table: pa.Table) -> pa.Table:
     return table
 
 
+def lean(table: pa.Table) -> pa.Table:
+    """Rounds as they are stored, without the raw numbers that no training reads."""
+    fields = [field for field in SCHEMA if field.name not in DETAIL]
+    columns = [table[field.name].cast(field.type) for field in fields]
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
 def _bytes(values: npt.NDArray[Any] | None, n: int) -> npt.NDArray[np.uint8]:
     return np.zeros(n, np.uint8) if values is None else np.ascontiguousarray(values, np.uint8)
 

@@ -44,7 +44,9 @@ class Dataset:
     """of rounds.parquet"""
 
 
-def write(folder: Path, tables: Iterable[pa.Table], manifest: dict[str, Any]) -> None:
+def write(
+    folder: Path, tables: Iterable[pa.Table], manifest: dict[str, Any], smallest: bool = False
+) -> None:
     """Write a dataset; each file appears whole or not at all, the manifest last.
 
     Args:
@@ -52,6 +54,7 @@ def write(folder: Path, tables: Iterable[pa.Table], manifest: dict[str, Any]) ->
         tables: the rounds by `rounds.SCHEMA`, which may lack `rounds.DETAIL`, piece by piece;
             only some are held in memory.
         manifest: what `dataset.json` says of them.
+        smallest: take ten times as long for a file that is a twentieth smaller; for what ships.
     """
     ours = contract.DATA_HASH
     metadata = {"ndm_contract": ours, "ndm_revision": str(contract.REVISION)}
@@ -60,18 +63,19 @@ def write(folder: Path, tables: Iterable[pa.Table], manifest: dict[str, Any]) ->
     schema = first.schema.with_metadata(metadata)
     with (
         files.replacing(folder / ROUNDS) as temporary,
-        pq.ParquetWriter(temporary, schema, **_format(schema)) as writer,
+        pq.ParquetWriter(temporary, schema, **_format(schema, smallest)) as writer,
     ):
         for group in _row_groups(itertools.chain([first], pieces)):
             writer.write_table(group.replace_schema_metadata(metadata))
     # First in the file, and this code's, should the manifest be another dataset's.
     manifest = {"contract": "", **manifest} | {"contract": ours}
     manifest |= {"sha256": files.sha256(folder / ROUNDS)}
-    text = orjson.dumps(manifest, option=orjson.OPT_INDENT_2).decode() + "\n"
+    option = 0 if smallest else orjson.OPT_INDENT_2
+    text = orjson.dumps(manifest, option=option).decode() + "\n"
     files.write_text(folder / MANIFEST, text)
 
 
-def _format(schema: pa.Schema) -> dict[str, Any]:
+def _format(schema: pa.Schema, smallest: bool) -> dict[str, Any]:
     """How columns are written: a third smaller than as dictionaries, and as fast to read."""
     encodings = {
         field.name: "DELTA_BINARY_PACKED" if field.name == "t_us" else "BYTE_STREAM_SPLIT"
@@ -80,7 +84,7 @@ def _format(schema: pa.Schema) -> dict[str, Any]:
     }
     return {
         "compression": "zstd",
-        "compression_level": 12,
+        "compression_level": 22 if smallest else 12,
         "use_dictionary": [name for name in TEXT if name in schema.names],
         "column_encoding": encodings,
     }

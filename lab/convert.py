@@ -30,7 +30,7 @@ from ndm_tcp.lab import scenario, truth
 
 EXAMPLE = """example:
   ndm dataset convert old/pool old/1 -o new        # new/pool and new/1
-  ndm dataset convert datasets/lab-rounds/* -o new --lean"""
+  ndm dataset convert old/* -o new --lean                # smaller; what training reads"""
 OLD = "ideal_cwnd"
 RUN = re.compile(r"(?P<scenario>.+?)--(?P<cc>.+?)--\d+$")
 TRUTH = ("scenario", "under_test", "flow_number", "start_us")

@@ -325,6 +325,16 @@ def _sources(folder: Path) -> list[Path]:
     )
 
 
+def sources_digest(folder: Path) -> str:
+    """SHA-256 of what a module is compiled from: C, headers, Kbuild."""
+    total = hashlib.sha256()
+    for path in _sources(folder):
+        if path.suffix in (".c", ".h") or path.name == "Kbuild":
+            total.update(f"{path.relative_to(folder)} {len(path.read_bytes())}\n".encode())
+            total.update(path.read_bytes())
+    return total.hexdigest()
+
+
 def build_module(kmod_dir: Path = KMOD, quiet: bool = True, debug: bool = False) -> Path:
     """A module for the lab's kernel, out of a copy of its sources; cached by their hash.
 

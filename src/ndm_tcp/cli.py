@@ -18,6 +18,9 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
     ("dataset", "info"): ("ndm_tcp.datasets.info_command", "what a dataset holds"),
     ("dataset", "record"): ("ndm_tcp.datasets.record_command", "transfers of this host (root)"),
     ("dataset", "convert"): ("ndm_tcp.lab.convert", "datasets of before to this format"),
+    ("data", "core"): ("ndm_tcp.training.core_set", "the flows most worth training on"),
+    ("data", "record"): ("ndm_tcp.lab.data_record", "a recording of rounds.lock, made again"),
+    ("data", "verify"): ("ndm_tcp.datasets.data_verify", "the recordings against rounds.lock"),
     ("trace",): (
         "ndm_tcp.datasets.trace_command",
         "the module's event of every round: rows, picture",
@@ -36,6 +39,7 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
 }
 GROUPS = {
     "dataset": "build and inspect datasets",
+    "data": "the recordings that the shipped network is trained on",
     "kmod": "the module in this kernel",
     "lab": "the real stack in virtual time",
 }

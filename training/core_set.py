@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`ndm data core`: of the lab's recordings the flows that are worth most to training, a byte each.
+
+A flow is worth its share of the weight in both losses of the training. Recordings of one path
+resemble each other, so the more of a path is in, the less its next flow adds: each path, with
+ndm_tcp and with others, counts as its worth times (what is in / what there is)^`SPREAD`, most of
+which its first flow brings. Paths held out from training measure and do not teach: they count less.
+Flows are taken whole, since the network's memory depends on all rounds before, and in the order of
+what each adds to a byte, until the bytes are spent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ndm_tcp.datasets import rounds, store
+from ndm_tcp.errors import NdmError
+from ndm_tcp.training import objective, splits
+from ndm_tcp.training.config import TrainConfig
+
+EXAMPLE = """example:
+  ndm data core out/rounds/pool out/rounds/1 -o out/core --megabytes 11"""
+SPREAD = 0.1
+HELD_OUT = {"train": 1.0, "val": 0.12, "test": 0.06}
+"""what a flow of a split counts"""
+OTHERS = 3.0
+"""what the flows of other algorithms count beside their weight: without their full queues a network
+does not learn to know one"""
+ROUND_BYTES = 14.9
+"""of a round in a file of the smallest size: measured on the recordings of 2026-11-25"""
+FLOW_BYTES = 120.0
+"""of what is the same for all rounds of a flow"""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A recorded flow, and what it is worth."""
+
+    flow_id: str
+    recording: str
+    path: str
+    """the scenario"""
+    split: str
+    own: bool
+    """sent by ndm_tcp"""
+    rounds: int
+    worth: float
+    """share of the training's weight"""
+
+    @property
+    def size(self) -> float:
+        """Bytes in a file, about."""
+        return ROUND_BYTES * self.rounds + FLOW_BYTES
+
+
+def _weighed(folder: Path, config: TrainConfig) -> list[tuple[Flow, float, int]]:
+    """Of each flow also its weight in the loss of the gain, and its losses of known cause.
+
+    Raises:
+        NdmError: no dataset, or not one of the lab's paths.
+    """
+    table = store.load(folder).rounds
+    data = objective.examples(table, config)
+    edges = np.flatnonzero(rounds.begins(table))
+    counts = np.diff(np.append(edges, table.num_rows))
+    weight = np.add.reduceat(np.where(data.policy, data.weight, 0).astype(np.float64), edges)
+    causes = np.add.reduceat((data.cause >= 0).astype(np.int64), edges)
+    found = []
+    names = table.select(["flow_id", "source", "cc"]).take(pa.array(edges)).to_pylist()
+    for flow, count, w, c in zip(names, counts, weight, causes, strict=True):
+        path = splits.scenario_of(flow["source"])
+        if path is None:
+            raise NdmError(f"{folder}: {flow['source']} is no run of the lab; leave the folder out")
+        own = flow["cc"] == objective.OWN
+        one = Flow(flow["flow_id"], folder.name, path, splits.split_of(path), own, int(count), 0.0)
+        found.append((one, float(w), int(c)))
+    return found
+
+
+def flows_of(folders: Sequence[Path], config: TrainConfig) -> list[Flow]:
+    """The flows of some recordings; one that is in two of them counts once.
+
+    Raises:
+        NdmError: see `_weighed`.
+    """
+    seen: dict[str, tuple[Flow, float, int]] = {}
+    for folder in folders:
+        for flow, weight, causes in _weighed(folder, config):
+            seen.setdefault(flow.flow_id, (flow, weight, causes))
+    weights = max(sum(weight for _, weight, _ in seen.values()), 1e-9)
+    losses = max(sum(causes for *_, causes in seen.values()), 1)
+    found = []
+    for flow, weight, causes in seen.values():
+        worth = weight / weights + config.congestion_weight * causes / losses
+        worth *= HELD_OUT[flow.split] * (1 if flow.own else OTHERS)
+        found.append(Flow(**{**vars(flow), "worth": worth}))
+    return found
+
+
+def choose(flows: Sequence[Flow], budget: float) -> list[Flow]:
+    """Those that fit into so many bytes and are worth most, in the order in which they came.
+
+    Greedy, which for such sums of concave functions is close to the best choice: what a flow adds
+    only shrinks, so the next one is found by computing anew what the first of the queue adds.
+    """
+    total: dict[tuple[str, bool], float] = defaultdict(float)
+    taken: dict[tuple[str, bool], float] = defaultdict(float)
+    for flow in flows:
+        total[flow.path, flow.own] += flow.worth
+
+    def adds(flow: Flow) -> float:
+        whole, part = total[flow.path, flow.own], taken[flow.path, flow.own]
+        if whole <= 0:
+            return 0.0
+        before, after = (min(x / whole, 1.0) ** SPREAD for x in (part, part + flow.worth))
+        return float(whole * (after - before) / flow.size)
+
+    queue = [(-adds(flow), number) for number, flow in enumerate(flows)]
+    heapq.heapify(queue)
+    chosen, spent = [], 0.0
+    while queue:
+        _, number = heapq.heappop(queue)
+        flow = flows[number]
+        now = (-adds(flow), number)
+        if queue and now > queue[0]:
+            heapq.heappush(queue, now)
+        elif spent + flow.size <= budget:
+            spent += flow.size
+            taken[flow.path, flow.own] += flow.worth
+            chosen.append(number)
+    return [flows[number] for number in sorted(chosen)]
+
+
+def _rows(folders: Sequence[Path], chosen: Sequence[Flow]) -> Iterator[pa.Table]:
+    """The rounds of the chosen flows, recording by recording."""
+    for folder in folders:
+        wanted = pa.array([f.flow_id for f in chosen if f.recording == folder.name], pa.string())
+        table = store.load(folder).rounds
+        flow_id = table["flow_id"].cast(pa.string())
+        yield rounds.lean(table.filter(pc.is_in(flow_id, wanted)))
+
+
+def write(folders: Sequence[Path], out: Path, budget: float) -> dict[str, Any]:
+    """Choose, and write a dataset.
+
+    Args:
+        folders: datasets of recordings of the lab, taken by name whatever their order; a flow that
+            is in two is taken from the first.
+        out: where it goes.
+        budget: bytes, about.
+
+    Returns:
+        the manifest. Its `recordings` are in the order of the rows.
+
+    Raises:
+        NdmError: see `_weighed`; or two folders of one name.
+    """
+    folders = sorted(folders, key=lambda folder: folder.name)
+    names = [folder.name for folder in folders]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise NdmError(f"{twice[0]}: two recordings of this name; rename one folder")
+    chosen = choose(flows_of(folders, TrainConfig()), budget)
+    if not chosen:
+        raise NdmError(f"{out}: {budget:.0f} bytes hold no flow; raise --megabytes")
+    recordings = []
+    for name in names:
+        ours = [flow.rounds for flow in chosen if flow.recording == name]
+        recordings.append({"name": name, "flows": len(ours), "rounds": sum(ours)})
+    manifest = {
+        "chosen_by": f"ndm data core --megabytes {budget / 1e6:g}",
+        "recordings": recordings,
+        "sources": [],
+        "failed": [],
+        "repeated": [],
+        "flows": len(chosen),
+        "rounds": sum(flow.rounds for flow in chosen),
+        "splits": dict(sorted(Counter(flow.split for flow in chosen).items())),
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    store.write(out, _rows(folders, chosen), manifest, smallest=True)
+    return manifest
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `ndm data core`."""
+    parser.add_argument("folder", type=Path, nargs="+", metavar="DIR", help="recordings' rounds")
+    parser.add_argument("-o", "--out", type=Path, required=True, help="the dataset's folder")
+    parser.add_argument("--megabytes", type=float, required=True, help="size of its rounds, about")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run `ndm data core`."""
+    folders = [folder.resolve() for folder in args.folder]
+    if args.out.resolve() in folders:
+        raise NdmError(f"{args.out}: would be overwritten; name another folder with -o")
+    manifest = write(folders, args.out, args.megabytes * 1e6)
+    size = (args.out / store.ROUNDS).stat().st_size
+    print(
+        f"{args.out}: {manifest['rounds']} rounds of {manifest['flows']} whole flows, {size} bytes"
+    )
+    return 0
