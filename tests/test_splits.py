@@ -92,12 +92,14 @@ def test_the_shipped_rounds_hold_out_whole_paths_of_every_kind() -> None:
     for file in (ROOT / "datasets" / "lab-rounds").glob("*/rounds.parquet"):
         column = pq.read_table(file, columns=["source"])["source"].combine_chunks()
         sources |= set(column.unique().to_pylist())
-    assert len(sources) > 1000
+    assert len(sources) > 800
     paths = {scenario for name in sources if (scenario := splits.scenario_of(name))}
     assert len(paths) > 300 and all(map(splits.scenario_of, sources))
     kinds = defaultdict(set)
     for path in paths:
-        kinds[path.split("-", 2)[2]].add(splits.split_of(path))
+        kind = "lan" if path.startswith("tlan-") else path.split("-", 2)[2]
+        kinds[kind].add(splits.split_of(path))
+    assert "lan" in kinds and len(kinds["lan"]) == 3
     assert all("train" in found for found in kinds.values()), kinds
     shares = [splits.split_of(path) for path in paths]
     assert all(0.15 < shares.count(s) / len(shares) < 0.25 for s in ("val", "test"))

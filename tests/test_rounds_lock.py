@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""rounds.lock: read, held against files, and what can be recorded again with this tree."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ndm_tcp import files
+from ndm_tcp.cli import run_command
+from ndm_tcp.datasets import lock, store
+from ndm_tcp.errors import NdmError
+from ndm_tcp.lab import data_record, lock_rounds, suite, uml_build
+
+from .conftest import ROOT
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A lock of two files and a recording, all of which are there."""
+    (tmp_path / "core").mkdir()
+    (tmp_path / "out" / "pool").mkdir(parents=True)
+    paths = ["core/rounds.parquet", "core/dataset.json"]
+    for path in [*paths, f"out/pool/{store.ROUNDS}"]:
+        (tmp_path / path).write_bytes(path.encode() * 9)
+    committed = tuple(
+        lock.File(p, (tmp_path / p).stat().st_size, files.sha256(tmp_path / p)) for p in paths
+    )
+    made = tmp_path / "out" / "pool" / store.ROUNDS
+    one = replace(
+        lock.read().recordings[0],
+        name="pool",
+        bytes=made.stat().st_size,
+        sha256=files.sha256(made),
+    )
+    (tmp_path / "rounds.lock").write_text(lock.text(lock.Lock(committed, (one,))))
+    return tmp_path
+
+
+def verify(folder: Path) -> int:
+    words = ["data", "verify", "--lock", str(folder / "rounds.lock")]
+    return run_command([*words, "--recorded", str(folder / "out")])
+
+
+def test_verify_finds_a_changed_byte(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert verify(copy) == 0
+    assert capsys.readouterr().out.count(": ok\n") == 3
+    for name in ("core/rounds.parquet", "core/dataset.json", f"out/pool/{store.ROUNDS}"):
+        path = copy / name
+        good = path.read_bytes()
+        path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+        assert verify(copy) == 1
+        assert f"{path}: same size, other bytes\n" in capsys.readouterr().out
+        path.write_bytes(good[:-1])
+        assert verify(copy) == 1
+        assert f"{len(good) - 1} bytes, not {len(good)}" in capsys.readouterr().out
+        path.write_bytes(good)
+    assert verify(copy) == 0
+
+
+def test_a_committed_file_must_be_there_and_a_recording_need_not(
+    copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.rmtree(copy / "out")
+    assert verify(copy) == 0
+    assert "1 recordings are not in" in capsys.readouterr().out
+    (copy / "core" / "dataset.json").unlink()
+    assert verify(copy) == 1
+    assert "dataset.json: missing" in capsys.readouterr().out
+
+
+def test_a_damaged_lock_is_refused_in_one_line(
+    copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = copy / "rounds.lock"
+    good = path.read_text()
+    for text in (
+        good[:-3],
+        good.replace("bytes = ", "bytes = -x"),
+        good.replace("[[file]]", "[file]", 1),
+        good.replace('suite = "training"\n', ""),
+        good.replace("seeds = 1", "seeds = true"),
+        good + "more = 1\n",
+        "more = 1\n" + good,
+        "file = 3\n",
+        "file = [3]\n",
+    ):
+        path.write_text(text)
+        assert verify(copy) == 2, text
+        error = capsys.readouterr().err
+        assert "git checkout -- datasets/rounds.lock" in error and len(error.splitlines()) == 1
+    path.write_bytes(b"\xff")
+    assert verify(copy) == 2
+    path.unlink()
+    assert verify(copy) == 2
+
+
+def test_the_lock_is_what_it_writes_and_names_what_the_lab_has() -> None:
+    found = lock.read()
+    assert lock.text(found) == lock.LOCK.read_text(encoding="utf-8")
+    names = [recording.name for recording in found.recordings]
+    assert names == [recipe.name for recipe in lock_rounds.RECIPES]
+    for recording in found.recordings:
+        assert suite.load_suite(recording.suite) and suite.algorithms(recording.cc)
+        assert len(recording.sha256) == 64 and recording.flows and recording.commit
+        assert bool(recording.network) == (recording.cc == lock_rounds.OWN)
+        assert recording.explore == recording.name.endswith("-explored")
+    for name in lock_rounds.COMMITTED:
+        for part in store.manifest_of(ROOT / "datasets" / name)["recordings"]:
+            assert part["name"] in names
+
+
+def test_what_another_tree_recorded_is_refused_with_what_to_do(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run_command(["data", "record", "pool"]) == 2
+    error = capsys.readouterr().err
+    pool = lock.read().recording("pool")
+    assert len(error.splitlines()) == 1 and pool.commit in error
+    assert f"git archive {pool.rounds_in} datasets/lab-rounds/pool" in error
+    other = replace(lock.read().recording("lan"), module="0" * 64, commit="abcdef1")
+    with pytest.raises(NdmError, match="git worktree add ../ndm-abcdef1 abcdef1"):
+        data_record.require_here(other, uml_build.KMOD)
+    same = replace(other, module=uml_build.sources_digest(uml_build.KMOD))
+    data_record.require_here(same, uml_build.KMOD)
+    data_record.require_here(replace(other, module=""), uml_build.KMOD)
+    assert run_command(["data", "record", "nosuch"]) == 2
+    assert "there are: pool, pool-long" in capsys.readouterr().err
+
+
+def test_the_digest_of_a_module_is_of_what_it_is_compiled_from(tmp_path: Path) -> None:
+    shutil.copytree(uml_build.KMOD, tmp_path / "kmod")
+    same = uml_build.sources_digest(tmp_path / "kmod")
+    (tmp_path / "kmod" / "ndm_tcp.o").write_bytes(b"built")
+    (tmp_path / "kmod" / "generated" / "ndm_model.json").write_text("{}")
+    assert uml_build.sources_digest(tmp_path / "kmod") == same
+    model = tmp_path / "kmod" / "generated" / "ndm_model.h"
+    model.write_text(model.read_text() + "\n")
+    assert uml_build.sources_digest(tmp_path / "kmod") != same
