@@ -50,7 +50,7 @@ class Recording:
     commit: str
     """the project's commit whose tree recorded it"""
     module: str
-    """SHA-256 of the module's sources; empty: of none, or of a tree that is not this one's"""
+    """SHA-256 of the module's sources; empty: there was none, or they are not known"""
     network: str
     """hash of the module's network; empty: there is none"""
     rounds_in: str

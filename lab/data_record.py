@@ -3,7 +3,7 @@
 
 The lab is deterministic: its clock is virtual, and a run is a function of path, algorithm, seed,
 kernel and module. So is a dataset of its runs, given the readers. What another module or network
-recorded can only be made again with the tree that has them.
+recorded is made again with its sources as --kmod.
 """
 
 from __future__ import annotations
@@ -17,13 +17,19 @@ from ndm_tcp import files
 from ndm_tcp.datasets import build, lock, rounds, store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab import record, uml_build
+from ndm_tcp.lab import run as lab_run
 
 EXAMPLE = """example:
   ndm data record lan                       # out/rounds/lan, its runs in out/rounds/runs/lan
   ndm data record lan-pool -o ~/rounds"""
+OWN = "ndm_tcp"
 LEAN = (
     "mkdir -p out && git archive {commit} datasets/lab-rounds/{name} | tar -x -C out && "
     "ndm dataset convert out/datasets/lab-rounds/{name} -o out/rounds --lean"
+)
+MODULE = (
+    "mkdir -p out && git archive {commit} kmod | tar -x -C out && "
+    "ndm data record {name} --kmod out/kmod"
 )
 
 
@@ -32,7 +38,7 @@ def require_here(recording: lock.Recording, kmod: Path) -> None:
 
     Args:
         recording: of the lock.
-        kmod: the module's sources in this tree.
+        kmod: the module's sources.
 
     Raises:
         NdmError: it was another module; says what to do.
@@ -45,20 +51,19 @@ def require_here(recording: lock.Recording, kmod: Path) -> None:
         )
     if recording.module and recording.module != uml_build.sources_digest(kmod):
         raise NdmError(
-            f"{recording.name}: recorded with the module of commit {recording.commit}, which is "
-            f"not this tree's; run: git worktree add ../ndm-{recording.commit} {recording.commit} "
-            f"&& cd ../ndm-{recording.commit} && make setup && .venv/bin/ndm data record "
-            f"{recording.name}"
+            f"{recording.name}: recorded with the module of commit {recording.commit}, and {kmod} "
+            "has another; run: " + MODULE.format(commit=recording.commit, name=recording.name)
         )
 
 
-def make(recording: lock.Recording, out: Path, jobs: int) -> str:
+def make(recording: lock.Recording, out: Path, jobs: int, kmod: Path) -> str:
     """Record, and build the dataset.
 
     Args:
         recording: what.
         out: folder of the dataset's folder; the runs are kept beside it, in `runs`.
         jobs: guests at a time.
+        kmod: the module's sources.
 
     Returns:
         SHA-256 of the rounds.
@@ -75,7 +80,7 @@ def make(recording: lock.Recording, out: Path, jobs: int) -> str:
             explore=recording.explore,
             out=runs,
             jobs=jobs,
-            kmod=None,
+            kmod=kmod if OWN in recording.cc.split(",") else None,
             light=False,
         )
     )
@@ -106,14 +111,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder; resumes (default: %(default)s)",
     )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="guests at a time")
+    lab_run.add_kmod(parser)
     parser.add_argument("--lock", type=Path, default=lock.LOCK, help="(default: the checkout's)")
 
 
 def main(args: argparse.Namespace) -> int:
     """Run `ndm data record`; exit code 1 if other bytes came out than the lock says."""
     recording = lock.read(args.lock).recording(args.name)
-    require_here(recording, uml_build.KMOD)
-    found = make(recording, args.out, args.jobs)
+    kmod = args.kmod or uml_build.KMOD
+    require_here(recording, kmod)
+    found = make(recording, args.out, args.jobs, kmod)
     same = found == recording.sha256
     print(
         f"{args.out / recording.name}: "

@@ -2,7 +2,7 @@
 """Writes datasets/rounds.lock: `python -m ndm_tcp.lab.lock_rounds DIR`, DIR with all recordings.
 
 Run it after recording, or after another core set was chosen. The recipes are here; sizes and hashes
-come from the files.
+come from the files. What is recorded again with another module has other bytes, and gets it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ndm_tcp import files
@@ -79,13 +79,17 @@ RECIPES = (
 )
 
 
-def entry(recipe: Recipe, folder: Path, commit: str) -> lock.Recording:
+def entry(
+    recipe: Recipe, folder: Path, commit: str, known: lock.Recording | None = None
+) -> lock.Recording:
     """What the lock says of a recording.
 
     Args:
         recipe: how it is made.
         folder: its dataset.
         commit: the one of this tree.
+        known: what the lock said before. The same rounds keep the module that recorded them,
+            whatever this tree's is now.
 
     Raises:
         NdmError: no dataset, or one with columns that no training reads.
@@ -96,7 +100,7 @@ def entry(recipe: Recipe, folder: Path, commit: str) -> lock.Recording:
     ours = recipe.here and recipe.cc == OWN
     model = json.loads((uml_build.KMOD / "generated" / "ndm_model.json").read_bytes())
     path = folder / store.ROUNDS
-    return lock.Recording(
+    found = lock.Recording(
         name=recipe.name,
         suite=recipe.suite,
         paths=recipe.paths,
@@ -112,6 +116,9 @@ def entry(recipe: Recipe, folder: Path, commit: str) -> lock.Recording:
         bytes=path.stat().st_size,
         sha256=files.sha256(path),
     )
+    if known is None or known.sha256 != found.sha256:
+        return found
+    return replace(found, commit=known.commit, module=known.module, network=known.network)
 
 
 def make(recorded: Path, folder: Path) -> lock.Lock:
@@ -135,7 +142,10 @@ def make(recorded: Path, folder: Path) -> lock.Lock:
     committed = tuple(
         lock.File(str(p.relative_to(folder)), p.stat().st_size, files.sha256(p)) for p in paths
     )
-    entries = tuple(entry(r, recorded / r.name, said.stdout.strip()) for r in RECIPES)
+    before = lock.read().recordings if lock.LOCK.is_file() else ()
+    known = {recording.name: recording for recording in before}
+    here = said.stdout.strip()
+    entries = tuple(entry(r, recorded / r.name, here, known.get(r.name)) for r in RECIPES)
     return lock.Lock(committed, entries)
 
 

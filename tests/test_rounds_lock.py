@@ -11,11 +11,11 @@ import pytest
 
 from ndm_tcp import files
 from ndm_tcp.cli import run_command
-from ndm_tcp.datasets import lock, store
+from ndm_tcp.datasets import build, lock, store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab import data_record, lock_rounds, suite, uml_build
 
-from .conftest import ROOT
+from .conftest import ROOT, TRACES
 
 
 @pytest.fixture
@@ -122,13 +122,31 @@ def test_what_another_tree_recorded_is_refused_with_what_to_do(
     assert len(error.splitlines()) == 1 and pool.commit in error
     assert f"git archive {pool.rounds_in} datasets/lab-rounds/pool" in error
     other = replace(lock.read().recording("lan"), module="0" * 64, commit="abcdef1")
-    with pytest.raises(NdmError, match="git worktree add ../ndm-abcdef1 abcdef1"):
+    with pytest.raises(NdmError, match="git archive abcdef1 kmod .* record lan --kmod out/kmod$"):
         data_record.require_here(other, uml_build.KMOD)
     same = replace(other, module=uml_build.sources_digest(uml_build.KMOD))
     data_record.require_here(same, uml_build.KMOD)
     data_record.require_here(replace(other, module=""), uml_build.KMOD)
     assert run_command(["data", "record", "nosuch"]) == 2
     assert "there are: pool, pool-long" in capsys.readouterr().err
+
+
+def test_the_lock_keeps_the_module_that_recorded_the_same_rounds(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    shutil.copytree(TRACES / "lab" / "train-00-clean--reno--1", runs / "train-00-clean--reno--1")
+    first = data_record.shrink(runs, tmp_path / "lan", 1)
+    assert data_record.shrink(runs, tmp_path / "again" / "lan", 1) == first, "the same bytes"
+    recipe = next(r for r in lock_rounds.RECIPES if r.name == "lan")
+    new = lock_rounds.entry(recipe, tmp_path / "lan", "abcdef1")
+    assert (new.sha256, new.flows, new.commit) == (first, 1, "abcdef1")
+    assert new.module == uml_build.sources_digest(uml_build.KMOD)
+    old = replace(new, module="0" * 64, commit="1234567", network="f" * 16)
+    assert lock_rounds.entry(recipe, tmp_path / "lan", "abcdef1", old) == old
+    other = replace(old, sha256="0" * 64)
+    assert lock_rounds.entry(recipe, tmp_path / "lan", "abcdef1", other) == new
+    build.build([runs], tmp_path / "whole", quiet=True)
+    with pytest.raises(NdmError, match="not a lean dataset; make it with: ndm data record lan"):
+        lock_rounds.entry(recipe, tmp_path / "whole", "abcdef1")
 
 
 def test_the_digest_of_a_module_is_of_what_it_is_compiled_from(tmp_path: Path) -> None:
