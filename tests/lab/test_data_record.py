@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A recording made twice has the same bytes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ndm_tcp.datasets import lock, store
+from ndm_tcp.lab import data_record, uml_build
+from ndm_tcp.lab.suite import SUITES
+
+from ..kmod.lab import need_kernel
+
+
+@pytest.fixture(autouse=True)
+def kernel() -> None:
+    """Skips where there is none."""
+    need_kernel()
+
+
+@pytest.mark.parametrize(("cc", "explore"), [("cubic", False), ("ndm_tcp", True)])
+def test_a_recording_made_twice_has_the_same_bytes(cc: str, explore: bool, tmp_path: Path) -> None:
+    (path,) = (SUITES / "training-lan").glob("tlan-00-*.toml")
+    recording = replace(
+        lock.read().recordings[0], name="one", suite=str(path), cc=cc, explore=explore
+    )
+    found = [data_record.make(recording, tmp_path / n, 1, uml_build.KMOD) for n in ("a", "b")]
+    assert found[0] == found[1]
+    dataset = store.load(tmp_path / "a" / "one")
+    assert dataset.rounds.num_rows > 100 and dataset.manifest["flows"] == 1
