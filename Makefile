@@ -90,7 +90,7 @@ $(PYTHON) -c 'import sys, tomllib; \
 	print(*wanted, sep="\n")' $(1) >$@.txt
 endef
 
-$(STAMPS)/venv: constraints.txt pyproject.toml | packages
+$(STAMPS)/venv: constraints.txt pyproject.toml | $(if $(HAS_PACKAGES),,packages)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "make: $(PYTHON) is older than 3.11; set PYTHON=" >&2; exit 1; }
 	@mkdir -p $(STAMPS)
@@ -133,7 +133,8 @@ export DEMO_SAYS
 demo: ## traces -> trained network -> C header -> ndm_tcp.ko -> checks -> closed loop in the lab
 	@echo "$$DEMO_SAYS"
 	@$(MAKE) --no-print-directory demo-packages
-	@$(MAKE) --no-print-directory -j 3 $(DONE)/module $(DONE)/check $(DONE)/board
+	@# The kernel takes longest, so it is the first to start.
+	@$(MAKE) --no-print-directory -j 3 HAS_PACKAGES=1 $(DONE)/kernel $(DONE)/module $(DONE)/check $(DONE)/board
 	@$(BIN)/python -m ndm_tcp.export.summary $(DEMO)
 
 demo-packages:
