@@ -66,10 +66,9 @@ def load_suite(suite: str | Path) -> list[Scenario]:
             break
     if path.is_file():
         return [load(path)]
-    if not path.exists() and "," in str(suite):
-        return _unique(
-            [s for part in str(suite).split(",") if part for s in load_suite(part)], suite
-        )
+    parts = [part for part in str(suite).split(",") if part]
+    if len(parts) > 1 and not path.exists():
+        return _unique([s for part in parts for s in load_suite(part)], suite)
     if not path.is_dir():
         known = ", ".join(sorted(p.name for p in SUITES.glob("*") if p.is_dir()))
         raise NdmError(f"{suite}: no scenario file, no folder, and not one of {known}")
