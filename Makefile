@@ -121,11 +121,12 @@ TRACES := $(shell find datasets/traces -type f)
 ROUND_FILES := $(wildcard $(addsuffix /*,$(ROUNDS)))
 export DEMO_START := $(or $(DEMO_START),$(shell date +%s))
 
-# Figures of 2 cores, measured as docs/lab.md says.
+# Measured on 2 cores with torch for CPUs alone; disk without the system packages.
 define DEMO_SAYS
-On 2 cores: about 6 minutes the first time, of which the lab's kernel takes 4; about a minute
-when only the network is trained again; seconds when nothing changed. 3 GB of disk, 2 GB of memory.
-(pip's own torch may bring CUDA, gigabytes that nothing here uses; PIP_TORCH names another: README.)
+Of 2 cores' time: 480 s the first time, of which the lab's kernel takes 280; 80 s when only the network
+is trained again; 1 s when nothing changed. With both to itself, half of that, and the downloads.
+Disk: 2.3 GB, of which 1.8 GB stay. Memory: 1.7 GB. The kernel is kept outside the checkout, in ~/.cache.
+pip's own torch may bring CUDA, gigabytes that nothing here uses; PIP_TORCH names another: README.md.
 Logs: $(DEMO)/log/
 endef
 export DEMO_SAYS

@@ -69,7 +69,8 @@ def beside_shipped(generated: Path, shipped: Path = SHIPPED) -> str:
     if units is None:
         return f"not the shipped network {other.hash()}: its layers have other sizes"
     if units <= SAME_UNITS:
-        return f"the shipped network, to the last place (at most {units:.2g} units apart)"
+        unit = "unit" if units <= 1 else "units"
+        return f"the shipped network, to the last place (at most {units:.2g} {unit} apart)"
     return (
         f"not the shipped network {other.hash()}: up to {units:,.0f} units in the last place "
         "apart;\n          the data or the recipe have changed since that was trained"

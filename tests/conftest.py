@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 SLOWEST = (
-    *("test_mutants.py", "test_certificate.py", "test_boot.py", "test_population.py"),
-    *("test_notebook.py", "test_export.py", "test_cross.py", "test_watchdog.py", "test_drain.py"),
+    *("test_certificate.py", "test_boot.py", "test_export.py", "test_mutants.py"),
+    *("test_clamped.py", "test_notebook.py", "test_cross.py", "test_watchdog.py", "test_style.py"),
 )
 """Files that take longest on one processor, the longest first."""
 ROOT = Path(__file__).resolve().parents[1]

@@ -131,7 +131,7 @@ def written(model: model_json.Model, folder: Path) -> Path:
     ("units", "says"),
     [
         (0, "the shipped network, bit for bit"),
-        (1, "the shipped network, to the last place (at most 1 units apart)"),
+        (1, "the shipped network, to the last place (at most 1 unit apart)"),
         (2, "the shipped network, to the last place (at most 2 units apart)"),
         (3, "up to 3 units in the last place apart"),
         (900, "up to 900 units in the last place apart"),
