@@ -19,32 +19,30 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 HEADERS_612 = $(shell apt-cache search --names-only '^linux-headers-6\.12\.[0-9]+.*-amd64$$' 2>/dev/null | \
 	awk '{print $$1}' | grep -vE 'cloud|rt' | sort -V | tail -n 1)
 BUILD_PACKAGES = gcc libc6-dev make kmod linux-headers-amd64
-TEST_PACKAGES = $(HEADERS_612) qemu-system-x86 busybox-static iproute2 iperf3 tcpdump sparse clang dkms \
+LAB_PACKAGES = flex bison bc patch xz-utils util-linux iproute2 iperf3
+TEST_PACKAGES = $(HEADERS_612) qemu-system-x86 busybox-static tcpdump sparse clang dkms libelf-dev \
 	$(LAB_PACKAGES) $(CROSS_PACKAGES)
 # The sanitizers of whatever clang this release has.
 CLANG_RT = $(shell apt-cache depends clang 2>/dev/null | sed -n 's/.*clang-\([0-9]*\)$$/libclang-rt-\1-dev/p' | head -n 1)
 CROSS_PACKAGES = $(CLANG_RT) gcc-aarch64-linux-gnu gcc-arm-linux-gnueabihf gcc-i686-linux-gnu libc6-dev-i386-cross gcc-s390x-linux-gnu \
 	libc6-dev-s390x-cross qemu-user-static binutils
-LAB_PACKAGES = flex bison bc patch xz-utils libelf-dev util-linux
 BOARD = docs/board
 ROUNDS = $(sort $(patsubst %/,%,$(wildcard datasets/lab-rounds/*/)))
 NOTEBOOKS = training_run policy quantisation your_own_trace closed_loop
-DEMO_NOTEBOOKS = training_run policy
 ABLATION = $(OUT)/ablation
-DEMO_SCENARIO = published/c-dumbbell-loss-1.toml
 KDIR ?= $(firstword $(wildcard /lib/modules/$(shell uname -r)/build) \
 	$(lastword $(sort $(wildcard /usr/src/linux-headers-*-amd64))))
 
 CORE_SOURCES := $(wildcard kmod/ndm_*.h datasets/native/*) kmod/generated/ndm_contract.h kmod/generated/ndm_tables.h \
 	src/ndm_tcp/core.c src/ndm_tcp/core_build.py setup.py pyproject.toml
 
-.PHONY: help setup packages test-packages demo test test-debug test-ray fuzz bench-datasets board lint shipped generated check-generated \
-	notebooks ablation clean
+.PHONY: help setup packages test-packages install-test-packages demo-packages demo test test-long test-debug test-ray fuzz \
+	bench-datasets board lint shipped generated check-generated notebooks ablation clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
-setup: $(STAMPS)/core ## Python environment in .venv, with the C extension
+setup: $(STAMPS)/tools ## Python environment in .venv, with the C extension and the tools of the tests
 
 packages: ## system packages of the demo (apt when root, else says what to install)
 	@$(call need,$(BUILD_PACKAGES) $(PYTHON_PACKAGES))
@@ -77,52 +75,137 @@ echo "installing system packages: $$missing"; \
 rm -f $(STAMPS)-apt.log
 endef
 
-$(STAMPS)/venv: constraints.txt pyproject.toml | packages
+PIP = PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/pip install -q
+# Python compiles what it imports; most of what is installed never is.
+PIP_QUIET = 2>&1 | { grep -v '^WARNING: Location' || true; }
+# Where torch comes from, such as "--index-url URL" of the builds without CUDA (README).
+PIP_TORCH ?=
+
+# What extras of pyproject.toml ask for, and not the project itself, into a file for pip.
+define requirements
+$(PYTHON) -c 'import sys, tomllib; \
+	t = tomllib.load(open("pyproject.toml", "rb")); p = t["project"]; \
+	wanted = t["build-system"]["requires"] + p["dependencies"]; \
+	wanted += [r for e in sys.argv[1:] for r in p["optional-dependencies"][e]]; \
+	print(*wanted, sep="\n")' $(1) >$@.txt
+endef
+
+$(STAMPS)/venv: constraints.txt pyproject.toml | $(if $(HAS_PACKAGES),,packages)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "make: $(PYTHON) is older than 3.11; set PYTHON=" >&2; exit 1; }
 	@mkdir -p $(STAMPS)
 	@echo "installing Python packages into $(VENV)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/pip install -q -e '.[train,notebooks,dev]' 2>&1 | \
-		{ grep -v '^WARNING: Location' || true; }
+	@$(if $(PIP_TORCH),$(PIP) --no-compile --no-deps $(PIP_TORCH) torch)
+	@$(call requirements,train)
+	@$(PIP) --no-compile -r $@.txt $(PIP_QUIET)
 	@touch $@
 
 $(STAMPS)/core: $(STAMPS)/venv $(CORE_SOURCES)
 	@echo "compiling the kernel's headers into the Python extension"
-	@PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/pip install -q --no-deps -e . 2>&1 | \
-		{ grep -v '^WARNING: Location' || true; }
+	@$(PIP) --no-deps --no-build-isolation -e . $(PIP_QUIET)
 	@touch $@
 
-demo: setup ## traces -> dataset -> trained network -> C header -> ndm_tcp.ko -> checks -> summary
-	@rm -rf $(OUT)/demo && mkdir -p $(OUT)/demo
-	$(BIN)/ndm dataset build datasets/traces -o $(OUT)/demo/data
-	$(BIN)/ndm train --data $(OUT)/demo/data $(ROUNDS) --seed $(SEED) -o $(OUT)/demo/run
-	@cp -r kmod $(OUT)/demo/kmod
-	$(BIN)/ndm export $(OUT)/demo/run -o $(OUT)/demo/kmod/generated --measure
-	$(MAKE) -s -C $(OUT)/demo/kmod KDIR=$(KDIR)
-	$(BIN)/ndm check --kmod $(OUT)/demo/kmod
-	@$(call run-notebooks,$(OUT)/demo,$(OUT)/demo,$(DEMO_NOTEBOOKS))
-	@$(BIN)/python -m ndm_tcp.export.summary $(OUT)/demo
-	@$(call closed-loop,$(OUT)/demo)
+$(STAMPS)/tools: $(STAMPS)/core
+	@echo "installing the tools of tests and notebooks into $(VENV)"
+	@$(call requirements,notebooks dev)
+	@$(PIP) --no-compile -r $@.txt $(PIP_QUIET)
+	@touch $@
 
-test: setup test-packages ## every test, a kernel boot in QEMU included
+DEMO = $(OUT)/demo
+DONE = $(DEMO)/done
+DEMO_SCENARIOS = published/c-dumbbell-loss-1.toml,published/d-star-loss-1.toml
+RIVALS = reno,cubic,bbr
+ALL_FOUR = $(RIVALS),ndm_tcp
+TRACES := $(shell find datasets/traces -type f)
+ROUND_FILES := $(wildcard $(addsuffix /*,$(ROUNDS)))
+export DEMO_START := $(or $(DEMO_START),$(shell date +%s))
+
+# Measured on 2 cores with torch for CPUs alone; disk without the system packages.
+define DEMO_SAYS
+On 2 cores: 5 minutes the first time (7 minutes of CPU time, of which the lab's kernel takes 5 and a half),
+1 to 2 minutes when only the network is trained again, seconds when nothing changed; and the downloads.
+Disk: 2.3 GB, of which 1.6 GB stay. Memory: 1.7 GB. The kernel is kept outside the checkout, in ~/.cache.
+pip's own torch may bring CUDA, gigabytes that nothing here uses; PIP_TORCH names another: README.md.
+Logs: $(DEMO)/log/
+endef
+export DEMO_SAYS
+
+demo: ## traces -> trained network -> C header -> ndm_tcp.ko -> checks -> closed loop in the lab
+	@echo "$$DEMO_SAYS"
+	@$(MAKE) --no-print-directory demo-packages
+	@# The kernel takes longest, so it is the first to start.
+	@$(MAKE) --no-print-directory -j 3 HAS_PACKAGES=1 $(DONE)/kernel $(DONE)/module $(DONE)/check $(DONE)/board
+	@$(BIN)/python -m ndm_tcp.export.summary $(DEMO)
+
+demo-packages:
+	@$(call need,$(BUILD_PACKAGES) $(PYTHON_PACKAGES) $(LAB_PACKAGES))
+
+# of a title and commands: says when they end and how long they took; what they print is logged
+define step
+@mkdir -p $(DEMO)/log $(DONE)
+@log=$(DEMO)/log/$(@F).log; if { $(2); } >$$log 2>&1 </dev/null; then \
+	at=$$(($$(date +%s) - DEMO_START)); \
+	printf '[%d:%02d] %s (%d s)\n' $$((at / 60)) $$((at % 60)) "$(1)" $$SECONDS; touch $@; \
+else tail -n 20 $$log >&2; echo "make: failed: $(1); all of it: $$log" >&2; exit 1; fi
+endef
+
+# Needs no Python package, so it is built while these are installed.
+$(DONE)/kernel: $(wildcard lab/uml/* lab/uml/watch/*.c lab/fixed_cwnd/*.c) lab/uml_build.py
+	$(call step,the lab's kernel,PYTHONPATH=src $(PYTHON) -m ndm_tcp.cli lab build)
+
+$(DONE)/data: $(STAMPS)/core $(wildcard datasets/*.py) $(TRACES)
+	$(call step,dataset of the traces,rm -rf $(DEMO)/data && \
+		$(BIN)/ndm dataset build datasets/traces -o $(DEMO)/data)
+
+$(DONE)/run: $(DONE)/data $(wildcard training/*.py) $(ROUND_FILES)
+	$(call step,training,rm -rf $(DEMO)/run && \
+		$(BIN)/ndm train --data $(DEMO)/data $(ROUNDS) --seed $(SEED) -o $(DEMO)/run)
+
+$(DONE)/export: $(DONE)/run $(wildcard export/*.py kmod/*.[ch] kmod/Kbuild kmod/Makefile)
+	$(call step,integers and headers,rm -rf $(DEMO)/kmod && cp -r kmod $(DEMO)/kmod && \
+		$(BIN)/ndm export $(DEMO)/run -o $(DEMO)/kmod/generated)
+
+# By another name, so that `make -n` does not run it.
+KBUILD := $(MAKE)
+$(DONE)/module: $(DONE)/export
+	$(call step,module for a stock kernel,$(KBUILD) -s -C $(DEMO)/kmod KDIR=$(KDIR))
+
+$(DONE)/check: $(DONE)/export
+	$(call step,checks,$(BIN)/ndm check --kmod $(DEMO)/kmod)
+
+$(DONE)/rivals: $(DONE)/kernel $(STAMPS)/core $(wildcard lab/*.py lab/scenarios/published/*)
+	$(call step,the lab: $(RIVALS),rm -rf $(DEMO)/board && \
+		$(BIN)/ndm lab board $(DEMO_SCENARIOS) --cc $(RIVALS) --seeds 1 -o $(DEMO)/board)
+
+$(DONE)/board: $(DONE)/rivals $(DONE)/export
+	$(call step,the lab: the network just trained,rm -rf $(DEMO)/board/runs/*--ndm_tcp--* && \
+		$(BIN)/ndm lab board $(DEMO_SCENARIOS) --cc $(ALL_FOUR) --seeds 1 --kmod $(DEMO)/kmod \
+			-o $(DEMO)/board --picture $(DEMO)/board.png >$(DEMO)/board.txt)
+
+# The longest files begin first (tests/conftest.py), so that none is waited for at the end.
+PYTEST = $(BIN)/pytest -n $$(nproc) --dist loadfile --no-loadscope-reorder
+
+test: setup test-packages ## the tests, a kernel boot in QEMU included; 12 minutes at most on 2 cores
 	@# Where it cannot be built, the tests that need it say why they skip.
 	-$(BIN)/ndm lab build
-	$(BIN)/pytest -n $$(nproc) --dist loadfile
+	$(PYTEST) -m "not long" --durations=20
+
+test-long: setup test-packages ## the same assertions on more seeds; before a release
+	$(BIN)/ndm lab build
+	$(PYTEST) -m long --durations=20
 
 test-debug: setup test-packages ## the module under KASAN, UBSAN, lockdep, kmemleak; builds a kernel once
 	$(BIN)/ndm lab build --debug
 	$(BIN)/pytest tests/kmod/test_debug.py
 
 test-ray: setup ## building datasets on a Ray cluster of two workers; installs ray
-	@PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/pip install -q -e '.[ray]' 2>&1 | \
-		{ grep -v '^WARNING: Location' || true; }
+	@$(PIP) --no-build-isolation -e '.[ray]' $(PIP_QUIET)
 	$(BIN)/pytest tests/test_ray.py
 
 FUZZ_SECONDS ?= 600
 fuzz: setup test-packages ## the readers of captures and logs: C under sanitizers, then Python
-	@PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/pip install -q -e '.[fuzz]' 2>&1 | \
-		{ grep -v '^WARNING: Location' || true; }
+	@$(PIP) --no-build-isolation -e '.[fuzz]' $(PIP_QUIET)
 	@mkdir -p $(OUT)/fuzz/native $(OUT)/fuzz/readers
 	clang -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -I. \
 		tests/fuzz/fuzz_native.c datasets/native/*.c -lm -o $(OUT)/fuzz/fuzz_native
@@ -135,8 +218,7 @@ fuzz: setup test-packages ## the readers of captures and logs: C under sanitizer
 BENCH_PACKAGES = tshark tcptrace
 bench-datasets: setup ## readers beside scapy, dpkt, tshark, tcptrace; memory on a capture of 5 GB
 	@$(call need,$(BENCH_PACKAGES))
-	@PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/pip install -q -e '.[bench]' 2>&1 | \
-		{ grep -v '^WARNING: Location' || true; }
+	@$(PIP) --no-build-isolation -e '.[bench]' $(PIP_QUIET)
 	$(BIN)/python -m tests.bench.bench_capture --folder $(OUT)
 	$(BIN)/python -m tests.bench.bench_text
 
@@ -168,16 +250,6 @@ generated: $(STAMPS)/venv ## rewrite kmod/generated from the contract and ndm_mo
 
 check-generated: setup ## are they what their sources generate?
 	$(BIN)/ndm check
-
-define closed-loop
-if $(BIN)/ndm lab build --check 2>/dev/null; then \
-	echo "the module beside others in the lab, in virtual time"; \
-	$(BIN)/ndm lab board $(DEMO_SCENARIO) --cc reno,cubic,bbr,ndm_tcp --seeds 1 \
-		--kmod $(1)/kmod -o $(1)/board; \
-else \
-	echo "to see it beside others: make test-packages, $(BIN)/ndm lab build, then make demo again"; \
-fi
-endef
 
 # of a folder with data and run, into a folder, these
 define run-notebooks

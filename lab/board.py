@@ -39,6 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     suite.add_arguments(parser, "all", 5)
     parser.add_argument("--full", action="store_true", help="with captures and traces")
     parser.add_argument(
+        "--picture", type=Path, metavar="PNG", help="cwnd, RTT and rate over time, of each scenario"
+    )
+    parser.add_argument(
         "--beside",
         type=Path,
         metavar="CSV",
@@ -184,4 +187,8 @@ def main(args: argparse.Namespace) -> int:
     files.write_text(args.out / "board.csv", tables.comma_separated(board))
     files.write_text(args.out / "board.html", html.page(board, outcomes))
     print(f"\nwrote {args.out}/board.md, board.csv, board.html")
+    if args.picture:
+        with files.replacing(args.picture) as temporary:
+            temporary.write_bytes(html.picture(board, outcomes))
+        print(f"wrote {args.picture}")
     return 1 if board.failed else 0

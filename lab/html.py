@@ -36,19 +36,30 @@ code { background: #f2f4f6; padding: 0 .3em; }
 """
 
 
-def _image(figure: Any) -> str:
+def _png(figure: Any) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=100, metadata=plots.NO_VERSION["png"])
-    return (
-        f'<img alt="" src="data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}">'
-    )
+    return buffer.getvalue()
 
 
-def _figure(columns: int, height: float = 3.2) -> tuple[Any, Any]:
+def _image(figure: Any) -> str:
+    return f'<img alt="" src="data:image/png;base64,{base64.b64encode(_png(figure)).decode()}">'
+
+
+def _figure(columns: int, height: float = 3.2, rows: int = 1) -> tuple[Any, Any]:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(5 * columns, height), layout="constrained")
-    return figure, figure.subplots(1, columns, squeeze=False)
+    figure = Figure(figsize=(5 * columns, height * rows), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def _folders(outcomes: list[Outcome]) -> dict[tuple[str, str], Path]:
+    """(scenario, algorithm) to the run of its first seed."""
+    return {
+        (o.job.scenario.name, o.job.cc): o.job.folder
+        for o in sorted(outcomes, key=lambda o: -o.job.seed)
+        if o.result is not None
+    }
 
 
 def tested_port(folder: Path, cc: str) -> int | None:
@@ -70,10 +81,7 @@ def tested_port(folder: Path, cc: str) -> int | None:
     return None
 
 
-@plots.plain()
-def over_time(runs: list[tuple[str, Path]]) -> str:
-    """cwnd, RTT and throughput of the flow under test; (algorithm, run folder) each."""
-    figure, axes = _figure(3)
+def _draw_over_time(panels: Any, runs: list[tuple[str, Path]]) -> None:
     for cc, folder in runs:
         path = folder / "tcp_info.jsonl.zst"
         if not (path.is_file() and (folder / "result.json").is_file()):
@@ -91,19 +99,36 @@ def over_time(runs: list[tuple[str, Path]]) -> str:
         acked = np.array([r["bytes_acked"] for r in rows])
         grid = np.arange(0, t_s[-1], 0.5)
         rate = np.diff(np.interp(grid, t_s, acked)) * 8 / 0.5e6
-        for panel, x, y in (
-            (axes[0][0], t_s, cwnd),
-            (axes[0][1], t_s, rtt_ms),
-            (axes[0][2], grid[1:], rate),
-        ):
+        curves = ((t_s, cwnd), (t_s, rtt_ms), (grid[1:], rate))
+        for panel, (x, y) in zip(panels, curves, strict=True):
             panel.plot(x, y, lw=1, color=plots.color_of(cc), label=cc)
     for panel, label in zip(
-        axes[0], ("cwnd, packets", "srtt, ms", "throughput, Mbit/s"), strict=True
+        panels, ("cwnd, packets", "srtt, ms", "throughput, Mbit/s"), strict=True
     ):
         panel.set(xlabel="s", ylabel=label, ylim=(0, None))
-    if axes[0][0].lines:
-        axes[0][0].legend(frameon=False, fontsize=8)
+    if panels[0].lines:
+        panels[0].legend(frameon=False, fontsize=8)
+
+
+@plots.plain()
+def over_time(runs: list[tuple[str, Path]]) -> str:
+    """cwnd, RTT and throughput of the flow under test; (algorithm, run folder) each."""
+    figure, axes = _figure(3)
+    _draw_over_time(axes[0], runs)
     return _image(figure)
+
+
+@plots.plain()
+def picture(board: tables.Board, outcomes: list[Outcome]) -> bytes:
+    """A PNG of every scenario's flows under test over time, a row of panels each."""
+    folders = _folders(outcomes)
+    scenarios = [name for name, _ in tables.sections(board)]
+    figure, axes = _figure(3, 3.2, rows=len(scenarios))
+    for row, scenario in zip(axes, scenarios, strict=True):
+        runs = [(cc, folders[scenario, cc]) for cc in SHOWN if (scenario, cc) in folders]
+        _draw_over_time(row, runs)
+        row[1].set_title(scenario)
+    return _png(figure)
 
 
 @plots.plain()
@@ -176,10 +201,7 @@ def page(board: tables.Board, outcomes: list[Outcome]) -> str:
         head = "<tr><th>algorithm</th><th>scenarios won</th></tr>"
         parts.append(f"<h2>{escape(name)}</h2><table>{head}{rows}</table>")
     parts.append(against_loss(board))
-    folders: dict[tuple[str, str], Path] = {}
-    for outcome in sorted(outcomes, key=lambda o: -o.job.seed):
-        if outcome.result is not None:
-            folders[outcome.job.scenario.name, outcome.job.cc] = outcome.job.folder
+    folders = _folders(outcomes)
     for scenario, rows_of in tables.sections(board):
         parts.append(f"<h2>{escape(scenario)}</h2><p>{escape(board.notes.get(scenario, ''))}</p>")
         parts.append(_table(rows_of))

@@ -52,7 +52,8 @@ class Outcome:
 
 
 def load_suite(suite: str | Path) -> list[Scenario]:
-    """The scenarios of a file, a folder, or a folder's name below lab/scenarios.
+    """The scenarios of a file, a folder, or a folder's name below lab/scenarios; or of several,
+    separated by commas.
 
     Raises:
         NdmError: nothing there, or two scenarios of one name.
@@ -65,16 +66,23 @@ def load_suite(suite: str | Path) -> list[Scenario]:
             break
     if path.is_file():
         return [load(path)]
+    parts = [part for part in str(suite).split(",") if part]
+    if len(parts) > 1 and not path.exists():
+        return _unique([s for part in parts for s in load_suite(part)], suite)
     if not path.is_dir():
         known = ", ".join(sorted(p.name for p in SUITES.glob("*") if p.is_dir()))
         raise NdmError(f"{suite}: no scenario file, no folder, and not one of {known}")
     scenarios = [load(p) for p in sorted(path.rglob("*.toml"))]
-    names = [s.name for s in scenarios]
     if not scenarios:
         raise NdmError(f"{path}: no scenario (*.toml) in it")
+    return _unique(scenarios, path)
+
+
+def _unique(scenarios: list[Scenario], where: str | Path) -> list[Scenario]:
+    names = [s.name for s in scenarios]
     if len(set(names)) < len(names):
         twice = next(n for n in names if names.count(n) > 1)
-        raise NdmError(f"{path}: two scenarios are called {twice}")
+        raise NdmError(f"{where}: two scenarios are called {twice}")
     return scenarios
 
 
@@ -102,7 +110,10 @@ def add_arguments(parser: argparse.ArgumentParser, cc: str | None, seeds: int) -
         cc: algorithms by default; None: they must be named.
         seeds: by default.
     """
-    parser.add_argument("suite", help="scenario file, folder, or a name below lab/scenarios")
+    parser.add_argument(
+        "suite",
+        help="scenario file, folder, or a name below lab/scenarios; several, separated by commas",
+    )
     parser.add_argument(
         "--cc",
         default=cc,

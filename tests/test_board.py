@@ -177,6 +177,7 @@ def test_what_is_no_board_is_refused(text: str, problem: str, tmp_path: Path) ->
 
 def test_the_page_is_self_contained(made: tuple[tables.Board, list[suite.Outcome]]) -> None:
     text = html.page(*made)
+    assert html.picture(*made).startswith(b"\x89PNG")
     assert "data:image/png;base64," in text
     assert not re.search(r'(src|href)="(?!data:)', text)
 
