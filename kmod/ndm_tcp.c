@@ -659,7 +659,7 @@ static enum ndm_why ndm_decide(struct sock *sk, bool valid, const s16 *x, const 
 				 ca->f.paused ? ndm_paused_window(sk) : ~0U);
 		ca->ceiling_rounds = ndm_ceiling_rounds(ca->ceiling_rounds, x, ca->congestion,
 							lost, used);
-		/* Where hosts pause srtt is no measure: there ndm_paused_window() is the ceiling. */
+		/* Where hosts pause srtt is no measure; ndm_paused_window() is the ceiling. */
 		if (ca->f.paused && x[NDM_IN_LOSS_RATE] >= ndm_paused_loss)
 			ca->ceiling_rounds = NDM_CEILING_ROUNDS;
 		if (ca->ceiling_rounds && !ca->f.paused &&
