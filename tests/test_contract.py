@@ -12,13 +12,15 @@ from ndm_tcp import contract
 def test_rounds_and_real_weights_outlive_the_arithmetic_only(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, interface = contract.canonical(), contract.canonical(contract.ARITHMETIC)
+    """Rounds outlive the network's own constants too; its memory is in the interface by itself."""
+    whole, interface, measured = contract.canonical(), contract.interface(), contract.measured()
     monkeypatch.setattr(contract, name, contract.constants()[name] + 1)
     assert contract.canonical() != whole
-    same = contract.canonical(contract.ARITHMETIC) == interface
-    assert same == (name in contract.ARITHMETIC)
+    of_network = name in contract.ARITHMETIC | contract.NETWORK
+    assert (contract.interface() == interface) == of_network
+    assert (contract.measured() == measured) == of_network
 
 
 def test_the_arithmetic_is_constants() -> None:
     assert set(contract.constants()) > contract.ARITHMETIC
-    assert contract.HASH != contract.INTERFACE_HASH
+    assert len({contract.HASH, contract.INTERFACE_HASH, contract.DATA_HASH}) == 3
