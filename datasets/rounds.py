@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ndm_tcp import contract
 from ndm_tcp.core import ffi, lib
@@ -82,33 +83,43 @@ if ffi.sizeof("struct ndm_round_row") != ROUND_DTYPE.itemsize:  # pragma: no cov
     raise NdmError("ndm_tcp._core: struct ndm_round_row has another size here; run: make setup")
 
 
-def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
-    """The different values of a text column, None the last, and which of them each row has."""
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    chunks = column.unify_dictionaries().chunks
-    words = [*(chunks[0].dictionary.to_pylist() if chunks else []), None]
-    parts = [chunk.indices.fill_null(len(words) - 1).to_numpy() for chunk in chunks]
-    number = np.concatenate([np.zeros(0, np.int32), *parts])
-    return np.array(words, dtype=object), number
+@dataclass(frozen=True)
+class Named:
+    """A column of few texts: a number a round, since as text two million rounds take 130 MB."""
+
+    number: npt.NDArray[np.int32]
+    """[n] into names; -1: null"""
+    names: npt.NDArray[np.str_]
+
+    @classmethod
+    def of(cls, column: pa.ChunkedArray) -> Named:
+        """Of a column of text, dictionary-encoded or not."""
+        if not pa.types.is_dictionary(column.type):
+            column = column.dictionary_encode()
+        whole = column.unify_dictionaries().combine_chunks()
+        if isinstance(whole, pa.ChunkedArray):  # of no or of several chunks, by version
+            whole = whole.chunk(0) if whole.num_chunks else pa.array([], column.type)
+        number = pc.fill_null(whole.indices, -1).to_numpy(zero_copy_only=False)
+        names = np.array(whole.dictionary.to_pylist(), dtype=str)
+        return cls(number.astype(np.int32), names)
+
+    def text(self, null: str = "unknown") -> npt.NDArray[np.str_]:
+        """[n] the texts themselves."""
+        return np.append(self.names, null)[self.number]
+
+    def at(self, rows: npt.NDArray[np.intp], null: str = "") -> npt.NDArray[np.str_]:
+        """The texts of some rows."""
+        return np.append(self.names, null)[self.number[rows]]
+
+    def begins(self) -> npt.NDArray[np.bool_]:
+        """[n] where another text than in the row before is, as in the first."""
+        number = self.number
+        return np.append(np.ones(min(len(number), 1), dtype=bool), number[1:] != number[:-1])
 
 
 def begins(table: pa.Table) -> npt.NDArray[np.bool_]:
     """[n] the first round of every flow, whose rounds lie together and in order."""
-    if not table.num_rows:
-        return np.zeros(0, dtype=bool)
-    _, number = _codes(table["flow_id"])
-    return np.append(True, number[1:] != number[:-1])
-
-
-def values(table: pa.Table, name: str) -> npt.NDArray[Any]:
-    """[n] a column; text as objects, null as None."""
-    column = table[name]
-    if not pa.types.is_dictionary(column.type):
-        found: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
-        return found
-    words, number = _codes(column)
-    return words[number]
+    return Named.of(table["flow_id"]).begins()
 
 
 def with_derived(table: pa.Table) -> pa.Table:

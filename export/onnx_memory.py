@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import copy
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +30,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from ndm_tcp import contract as c
 from ndm_tcp import files
-from ndm_tcp.errors import NdmError
+from ndm_tcp.errors import NdmError, exit_with
 from ndm_tcp.export import onnx_limits
 
 INPUT, STATE, OUTPUT, NEXT = "x", "state", "outputs", "next_state"
@@ -286,8 +285,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except NdmError as error:
-        print(f"ndm: {error}", file=sys.stderr)
-        sys.exit(2)
+    exit_with(main)

@@ -15,6 +15,7 @@ from ndm_tcp.cli import run_command
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export import chosen, generated
 from ndm_tcp.export.run import export
+from ndm_tcp.lab import uml_build
 
 ALONE = {
     "goodput_mbps": 10.0,
@@ -149,12 +150,12 @@ def test_runs_of_another_module_are_not_taken_for_its_own(tmp_path: Path) -> Non
         (tmp_path / name / "generated").mkdir(parents=True)
         shutil.copy(generated.GENERATED / "ndm_model.h", tmp_path / name / "generated")
         shutil.copy(generated.GENERATED.parent / "ndm_tcp.c", tmp_path / name)
-    assert selection._digest(tmp_path / "a") == selection._digest(tmp_path / "b")
+    assert uml_build.sources_digest(tmp_path / "a") == uml_build.sources_digest(tmp_path / "b")
     for path in (Path("generated/ndm_model.h"), Path("ndm_tcp.c")):
-        before = selection._digest(tmp_path / "b")
+        before = uml_build.sources_digest(tmp_path / "b")
         with (tmp_path / "b" / path).open("a") as stream:
             stream.write("/* */\n")
-        assert selection._digest(tmp_path / "b") != before
+        assert uml_build.sources_digest(tmp_path / "b") != before
 
 
 def test_the_score_of_the_docs_is_the_one_in_use() -> None:

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ndm_tcp import contract
-from ndm_tcp.datasets import store
+from ndm_tcp.datasets import rounds, store
 from ndm_tcp.datasets.build import build
 from ndm_tcp.errors import NdmError
 from ndm_tcp.training import checkpoint as ckpt
@@ -347,7 +347,7 @@ def test_columns_of_text_keep_their_texts_and_nulls() -> None:
         ),
         pa.chunked_array([], pa.string()),
     ):
-        named = objective.Named.of(column)
+        named = rounds.Named.of(column)
         assert named.text("?").tolist() == [v or "?" for v in column.to_pylist()]
 
 

@@ -37,7 +37,7 @@ from ndm_tcp.training.config import TrainConfig
 from ndm_tcp.training.evaluate import calibration
 from ndm_tcp.training.loop import RESULTS, gain_loss, schedule
 from ndm_tcp.training.model import Policy
-from ndm_tcp.training.objective import Examples, begins, examples
+from ndm_tcp.training.objective import Examples, examples
 from ndm_tcp.training.prepared import batch_of
 
 Bools = npt.NDArray[np.bool_]
@@ -163,7 +163,7 @@ def with_rounds(rounds: Rounds, count: int) -> Rounds:
     """
     data = rounds.data
     row = np.arange(len(data.x))
-    first = np.maximum.accumulate(np.where(begins(data.flow), row, 0))
+    first = np.maximum.accumulate(np.where(data.flows.begins(), row, 0))
     x = np.concatenate([data.x[np.maximum(row - k, first)] for k in range(count)], axis=1)
     return replace(rounds, data=replace(data, x=x))
 

@@ -15,7 +15,7 @@ import argparse
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +103,7 @@ def flows_of(folders: Sequence[Path], config: TrainConfig) -> list[Flow]:
     for flow, weight, causes in seen.values():
         worth = weight / weights + config.congestion_weight * causes / losses
         worth *= HELD_OUT[flow.split] * (1 if flow.own else OTHERS)
-        found.append(Flow(**{**vars(flow), "worth": worth}))
+        found.append(replace(flow, worth=worth))
     return found
 
 

@@ -10,8 +10,9 @@ import numpy.typing as npt
 import torch
 
 from ndm_tcp import contract
+from ndm_tcp.datasets.rounds import Named
 from ndm_tcp.training.model import Policy
-from ndm_tcp.training.objective import Examples, Named
+from ndm_tcp.training.objective import Examples
 
 AT_ONCE = 1 << 16
 """rounds in one forward pass"""

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from ndm_tcp import contract
 from ndm_tcp.datasets.records import LossCause
-from ndm_tcp.datasets.rounds import INPUT_COLUMNS
+from ndm_tcp.datasets.rounds import INPUT_COLUMNS, Named
 from ndm_tcp.errors import NdmError
 from ndm_tcp.teaching import value
 from ndm_tcp.training import derived, splits
@@ -31,7 +31,7 @@ DELAY_SLACK = 1.25
 STEP_SHARE = value("STEP_SHARE")
 """part of the way to the target window that one round should go, in log2"""
 STEP_RANGE = (-0.6, 0.8)
-"""log2; what a round shows does not tell more"""
+"""log2; what a round shows does not say more"""
 OWN = "ndm_tcp"
 READ = (
     *("flow_id", "source", "cc", "path", "split", "sampling", "slow_start", "valid", "cwnd"),
@@ -44,35 +44,6 @@ READ_TO_CLONE = ("duration_us", "delivered", "srtt_us", "min_rtt_us")
 """and those of rewards, which only cloning looks at"""
 LOSS_STATE = 4  # TCP_CA_Loss
 RECOVERY_STATE = 2  # CWR, Recovery and Loss: the kernel's mechanics, no policy
-
-
-@dataclass(frozen=True)
-class Named:
-    """A column of few texts: a number a round, since as text two million rounds take 130 MB."""
-
-    number: npt.NDArray[np.int32]
-    """[n] into names; -1: null"""
-    names: npt.NDArray[np.str_]
-
-    @classmethod
-    def of(cls, column: pa.ChunkedArray) -> Named:
-        """Of a column of text, dictionary-encoded or not."""
-        if not pa.types.is_dictionary(column.type):
-            column = column.dictionary_encode()
-        whole = column.unify_dictionaries().combine_chunks()
-        if isinstance(whole, pa.ChunkedArray):  # of no or of several chunks, by version
-            whole = whole.chunk(0) if whole.num_chunks else pa.array([], column.type)
-        number = pc.fill_null(whole.indices, -1).to_numpy(zero_copy_only=False)
-        names = np.array(whole.dictionary.to_pylist(), dtype=str)
-        return cls(number.astype(np.int32), names)
-
-    def text(self, null: str = "unknown") -> npt.NDArray[np.str_]:
-        """[n] the texts themselves."""
-        return np.append(self.names, null)[self.number]
-
-    def at(self, rows: npt.NDArray[np.intp], null: str = "") -> npt.NDArray[np.str_]:
-        """The texts of some rows."""
-        return np.append(self.names, null)[self.number[rows]]
 
 
 @dataclass(frozen=True)
@@ -107,11 +78,6 @@ class Examples:
     def cc(self) -> npt.NDArray[np.str_]:
         """[n] the algorithm of each round's sender."""
         return self.ccs.text()
-
-
-def begins(flow: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """[n] the first row of every flow, whose rows lie together."""
-    return np.append(True, flow[1:] != flow[:-1])
 
 
 def rewards(columns: dict[str, Any]) -> Floats:
@@ -264,7 +230,7 @@ def examples(table: pa.Table, config: TrainConfig) -> Examples:
     taught = config.objective == TARGET_STEP
     plain = (*READ, *(() if taught else READ_TO_CLONE))
     data = {n: table[n].to_numpy() for n in plain if n not in (*texts, "sampling")}
-    edges = np.flatnonzero(begins(texts["flow_id"].number))
+    edges = np.flatnonzero(texts["flow_id"].begins())
     n = table.num_rows
     ends = np.append(edges[1:], n)
     groups = [slice(int(a), int(b)) for a, b in zip(edges, ends, strict=True)]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ndm_tcp import __version__, files
-from ndm_tcp.errors import NdmError
+from ndm_tcp.errors import BAD_INPUT, NdmError
 
 COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
     ("dataset", "build"): ("ndm_tcp.datasets.build_command", "captures and logs to rounds"),
@@ -43,7 +43,6 @@ GROUPS = {
     "kmod": "the module in this kernel",
     "lab": "the real stack in virtual time",
 }
-BAD_INPUT = 2
 
 
 def parser_for(words: tuple[str, ...]) -> argparse.ArgumentParser:

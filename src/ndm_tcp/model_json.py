@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ import orjson
 
 from ndm_tcp import contract as c
 from ndm_tcp import files
-from ndm_tcp.errors import NdmError
+from ndm_tcp.errors import NdmError, exit_with
 from ndm_tcp.fixedpoint import Layer
 
 JSON_FORMAT = "ndm-tcp-model-1"
@@ -140,8 +139,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except NdmError as error:
-        print(f"ndm: {error}", file=sys.stderr)
-        sys.exit(2)
+    exit_with(main)

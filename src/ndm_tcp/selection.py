@@ -10,7 +10,6 @@ needs both the exports and the lab.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import math
 import os
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 
 from ndm_tcp import files
@@ -74,23 +74,16 @@ def _copy(name: str, run: Path | None, work: Path) -> Path:
     """A copy of kmod with the network of a run; without one, with the committed network."""
     from ndm_tcp.export import generated
     from ndm_tcp.export.run import export
+    from ndm_tcp.lab import uml_build
 
     kmod = work / "kmod" / name
     if kmod.exists():
         shutil.rmtree(kmod)
-    skipped = shutil.ignore_patterns("*.ko", "*.o", "*.mod*", "*.cmd", ".*", "__pycache__")
-    shutil.copytree(generated.GENERATED.parent, kmod, ignore=skipped)
+    built = shutil.ignore_patterns(*uml_build.BUILT_FILES)
+    shutil.copytree(generated.GENERATED.parent, kmod, ignore=built)
     if run is not None:
         export(run, kmod / "generated", even_if_worse=False)
     return kmod
-
-
-def _digest(kmod: Path) -> str:
-    """Of a module's sources: runs of another module are no results of this one."""
-    digest = hashlib.sha256()
-    for path in sorted([*kmod.glob("*.[ch]"), *kmod.glob("generated/*.h")]):
-        digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()[:12]
 
 
 def _measure(
@@ -101,13 +94,15 @@ def _measure(
     Raises:
         NdmError: a run failed.
     """
-    from ndm_tcp.lab import board, suite
+    from ndm_tcp.lab import board, suite, uml_build
     from ndm_tcp.lab.scenario import UNDER_TEST
 
     found: dict[str, list[float]] = {}
+    # Runs of another module are no results of this one.
+    module = f"{name}-{uml_build.sources_digest(kmod)[:12]}"
     for one in suites:
         scenarios = suite.load_suite(one)
-        out = work / "runs" / f"{name}-{_digest(kmod)}" / Path(one).stem
+        out = work / "runs" / module / Path(one).stem
         runs = suite.jobs_of(scenarios, ["ndm_tcp"], lab_seeds, out)
         for outcome in suite.execute(runs, jobs, light=True, quiet=False, kmod=kmod):
             if outcome.result is None:
@@ -120,6 +115,12 @@ def _measure(
             )
             found.setdefault(f"{one}/{m.scenario}", []).append(worth)
     return {scenario: float(np.mean(values)) for scenario, values in sorted(found.items())}
+
+
+def _placed(apart: npt.NDArray[np.float64]) -> dict[str, float]:
+    """Score and standard error, of a network's points less a mean, [scenarios]."""
+    error = apart.std(ddof=min(1, len(apart) - 1)) / math.sqrt(len(apart))
+    return {"score": float(apart.mean()), "standard_error": float(error)}
 
 
 def choose(measured: dict[str, dict[str, float]]) -> tuple[str, dict[str, dict[str, float]]]:
@@ -135,11 +136,7 @@ def choose(measured: dict[str, dict[str, float]]) -> tuple[str, dict[str, dict[s
     scenarios = sorted(next(iter(measured.values())))
     table = np.array([[measured[name][s] for s in scenarios] for name in measured])
     apart = table - table.mean(axis=0)
-    error = apart.std(axis=1, ddof=min(1, len(scenarios) - 1)) / math.sqrt(len(scenarios))
-    placed = {
-        name: {"score": float(apart[i].mean()), "standard_error": float(error[i])}
-        for i, name in enumerate(measured)
-    }
+    placed = {name: _placed(row) for name, row in zip(measured, apart, strict=True)}
     return max(placed, key=lambda name: placed[name]["score"]), placed
 
 
@@ -187,9 +184,7 @@ def select(
         print("the committed network", file=sys.stderr, flush=True)
         theirs = _measure("shipped", _copy("shipped", None, work), suites, lab_seeds, jobs, work)
         mean = {s: float(np.mean([m[s] for m in measured.values()])) for s in theirs}
-        apart = np.array([theirs[s] - mean[s] for s in theirs])
-        error = apart.std(ddof=min(1, len(apart) - 1)) / math.sqrt(len(apart))
-        placed["shipped"] = {"score": float(apart.mean()), "standard_error": float(error)}
+        placed["shipped"] = _placed(np.array([theirs[s] - mean[s] for s in theirs]))
         measured["shipped"] = theirs
     result: dict[str, Any] = {
         "suites": list(suites),
