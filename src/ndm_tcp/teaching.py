@@ -30,14 +30,14 @@ CHOICES = (
         "of the steps that one state can ask for; 0.5: their mean",
         "where inputs are ambiguous, a window too large shows in the next round, in its queue; one "
         "too small, on a jittery path or beside others, never shows",
-        "2026-11-21 — bold where a state does not tell",
+        "2026-11-21 — bold where a state can ask for several steps",
     ),
     Choice(
         "STEP_SHARE",
         0.6,
         "of the way to the target window in one round, log2",
         "the whole way would answer the noise of one round; never compared with others",
-        "2026-11-21 — from cloning to the right window",
+        "2026-11-21 — from cloning to the target window",
     ),
     Choice(
         "POOL_WEIGHT",
@@ -45,14 +45,14 @@ CHOICES = (
         "weight of other algorithms' flows beside ndm_tcp's own",
         "they dwell in states, such as a full queue without rivals, that the network must know but "
         "does not stay in; with their full weight it learns to yield there, to CUBIC too",
-        "2026-11-21 — from cloning to the right window",
+        "2026-11-21 — from cloning to the target window",
     ),
     Choice(
         "EXTRA_SHARE",
         0.1,
         "of the BDP above it, in the target window",
         "enough for the link never to idle, too little for a queue worth the name",
-        "2026-11-21 — from cloning to the right window",
+        "2026-11-21 — from cloning to the target window",
     ),
     Choice(
         "EXTRA_SHARE_NOISE",
