@@ -28,7 +28,7 @@ CEILING = 0.9
 JAIN = 0.95
 SHARE = (0.33, 0.67)
 ERRORS = 2
-"""standard errors that a difference must have to be more than chance"""
+"""standard errors that a difference must have to be significant"""
 Board = dict[str, dict[str, Cell]]
 """scenario to algorithm to cell"""
 
@@ -79,7 +79,7 @@ def _published_row(name: str, cells: dict[str, Cell]) -> tuple[str, list[bool]]:
 
 def _published(board: Board) -> Iterator[str]:
     yield "## Published scenarios\n"
-    pairs = "resent %, ndm_tcp / BBR | RTT ms, ndm_tcp / BBR"
+    pairs = "retransmitted %, ndm_tcp / BBR | RTT ms, ndm_tcp / BBR"
     yield f"| scenario | ndm_tcp Mbit/s | best of three | ratio | {pairs} |"
     yield "|---|---|---|---|---|---|"
     counts = [[0, 0] for _ in range(3)]
@@ -89,7 +89,7 @@ def _published(board: Board) -> Iterator[str]:
         for count, good in zip(counts, verdicts, strict=False):
             count[0] += good
             count[1] += 1
-    words = ("goodput", "resent share", "RTT")
+    words = ("goodput", "retransmission rate", "RTT")
     reached = ", ".join(f"{w} {a} of {b}" for w, (a, b) in zip(words, counts, strict=True))
     yield f"\nReached: {reached}.\n"
     for name, cells in board.items():

@@ -10,7 +10,7 @@ packets at random.
 The published experiments and ccBench are for evaluation, so no path may resemble theirs: rates
 and delays within ten percent of an evaluation point are drawn again, on routed paths and on the
 loopback device alike; but delays of shaped loopback paths are divided by three afterwards, and four
-of them come close again (docs/LOG.md). Regenerate with `python -m ndm_tcp.lab.training_paths`.
+of them come close again (docs/decisions). Regenerate with `python -m ndm_tcp.lab.training_paths`.
 """
 
 from __future__ import annotations

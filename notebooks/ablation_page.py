@@ -199,11 +199,11 @@ def closed_table(found):
 
 
 def finding(found, loops, kinds, name):
-    """Plain words about a variant: where the difference is more than chance, and where not."""
+    """Plain words about a variant: where the difference is significant, and where not."""
     parts = found["variants"][name]
     gap = parts["all"]["r2_difference"]
     words = "costs" if gap["mean"] < 0 else "gains"
-    known = "" if excludes_zero(gap) else ", which may be chance"
+    known = "" if excludes_zero(gap) else ", which is not significant"
     yield (
         f"- **{name}**: offline it {words} {abs(gap['mean']):.3f} of R² over all unseen paths "
         f"(difference {text(gap)}){known}."
@@ -215,7 +215,7 @@ def finding(found, loops, kinds, name):
     listed = "; ".join(f"{g} {text(parts[g]['r2_difference'])}" for g in clear)
     yield f"  Beyond chance on: {listed or 'no kind of path'}."
     area = parts["all"]["auc_difference"]
-    chance = "beyond chance" if excludes_zero(area) else "not beyond chance"
+    chance = "significant" if excludes_zero(area) else "not significant"
     yield f"  AUC of congestion: difference {text(area)}, {chance}."
     if FULL in loops and name in loops:
         pairs = {m: (v, loops[FULL][m]) for m, v in loops[name].items()}
@@ -223,7 +223,7 @@ def finding(found, loops, kinds, name):
         gaps = {m: resampled(np.subtract(own, full)) for m, (own, full) in pairs.items()}
         known = {m: v for m, v in gaps.items() if excludes_zero(v) and abs(v["mean"]) >= 0.005}
         clear = [f"{m} {text(v, 2)}" for m, v in known.items()]
-        yield "  In the closed loop, beyond chance: " + ("; ".join(clear) or "nothing") + "."
+        yield "  Significant in the closed loop: " + ("; ".join(clear) or "nothing") + "."
 
 
 def page(out):

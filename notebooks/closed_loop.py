@@ -102,7 +102,7 @@ def draw(scenario):
         flow = orjson.loads((folder / "result.json").read_bytes())["flows"][0]
         words.append(
             f"{cc} {flow['goodput_mbps']:.2f} Mbit/s at {flow['rtt_mean_ms']:.0f} ms, "
-            f"{flow['retransmissions']} segments sent again"
+            f"{flow['retransmissions']} segments retransmitted"
         )
     if "link" in facts:
         top.axhline(facts["link"]["rate_bps"] / 1e6, color=f.GREY, ls="--", lw=0.8)

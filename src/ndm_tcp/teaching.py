@@ -2,7 +2,7 @@
 """What is chosen of the lesson, in one table: value, reason, and where it was compared.
 
 The lab says which window a path asks for (`lab/truth.py`), training regresses the step towards it
-(objective `target_step`). The numbers in between are choices. Each names the entry of `docs/LOG.md`
+(objective `target_step`). The numbers in between are choices. Each names the page of `docs/decisions`
 that compared it with others, in the closed loop; docs/training.md shows the table.
 """
 
@@ -19,8 +19,8 @@ class Choice:
     value: float
     unit: str
     reason: str
-    log: str
-    """title of the entry of docs/LOG.md"""
+    decision: str
+    """page of docs/decisions, without its ending"""
 
 
 CHOICES = (
@@ -30,14 +30,14 @@ CHOICES = (
         "of the steps that one state can ask for; 0.5: their mean",
         "where inputs are ambiguous, a window too large shows in the next round, in its queue; one "
         "too small, on a jittery path or beside others, never shows",
-        "2026-11-21 — bold where a state can ask for several steps",
+        "2026-11-21-12-prefer-the-larger-window-in-ambiguous-states",
     ),
     Choice(
         "STEP_SHARE",
         0.6,
         "of the way to the target window in one round, log2",
         "the whole way would answer the noise of one round; never compared with others",
-        "2026-11-21 — from cloning to the target window",
+        "2026-11-21-06-learn-steps-towards-the-target-window",
     ),
     Choice(
         "POOL_WEIGHT",
@@ -45,14 +45,14 @@ CHOICES = (
         "weight of other algorithms' flows beside ndm_tcp's own",
         "they dwell in states, such as a full queue without rivals, that the network must know but "
         "does not stay in; with their full weight it learns to yield there, to CUBIC too",
-        "2026-11-21 — from cloning to the target window",
+        "2026-11-21-06-learn-steps-towards-the-target-window",
     ),
     Choice(
         "EXTRA_SHARE",
         0.1,
         "of the BDP above it, in the target window",
         "enough for the link never to idle, too little for a queue worth the name",
-        "2026-11-21 — from cloning to the target window",
+        "2026-11-21-06-learn-steps-towards-the-target-window",
     ),
     Choice(
         "EXTRA_SHARE_NOISE",
@@ -60,21 +60,21 @@ CHOICES = (
         "the same where packets are delayed by jitter",
         "a link that waits for a late packet idles; with a tenth, jitter without loss had 0.968 of "
         "the best goodput, and heavy loss with jitter lost a seventh",
-        "2026-11-24: jitter without loss, noise, and a share of its own: shipped",
+        "2026-11-24-06-record-jitter-without-loss",
     ),
     Choice(
         "EXTRA_PACKETS",
         3,
         "packets of a flow above that",
         "a flow whose share of the path is a few packets needs more than a tenth of one",
-        "2026-11-24: nothing to spare for lone flows, and fewer instructions: shipped",
+        "2026-11-24-05-spare-no-share-for-lone-flows",
     ),
     Choice(
         "EXTRA_PACKETS_ALONE",
         0,
         "the same of one flow, on a routed path without loss and jitter",
         "of a BDP of 20 packets three are a large part: they cost two to three milliseconds",
-        "2026-11-24: nothing to spare for lone flows, and fewer instructions: shipped",
+        "2026-11-24-05-spare-no-share-for-lone-flows",
     ),
     Choice(
         "RIVAL_SHARE",
@@ -82,7 +82,7 @@ CHOICES = (
         "of a flow's share of the link, beside rivals",
         "some states that look like theirs are the network's own doing, so it takes less than it "
         "is taught: 0.46 beside CUBIC with 1.0, 0.49 with 1.07, 0.54 with 1.15",
-        "2026-11-24: jitter without loss, noise, and a share of its own: shipped",
+        "2026-11-24-06-record-jitter-without-loss",
     ),
 )
 _VALUES = {choice.name: choice.value for choice in CHOICES}
@@ -96,11 +96,11 @@ def value(name: str) -> float:
 def table() -> str:
     """The choices as a table, for docs/training.md."""
     rows = [
-        f"| `{c.name}` | {c.value:g} | {c.unit} | {c.reason} | {c.log.replace(' — ', ': ')} |"
+        f"| `{c.name}` | {c.value:g} | {c.unit} | {c.reason} | [{c.decision}](decisions/{c.decision}.md) |"
         for c in CHOICES
     ]
     head = [
-        "| name | value | of what | reason | compared in docs/LOG.md |",
+        "| name | value | of what | reason | compared in |",
         "|---|---|---|---|---|",
     ]
     return "\n".join([*head, *rows]) + "\n"
