@@ -36,7 +36,7 @@ KDIR ?= $(firstword $(wildcard /lib/modules/$(shell uname -r)/build) \
 CORE_SOURCES := $(wildcard kmod/ndm_*.h datasets/native/*) kmod/generated/ndm_contract.h kmod/generated/ndm_tables.h \
 	src/ndm_tcp/core.c src/ndm_tcp/core_build.py setup.py pyproject.toml
 
-.PHONY: help setup packages test-packages install-test-packages demo-packages demo test test-long test-debug test-ray fuzz \
+.PHONY: help setup docs packages test-packages install-test-packages demo-packages demo test test-long test-debug test-ray fuzz \
 	bench-datasets board lint shipped generated check-generated notebooks ablation clean
 
 help: ## this list
@@ -108,7 +108,7 @@ $(STAMPS)/core: $(STAMPS)/venv $(CORE_SOURCES)
 
 $(STAMPS)/tools: $(STAMPS)/core
 	@echo "installing the tools of tests and notebooks into $(VENV)"
-	@$(call requirements,notebooks dev)
+	@$(call requirements,notebooks dev docs)
 	@$(PIP) --no-compile -r $@.txt $(PIP_QUIET)
 	@touch $@
 
@@ -230,6 +230,11 @@ board: setup test-packages ## every scenario with every algorithm of the kernel;
 	@for suite in published ccbench fairness; do for kind in md csv; do \
 		cp $(OUT)/board/$$suite/board.$$kind $(BOARD)/$$suite.$$kind; done; done
 	@echo "$(BOARD)/*.md and *.csv, plots in $(OUT)/board/*/board.html"
+
+docs: setup ## the pages as a site, in out/site
+	$(BIN)/python docs/tutorial.py
+	$(BIN)/python docs/decisions/index.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q
 
 lint: setup ## ruff and mypy alone
 	$(BIN)/pytest -q tests/test_style.py

@@ -213,7 +213,7 @@ def finding(found, loops, kinds, name):
         yield f"  On paths with jitter or reordering, where delay should matter: R² {delay}."
     clear = [g for g in GROUPS if g in parts and excludes_zero(parts[g]["r2_difference"])]
     listed = "; ".join(f"{g} {text(parts[g]['r2_difference'])}" for g in clear)
-    yield f"  Beyond chance on: {listed or 'no kind of path'}."
+    yield f"  Significant on: {listed or 'no kind of path'}."
     area = parts["all"]["auc_difference"]
     chance = "significant" if excludes_zero(area) else "not significant"
     yield f"  AUC of congestion: difference {text(area)}, {chance}."
@@ -239,7 +239,7 @@ def page(out):
         "",
         "## Findings",
         "",
-        "Beyond chance: the interval of the difference from the full network leaves zero out. Of "
+        "Significant: the interval of the difference from the full network leaves zero out. Of "
         "twenty such intervals one does so by chance, and there are more than twenty here.",
         "",
     ]

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -94,3 +96,16 @@ def test_the_index_of_decisions_is_current() -> None:
 def test_the_tutorial_is_current() -> None:
     page = load(Path("tutorial.py"))["page"]()
     assert page == (ROOT / "docs/tutorial.md").read_text(), "run: python docs/tutorial.py"
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "-q", "-d", str(tmp_path / "site")],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "site" / "tutorial.html").is_file()
