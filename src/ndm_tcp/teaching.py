@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What is chosen of the lesson, in one table: value, reason, and where it was compared.
 
-The lab says which window a path asks for (`lab/truth.py`), training regresses the step towards it
-(objective `target_step`). The numbers in between are choices. Each names the entry of `docs/LOG.md`
-that compared it with others, in the closed loop; docs/training.md shows the table.
+The lab says which window a path asks for (`lab/paths/truth.py`), training regresses the step
+towards it (objective `target_step`). The numbers in between are choices. Each names the entry of
+`docs/LOG.md` that compared it with others, in the closed loop; docs/training.md shows the table.
 """
 
 from __future__ import annotations
