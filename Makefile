@@ -136,7 +136,7 @@ demo: ## traces -> trained network -> C header -> ndm_tcp.ko -> checks -> closed
 	@$(MAKE) --no-print-directory demo-packages
 	@# The kernel takes longest, so it is the first to start.
 	@$(MAKE) --no-print-directory -j 3 HAS_PACKAGES=1 $(DONE)/kernel $(DONE)/module $(DONE)/check $(DONE)/board
-	@$(BIN)/python -m ndm_tcp.export.summary $(DEMO)
+	@$(BIN)/python -m ndm_tcp.export.report.summary $(DEMO)
 
 demo-packages:
 	@$(call need,$(BUILD_PACKAGES) $(PYTHON_PACKAGES) $(LAB_PACKAGES))
@@ -151,18 +151,18 @@ else tail -n 20 $$log >&2; echo "make: failed: $(1); all of it: $$log" >&2; exit
 endef
 
 # Needs no Python package, so it is built while these are installed.
-$(DONE)/kernel: $(wildcard lab/uml/* lab/uml/watch/*.c lab/fixed_cwnd/*.c) lab/uml_build.py
+$(DONE)/kernel: $(wildcard lab/uml/* lab/uml/watch/*.c lab/fixed_cwnd/*.c) lab/guest/uml_build.py
 	$(call step,the lab's kernel,PYTHONPATH=src $(PYTHON) -m ndm_tcp.cli lab build)
 
-$(DONE)/data: $(STAMPS)/core $(wildcard datasets/*.py) $(TRACES)
+$(DONE)/data: $(STAMPS)/core $(wildcard datasets/*.py datasets/*/*.py) $(TRACES)
 	$(call step,dataset of the traces,rm -rf $(DEMO)/data && \
 		$(BIN)/ndm dataset build datasets/traces -o $(DEMO)/data)
 
-$(DONE)/run: $(DONE)/data $(wildcard training/*.py) $(ROUND_FILES)
+$(DONE)/run: $(DONE)/data $(wildcard training/*.py training/*/*.py) $(ROUND_FILES)
 	$(call step,training,rm -rf $(DEMO)/run && \
 		$(BIN)/ndm train --data $(DEMO)/data $(ROUNDS) --seed $(SEED) -o $(DEMO)/run)
 
-$(DONE)/export: $(DONE)/run $(wildcard export/*.py kmod/*.[ch] kmod/Kbuild kmod/Makefile)
+$(DONE)/export: $(DONE)/run $(wildcard export/*.py export/*/*.py kmod/*.[ch] kmod/Kbuild kmod/Makefile)
 	$(call step,integers and headers,rm -rf $(DEMO)/kmod && cp -r kmod $(DEMO)/kmod && \
 		$(BIN)/ndm export $(DEMO)/run -o $(DEMO)/kmod/generated)
 
@@ -174,7 +174,7 @@ $(DONE)/module: $(DONE)/export
 $(DONE)/check: $(DONE)/export
 	$(call step,checks,$(BIN)/ndm check --kmod $(DEMO)/kmod)
 
-$(DONE)/rivals: $(DONE)/kernel $(STAMPS)/core $(wildcard lab/*.py lab/scenarios/published/*)
+$(DONE)/rivals: $(DONE)/kernel $(STAMPS)/core $(wildcard lab/*.py lab/*/*.py lab/scenarios/published/*)
 	$(call step,the lab: $(RIVALS),rm -rf $(DEMO)/board && \
 		$(BIN)/ndm lab board $(DEMO_SCENARIOS) --cc $(RIVALS) --seeds 1 -o $(DEMO)/board)
 
@@ -249,7 +249,7 @@ shipped: setup ## make the committed network anew: kmod/generated from datasets/
 	@$(call run-notebooks,$(OUT)/shipped,notebooks,$(NOTEBOOKS))
 
 generated: $(STAMPS)/venv ## rewrite kmod/generated from the contract and ndm_model.json
-	$(BIN)/python -m ndm_tcp.export.contract_c
+	$(BIN)/python -m ndm_tcp.export.integers.contract_c
 	@$(MAKE) --no-print-directory setup
 	$(BIN)/ndm check --update
 
@@ -284,14 +284,14 @@ $(ABLATION)/run/%/model.safetensors: $(ROUNDS)
 	$(BIN)/ndm train --data $(OUT)/shipped/data $(ROUNDS) --mask "$(MASK_$(*:-$(seed)=))" --seed $(seed) -o $(@D)
 
 $(ABLATION)/offline.json: $(ROUNDS)
-	$(BIN)/python -m ndm_tcp.training.ablation --data $(ROUNDS) -o $(@D) --epochs 16
+	$(BIN)/python -m ndm_tcp.training.experiments.ablation --data $(ROUNDS) -o $(@D) --epochs 16
 
 ablation: setup test-packages ## what inputs, size and training are worth: docs/ablation.md, over an hour
 	@test -f $(OUT)/shipped/run/export.json || $(MAKE) --no-print-directory shipped
 	OMP_NUM_THREADS=1 $(MAKE) --no-print-directory -j 2 $(ABLATION)/offline.json \
 		$(ABLATED:%=$(ABLATION)/run/%/model.safetensors)
 	for name in $(UNTRAINED); do \
-		$(BIN)/python -m ndm_tcp.training.ablation --untrained $(ABLATION)/run/$$name --seed $${name##*-}; done
+		$(BIN)/python -m ndm_tcp.training.experiments.ablation --untrained $(ABLATION)/run/$$name --seed $${name##*-}; done
 	$(BIN)/ndm lab build
 	$(BIN)/ndm lab board validation --cc reno,cubic,bbr --seeds 1 -o $(ABLATION)/board/rivals >/dev/null
 	rm -rf $(ABLATION)/board/shipped

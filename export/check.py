@@ -16,7 +16,8 @@ import numpy as np
 from ndm_tcp import contract as c
 from ndm_tcp import core
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import certificate, generated, golden, law, model_c, quantize
+from ndm_tcp.export.integers import generated, golden, model_c, quantize
+from ndm_tcp.export.proof import certificate, law
 
 CHECKER = Path(__file__).resolve().parent / "checker" / "check_certificate.py"
 EXAMPLE = """example:

@@ -33,7 +33,7 @@ struct ndm_watchdog {
 	u32 loss:13,		/* share of lost packets, smoothed, Q12 */
 	    starved:4,		/* rounds in a row in which it starved */
 	    left:6,		/* rounds for which the network is not listened to */
-	    unused:4,		/* room for a module that explores, lab/explore.py */
+	    unused:4,		/* room for a module that explores, lab/guest/explore.py */
 	    room:2,		/* for that module too */
 	    probing_mtu:1;	/* the module's own */
 };

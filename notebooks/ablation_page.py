@@ -12,13 +12,14 @@ import orjson
 import pyarrow.compute as pc
 
 from ndm_tcp import contract, files, fixedpoint
-from ndm_tcp.datasets import store
+from ndm_tcp.datasets.disk import store
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import onnx_graph, quantize
-from ndm_tcp.lab import bars
-from ndm_tcp.training.ablation import FULL, GROUPS, OFFLINE, Draws, interval
+from ndm_tcp.export.integers import quantize
+from ndm_tcp.export.onnx import writer
+from ndm_tcp.lab.score import bars
 from ndm_tcp.training.config import TrainConfig
 from ndm_tcp.training.evaluate import auc
+from ndm_tcp.training.experiments.ablation import FULL, GROUPS, OFFLINE, Draws, interval
 from ndm_tcp.training.objective import examples
 
 BOARDS = {
@@ -88,7 +89,7 @@ def offline_tables(found):
 def float_or_fixed():
     """The shipped network in float32 and in integers on the held-out flows of its data."""
     policy, checkpoint = f.network()
-    layers = quantize.quantize(onnx_graph.read(f.RUN / "model.onnx").layers)
+    layers = quantize.quantize(writer.read(f.RUN / "model.onnx").layers)
     table = store.load_all(f.data_folders()).rounds
     data = examples(table.filter(pc.equal(table["sampling"], "per_ack")), checkpoint.config)
     held_out = data.split != "train"
@@ -255,9 +256,9 @@ def page(out):
         f"others; {found['rounds']} rounds in all, of `datasets/lab-rounds` "
         f"({', '.join(found['data'])}); "
         f"weight decay {found['weight_decay']}, expectile {found['expectile']}: the mean. R² is "
-        "of the step towards the right window, weighted as in training; AUC and Brier score are "
+        "of the step towards the target window, weighted as in training; AUC and Brier score are "
         "of the congestion output, over losses whose cause is known. This says how well a network "
-        "knows the right window, nothing about "
+        "knows the target window, nothing about "
         "throughput.",
         "",
     ]

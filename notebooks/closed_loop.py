@@ -30,9 +30,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import orjson
 
-from ndm_tcp.datasets import streams
-from ndm_tcp.lab import bars, board, score
-from ndm_tcp.lab.plan import FIRST_PORT
+from ndm_tcp.datasets.readers import streams
+from ndm_tcp.lab.guest.plan import FIRST_PORT
+from ndm_tcp.lab.score import bars, board, metrics
 
 NDM = Path(sys.executable).with_name("ndm")
 KMOD = f.ROOT / os.environ.get("NDM_KMOD", "kmod")
@@ -193,7 +193,7 @@ ccbench = bars.load(f.ROOT / "docs" / "board" / "ccbench.csv")
 figure, panels = plt.subplots(1, 2, figsize=(8.5, 4.2))
 for panel, (title, prefix) in zip(panels, board.SETS.items(), strict=True):
     cells = [c for n, group in ccbench.items() if n.startswith(prefix) for c in group.values()]
-    rates = score.winning_rates(cells, set_two=prefix == "set2-")
+    rates = metrics.winning_rates(cells, set_two=prefix == "set2-")
     colors = [f.CC["ndm_tcp"] if cc == "ndm_tcp" else "0.75" for cc in rates]
     panel.barh(list(rates), [100 * r for r in rates.values()], color=colors)
     panel.invert_yaxis()

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import torch
 
 from ndm_tcp import contract
-from ndm_tcp.datasets.records import LossCause
+from ndm_tcp.datasets.rounds.flow import LossCause
 from ndm_tcp.training.evaluate import auc
 from ndm_tcp.training.objective import examples
 

@@ -22,12 +22,15 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from ndm_tcp import contract, fixedpoint
-from ndm_tcp.export import certificate, law, onnx_graph, properties, quantize, report_html
-from ndm_tcp.export.sensitivity import sensitivity
+from ndm_tcp.export.integers import quantize
+from ndm_tcp.export.integers.sensitivity import sensitivity
+from ndm_tcp.export.onnx import writer
+from ndm_tcp.export.proof import certificate, law, properties
+from ndm_tcp.export.report import page
 from ndm_tcp.training import derived
 
 policy, checkpoint, table = f.load()
-graph = onnx_graph.read(f.RUN / "model.onnx")
+graph = writer.read(f.RUN / "model.onnx")
 layers = quantize.quantize(graph.layers)
 x_int = derived.dense(table)
 x_int = x_int[table["valid"].to_numpy(zero_copy_only=False)].astype(np.int64)
@@ -117,5 +120,5 @@ for cost in costs:
 for claim in law.CLAIMS:
     print(f"proved    {claim.statement} ({claim.cases:,} cases)")
 print(f"\nthe network by itself, at most {properties.BOXES} sub-boxes per claim\n")
-for _, text, verdict, proved, seen, _ in report_html.property_rows(proof):
+for _, text, verdict, proved, seen, _ in page.property_rows(proof):
     print(f"{verdict:9} {text} (proved {proved}, worst seen {seen:.4f})")

@@ -26,8 +26,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from ndm_tcp import contract, core
-from ndm_tcp.datasets import sources
-from ndm_tcp.datasets.records import LossCause
+from ndm_tcp.datasets.readers import sources
+from ndm_tcp.datasets.rounds.flow import LossCause
 
 capture = f.ROOT / os.environ.get("NDM_CAPTURE", "datasets/traces/cubic-06-lossy-jitter")
 policy, checkpoint = f.network()

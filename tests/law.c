@@ -6,7 +6,7 @@
  *     gcc -O2 -I. tests/law.c -o law && ./law [CLAIM]
  *
  * prints every claim and how many cases it went through; the certificate names the same claims
- * (export/law.py).
+ * (export/proof/law.py).
  *
  * The gain need not be gone through beside everything else: 2^gain never falls as the gain grows
  * (the first claim), the law takes minima of it, so its highest and lowest value give the

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ndm_tcp import contract as c
-from ndm_tcp.export import golden
+from ndm_tcp.export.integers import golden
 from ndm_tcp.training.model import Memory
 
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ndm_tcp import core
-from ndm_tcp.datasets import round_trace
-from ndm_tcp.export import generated, model_c
+from ndm_tcp.datasets.module_event import event_lines
+from ndm_tcp.export.integers import generated, model_c
 
 STEADY, SHORT, EMPTIES = 4096 // 16, 4096 // 2, 4096 // 4
 ROUNDS, SETTLES = 31, 2
@@ -20,7 +20,7 @@ ROUNDS, SETTLES = 31, 2
 
 def inputs(table: pa.Table) -> npt.NDArray[np.int16]:
     """[rounds, dense], Q12."""
-    columns = [table[name].to_numpy() for name in round_trace.INPUTS]
+    columns = [table[name].to_numpy() for name in event_lines.INPUTS]
     return np.ascontiguousarray(np.stack(columns, axis=1).astype(np.int16))
 
 

@@ -11,15 +11,15 @@ import pytest
 import torch
 
 from ndm_tcp import contract
-from ndm_tcp.datasets import store
-from ndm_tcp.datasets.build import build
+from ndm_tcp.datasets.build.build import build
+from ndm_tcp.datasets.disk import store
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export.run import export
-from ndm_tcp.lab import training_paths
-from ndm_tcp.training import ablation
+from ndm_tcp.export.command import export
+from ndm_tcp.lab.paths import training_paths
 from ndm_tcp.training.checkpoint import load_policy
 from ndm_tcp.training.config import TrainConfig
 from ndm_tcp.training.evaluate import auc, calibration
+from ndm_tcp.training.experiments import ablation
 from ndm_tcp.training.loop import Trainer
 from ndm_tcp.training.objective import examples
 

@@ -13,8 +13,8 @@ import matplotlib
 import pytest
 import torch
 
-from ndm_tcp.lab import tables
-from ndm_tcp.lab.score import MEASURES, Cell
+from ndm_tcp.lab.score import tables
+from ndm_tcp.lab.score.metrics import MEASURES, Cell
 
 from .conftest import ROOT
 

@@ -18,8 +18,10 @@ import zstandard
 
 from ndm_tcp import plots
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab import bars, board, ccbench, html, scenario, score, suite, tables, training_paths
-from ndm_tcp.lab import run as lab_run
+from ndm_tcp.lab.guest import run as lab_run
+from ndm_tcp.lab.guest import suite
+from ndm_tcp.lab.paths import ccbench, scenario, training_paths
+from ndm_tcp.lab.score import bars, board, html, metrics, tables
 
 from .conftest import ROOT
 
@@ -76,9 +78,9 @@ def made(tmp_path: Path) -> tuple[tables.Board, list[suite.Outcome]]:
     return board.build(outcomes, scenarios, ["cubic", "ndm_tcp"], "ndm lab board X"), outcomes
 
 
-def cell(cc: str, scenario_name: str, **mean: float) -> score.Cell:
-    zero = dict.fromkeys(score.MEASURES, 0.0)
-    return score.Cell(scenario_name, cc, 1, zero | mean, zero)
+def cell(cc: str, scenario_name: str, **mean: float) -> metrics.Cell:
+    zero = dict.fromkeys(metrics.MEASURES, 0.0)
+    return metrics.Cell(scenario_name, cc, 1, zero | mean, zero)
 
 
 def test_cells_hold_mean_and_spread(made: tuple[tables.Board, list[suite.Outcome]]) -> None:
@@ -109,7 +111,7 @@ def test_set_one_is_won_by_throughput_squared_over_delay_within_ten_percent() ->
         cell("good", "a", goodput_mbps=10, rtt_mean_ms=25),
         cell("nearly", "a", goodput_mbps=9.6, rtt_mean_ms=25),
     ]
-    rates = score.winning_rates(cells, set_two=False)
+    rates = metrics.winning_rates(cells, set_two=False)
     assert rates == {"good": 1.0, "nearly": 1.0, "bloated": 0.0, "slow": 0.0}
     assert list(rates)[:2] == ["good", "nearly"]
 
@@ -121,7 +123,7 @@ def test_set_two_is_won_by_the_fairest() -> None:
         cell("fair", "b", share=0.2),
         cell("shy", "b", share=0.4),
     ]
-    assert score.winning_rates(cells, set_two=True) == {"fair": 0.5, "shy": 0.5, "rude": 0.0}
+    assert metrics.winning_rates(cells, set_two=True) == {"fair": 0.5, "shy": 0.5, "rude": 0.0}
 
 
 @pytest.mark.parametrize(
@@ -129,7 +131,7 @@ def test_set_two_is_won_by_the_fairest() -> None:
     [(0.0, "0"), (12.345, "12.3"), (123.4, "123"), (0.01234, "0.0123"), (1e-9, "0.0000")],
 )
 def test_numbers_have_three_digits(value: float, text: str) -> None:
-    assert score.number(value) == text
+    assert metrics.number(value) == text
 
 
 def test_every_form_of_the_board_names_everything(
@@ -361,9 +363,11 @@ def test_the_committed_bars_are_those_of_the_boards() -> None:
 def test_a_bar_missed_by_what_seeds_differ_by_is_marked(
     runs: int, spread: float, chance: bool
 ) -> None:
-    means = dict.fromkeys(score.MEASURES, 20.0)
-    spreads = dict.fromkeys(score.MEASURES, float(spread))
-    cells = {cc: score.Cell("c", cc, runs, dict(means), spreads) for cc in (*bars.RIVALS, bars.OWN)}
+    means = dict.fromkeys(metrics.MEASURES, 20.0)
+    spreads = dict.fromkeys(metrics.MEASURES, float(spread))
+    cells = {
+        cc: metrics.Cell("c", cc, runs, dict(means), spreads) for cc in (*bars.RIVALS, bars.OWN)
+    }
     cells[bars.OWN].mean["rtt_mean_ms"] = 21.0
     row = next(line for line in bars._published({"c": cells}) if line.startswith("| c |"))
     assert row.endswith("| **21.0 / 20.0** ~ |" if chance else "| **21.0 / 20.0** |")

@@ -19,9 +19,11 @@ import orjson
 import pytest
 
 from ndm_tcp.cli import run_command
-from ndm_tcp.datasets import build, card, parts, sources, store, workers
+from ndm_tcp.datasets.build import build, parts, workers
+from ndm_tcp.datasets.disk import card, store
+from ndm_tcp.datasets.readers import sources
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import model_c
+from ndm_tcp.export.integers import model_c
 
 from .captures import RECEIVER, Captured
 from .conftest import TRACES

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import zstandard
 
-from ndm_tcp.datasets import capture, pcap, run_folder, streams, tcp_probe
-from ndm_tcp.datasets.records import CwndSource, FlowRecords, LossCause
+from ndm_tcp.datasets.readers import capture, pcap, run_folder, streams, tcp_probe
+from ndm_tcp.datasets.rounds.flow import CwndSource, FlowRecords, LossCause
 from ndm_tcp.errors import NdmError
 
 from .captures import Captured

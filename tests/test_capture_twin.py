@@ -15,8 +15,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from ndm_tcp import files
-from ndm_tcp.datasets import capture, pcap, rounds, run_folder, sources
-from ndm_tcp.datasets.records import FlowRecords
+from ndm_tcp.datasets.readers import capture, pcap, run_folder, sources
+from ndm_tcp.datasets.rounds import columns
+from ndm_tcp.datasets.rounds.compute import rounds_of
+from ndm_tcp.datasets.rounds.flow import FlowRecords
 
 from . import captures
 from .captures import Captured
@@ -73,15 +75,15 @@ def test_rounds_in_one_go_equal_those_of_the_records(name: str) -> None:
     records, _ = capture.read(path)
     assert streamed and len(streamed) == len(records)
     for flow, held in zip(streamed, records, strict=True):
-        table = rounds.table(flow, "s", "train")
-        assert table.equals(rounds.table(rounds.of(held), "s", "train"))
+        table = columns.table(flow, "s", "train")
+        assert table.equals(columns.table(rounds_of(held), "s", "train"))
         assert table.equals(twin_rounds.table(held, "s", "train"))
 
 
 def test_rounds_with_causes_equal_numpys() -> None:
     for name in ("reno-03-lossy", "cubic-08-reorder", "bbr-04-lossy"):
         (flow,), _ = run_folder.read(TRACES / name)
-        table = rounds.table(rounds.of(flow), name, "")
+        table = columns.table(rounds_of(flow), name, "")
         assert table.equals(twin_rounds.table(flow, name, ""))
         assert sum(table["loss_cause"].to_pylist()) > 0
 

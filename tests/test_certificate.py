@@ -21,22 +21,13 @@ import torch
 
 from ndm_tcp import contract as c
 from ndm_tcp import core, fixedpoint
-from ndm_tcp.datasets import sources
+from ndm_tcp.datasets.readers import sources
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import (
-    certificate,
-    claims,
-    enclosure,
-    generated,
-    golden,
-    law,
-    model_c,
-    properties,
-    quantize,
-)
 from ndm_tcp.export.check import CHECKER, run_checker
-from ndm_tcp.export.relaxation import Bounder
-from ndm_tcp.export.run import claims_text, write_model
+from ndm_tcp.export.command import claims_text, write_model
+from ndm_tcp.export.integers import generated, golden, model_c, quantize
+from ndm_tcp.export.proof import certificate, claims, enclosure, law, properties
+from ndm_tcp.export.proof.relaxation import Bounder
 from ndm_tcp.fixedpoint import Layer
 from ndm_tcp.training.model import Policy
 

@@ -18,21 +18,12 @@ from torch import nn
 from ndm_tcp import contract as c
 from ndm_tcp import core, fixedpoint
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import (
-    certificate,
-    check,
-    enclosure,
-    generated,
-    golden,
-    model_c,
-    onnx_read,
-    properties,
-    qat,
-    quantize,
-    relaxation,
-)
-from ndm_tcp.export.quantize import Dense
-from ndm_tcp.export.run import export, write_model
+from ndm_tcp.export import check
+from ndm_tcp.export.command import export, write_model
+from ndm_tcp.export.integers import generated, golden, model_c, qat, quantize
+from ndm_tcp.export.integers.quantize import Dense
+from ndm_tcp.export.onnx import reader
+from ndm_tcp.export.proof import certificate, enclosure, properties, relaxation
 from ndm_tcp.fixedpoint import Layer
 from ndm_tcp.training.model import Policy
 
@@ -285,7 +276,7 @@ def test_pytorchs_networks_are_exported_with_all_proofs(
 def test_relus_upper_end_is_out_of_reach_and_that_is_checked(tmp_path: Path) -> None:
     path = tmp_path / "policy.onnx"
     relu_file(path, nn.ReLU)
-    graph = onnx_read.read(path, "make it")
+    graph = reader.read(path, "make it")
     proof = certificate.prove(quantize.quantize(graph.layers))
     certificate.require_open(proof, graph.open)
     for ends, rows in zip(graph.open, proof.rows, strict=False):

@@ -12,7 +12,9 @@ import pyarrow as pa
 import pytest
 
 from ndm_tcp.cli import run_command
-from ndm_tcp.datasets import build, lock, rounds, store
+from ndm_tcp.datasets.build import build
+from ndm_tcp.datasets.disk import rounds_lock, store
+from ndm_tcp.datasets.rounds import columns
 from ndm_tcp.errors import NdmError
 from ndm_tcp.training import core_set, splits
 from ndm_tcp.training.config import TrainConfig
@@ -40,7 +42,7 @@ def flow(number: int, **changes: object) -> core_set.Flow:
 
 
 def test_the_committed_files_are_those_of_the_lock_and_small() -> None:
-    found = lock.check(lock.read(), lock.LOCK.parent, Path("nowhere"))
+    found = rounds_lock.check(rounds_lock.read(), rounds_lock.LOCK.parent, Path("nowhere"))
     assert not [one for one in found if one.bad]
     there = {p for p in COMMITTED.rglob("*") if p.is_file() and p.name != "README.md"}
     assert there == {one.path for one in found if one.needed}, "each file is in the lock"
@@ -49,10 +51,10 @@ def test_the_committed_files_are_those_of_the_lock_and_small() -> None:
 
 def test_the_committed_flows_are_whole_and_as_many_as_their_recordings_say() -> None:
     """A mean depends on all rounds before: that a flow begins where its sender did is in `t_us`."""
-    known = {recording.name: recording for recording in lock.read().recordings}
+    known = {recording.name: recording for recording in rounds_lock.read().recordings}
     for folder in sorted(p for p in COMMITTED.iterdir() if p.is_dir()):
         dataset = store.load(folder)
-        first = rounds.begins(dataset.rounds)
+        first = columns.begins(dataset.rounds)
         ids = dataset.rounds["flow_id"].take(pa.array(np.flatnonzero(first))).to_pylist()
         assert len(ids) == len(set(ids)) == dataset.manifest["flows"]
         starts = np.flatnonzero(first)
@@ -92,14 +94,14 @@ def test_chosen_flows_are_whole_and_their_rounds_unchanged(
     words = ["data", "core", *map(str, recorded), "-o", str(tmp_path / "core")]
     assert run_command([*words, "--megabytes", "0.02"]) == 0
     core, whole = store.load(tmp_path / "core"), store.load_all(recorded)
-    assert 0 < core.manifest["flows"] < rounds.begins(whole.rounds).sum()
+    assert 0 < core.manifest["flows"] < columns.begins(whole.rounds).sum()
     assert core.rounds.num_rows == core.manifest["rounds"] < whole.rounds.num_rows
     chosen = set(core.rounds["flow_id"].to_pylist())
     mask = pa.array([flow_id in chosen for flow_id in whole.rounds["flow_id"].to_pylist()])
     rest = whole.rounds.filter(mask)
-    for name in ("flow_id", "t_us", *rounds.INPUT_COLUMNS, "cwnd", "srtt_us", "scenario"):
+    for name in ("flow_id", "t_us", *columns.INPUT_COLUMNS, "cwnd", "srtt_us", "scenario"):
         assert core.rounds[name].to_pylist() == rest[name].to_pylist(), name
-    assert not set(rounds.DETAIL) & set(core.rounds.column_names)
+    assert not set(columns.DETAIL) & set(core.rounds.column_names)
     assert core.manifest["recordings"][0]["name"] == "one"
     first = (tmp_path / "core" / store.ROUNDS).read_bytes()
     words[2:4] = reversed(words[2:4])

@@ -13,7 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from ndm_tcp import contract, files
-from ndm_tcp.datasets import build, card, info_command, rounds, sources, store
+from ndm_tcp.datasets.build import build
+from ndm_tcp.datasets.disk import card, info_command, store
+from ndm_tcp.datasets.readers import sources
+from ndm_tcp.datasets.rounds import columns
 from ndm_tcp.errors import NdmError
 
 from .conftest import TRACES
@@ -43,8 +46,8 @@ def test_schema_names_units_and_carries_the_contract(dataset: Path) -> None:
     table = pq.read_table(dataset / store.ROUNDS)
     assert table.schema.metadata[b"ndm_contract"].decode() == contract.DATA_HASH
     assert all(field.metadata[b"meaning"] for field in table.schema)
-    assert set(rounds.INPUT_COLUMNS) == {i.name for i in contract.INPUTS} < set(table.column_names)
-    derived = {i.name for i in contract.MEANS} | {f.name for f in rounds.DERIVED}
+    assert set(columns.INPUT_COLUMNS) == {i.name for i in contract.INPUTS} < set(table.column_names)
+    derived = {i.name for i in contract.MEANS} | {f.name for f in columns.DERIVED}
     assert not derived & set(table.column_names), "what follows from the rest is not stored"
 
 
@@ -153,7 +156,7 @@ def test_poll_and_per_ack_rounds_are_marked(tmp_path: Path) -> None:
 
 
 def test_an_empty_flow_has_no_rounds() -> None:
-    assert rounds.SCHEMA.empty_table().num_rows == 0
+    assert columns.SCHEMA.empty_table().num_rows == 0
 
 
 def test_the_pictures_do_not_follow_the_style_of_who_builds(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ import pytest
 
 from ndm_tcp import model_json
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import summary
-from ndm_tcp.lab import suite
+from ndm_tcp.export.report import summary
+from ndm_tcp.lab.guest import suite
 
 from .conftest import ROOT
 
@@ -73,7 +73,7 @@ def test_torch_comes_from_where_the_user_says(tmp_path: Path) -> None:
         ("training/train.py", {"run", "export", "module", "check", "board"}),
         ("export/check.py", {"export", "module", "check", "board"}),
         ("kmod/ndm_tcp.c", {"export", "module", "check", "board"}),
-        ("lab/board.py", {"rivals", "board"}),
+        ("lab/score/board.py", {"rivals", "board"}),
         ("lab/uml/kernel.config", {"kernel", "rivals", "board"}),
         ("README.md", set()),
     ],

@@ -22,20 +22,13 @@ from onnx import TensorProto
 from ndm_tcp import contract as c
 from ndm_tcp import core, fixedpoint
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import (
-    check,
-    generated,
-    golden,
-    law,
-    model_c,
-    onnx_graph,
-    onnx_limits,
-    properties,
-    quantize,
-    report_text,
-)
-from ndm_tcp.export.run import export, write_model
-from ndm_tcp.export.sensitivity import sensitivity
+from ndm_tcp.export import check
+from ndm_tcp.export.command import export, write_model
+from ndm_tcp.export.integers import generated, golden, model_c, quantize
+from ndm_tcp.export.integers.sensitivity import sensitivity
+from ndm_tcp.export.onnx import limits, writer
+from ndm_tcp.export.proof import law, properties
+from ndm_tcp.export.report import screen
 from ndm_tcp.fixedpoint import Layer
 from ndm_tcp.training.checkpoint import MODEL, load_policy
 from ndm_tcp.training.checkpoint import save as save_checkpoint
@@ -175,12 +168,12 @@ def test_large_rows_get_smaller_scales_instead_of_overflowing() -> None:
 def test_onnx_round_trip_keeps_the_weights(tmp_path: Path) -> None:
     torch.manual_seed(1)
     policy = Policy((8, 4), mask=(7,))
-    onnx_graph.write(policy, tmp_path / "m.onnx", {})
-    graph = onnx_graph.read(tmp_path / "m.onnx")
+    writer.write(policy, tmp_path / "m.onnx", {})
+    graph = writer.read(tmp_path / "m.onnx")
     for layer, (w, b) in zip(graph.layers, policy.linear_layers(), strict=True):
         assert np.array_equal(layer.weight, w.numpy()) and np.array_equal(layer.bias, b.numpy())
     x = some(100)
-    assert onnx_graph.check_against(policy, tmp_path / "m.onnx", x) < 1e-5
+    assert writer.check_against(policy, tmp_path / "m.onnx", x) < 1e-5
 
 
 def test_float32_of_any_processor_passes(tmp_path: Path) -> None:
@@ -189,9 +182,9 @@ def test_float32_of_any_processor_passes(tmp_path: Path) -> None:
     with torch.no_grad():
         for parameter in policy.parameters():
             parameter *= 16  # two libraries' float32 differ by more than 1e-5
-    onnx_graph.write(policy, tmp_path / "m.onnx", {})
+    writer.write(policy, tmp_path / "m.onnx", {})
     x = some(20_000)
-    assert onnx_graph.check_against(policy, tmp_path / "m.onnx", x) < 5e-5
+    assert writer.check_against(policy, tmp_path / "m.onnx", x) < 5e-5
     assert next(policy.parameters()).dtype is torch.float32, "the caller's network was changed"
 
 
@@ -199,38 +192,38 @@ def test_float32_of_any_processor_passes(tmp_path: Path) -> None:
 def test_a_different_network_does_not_pass_as_the_same(tmp_path: Path, shift: float) -> None:
     torch.manual_seed(1)
     policy = Policy((8,))
-    onnx_graph.write(policy, tmp_path / "m.onnx", {})
+    writer.write(policy, tmp_path / "m.onnx", {})
     with torch.no_grad():
         policy.layers[0].bias[0] += shift
     x = some(100)
     with pytest.raises(NdmError, match="onnxruntime differs from PyTorch"):
-        onnx_graph.check_against(policy, tmp_path / "m.onnx", x)
+        writer.check_against(policy, tmp_path / "m.onnx", x)
 
 
 def test_unsupported_operators_are_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
-    onnx_graph.write(Policy((8,)), path, {})
+    writer.write(Policy((8,)), path, {})
     model = onnx.load(path)
     node = next(n for n in model.graph.node if n.op_type == "Tanh")
     node.op_type = "Softplus"
     onnx.save(model, path)
     with pytest.raises(NdmError, match="node 'tanh0': operator Softplus is not supported"):
-        onnx_graph.read(path)
+        writer.read(path)
 
 
 def test_foreign_onnx_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     with pytest.raises(NdmError, match="no such file"):
-        onnx_graph.read(path)
+        writer.read(path)
     path.write_bytes(b"not onnx")
     with pytest.raises(NdmError, match="not a valid ONNX"):
-        onnx_graph.read(path)
-    onnx_graph.write(Policy((8,)), path, {})
+        writer.read(path)
+    writer.write(Policy((8,)), path, {})
     model = onnx.load(path)
     del model.metadata_props[:]
     onnx.save(model, path)
     with pytest.raises(NdmError, match="made for contract unknown.*run: ndm export"):
-        onnx_graph.read(path)
+        writer.read(path)
 
 
 # --- the whole export ------------------------------------------------------------------------
@@ -365,15 +358,15 @@ def test_another_network_can_be_written_and_passes(kmod: Path) -> None:
 
 
 def onnx_model(path: Path) -> onnx.ModelProto:
-    onnx_graph.write(Policy((8,)), path, {})
+    writer.write(Policy((8,)), path, {})
     return onnx.load(path)
 
 
 def test_a_file_too_large_for_a_network_is_not_even_parsed(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
-    path.write_bytes(b"\0" * (onnx_limits.LARGEST_FILE + 1))
+    path.write_bytes(b"\0" * (limits.LARGEST_FILE + 1))
     with pytest.raises(NdmError, match=r"4194305 bytes, more than the 4194304"):
-        onnx_graph.read(path)
+        writer.read(path)
 
 
 @pytest.mark.parametrize(
@@ -395,7 +388,7 @@ def test_onnx_tensors_no_network_can_have_are_refused(
     damage(next(t for t in model.graph.initializer if t.name == "layer0.weight"))
     path.write_bytes(model.SerializeToString())
     with pytest.raises(NdmError, match=what) as error:
-        onnx_graph.read(path)
+        writer.read(path)
     assert "\n" not in str(error.value)
 
 
@@ -406,7 +399,7 @@ def test_an_onnx_file_of_many_nodes_is_refused(tmp_path: Path) -> None:
         model.graph.node.append(model.graph.node[0])
     path.write_bytes(model.SerializeToString())
     with pytest.raises(NdmError, match="nodes and 0 functions; at most 128"):
-        onnx_graph.read(path)
+        writer.read(path)
 
 
 def test_layers_of_wrong_shape_are_refused(tmp_path: Path) -> None:
@@ -417,7 +410,7 @@ def test_layers_of_wrong_shape_are_refused(tmp_path: Path) -> None:
     bias.raw_data = bias.raw_data[:28]
     path.write_bytes(model.SerializeToString())
     with pytest.raises(NdmError, match=r"'gemm0': Gemm: 'layer0.bias' has shape \[7\], width is 8"):
-        onnx_graph.read(path)
+        writer.read(path)
 
 
 def test_a_collapsed_policy_is_refused(run: Path, tmp_path: Path) -> None:
@@ -493,20 +486,20 @@ def test_an_inference_is_timed_beside_others_and_the_report_says_so(
         )
         assert products < report.cost.integer_instructions < 20 * products
     card, page = ((tmp_path / "run" / n).read_text() for n in ("MODEL_CARD.md", "report.html"))
-    for text in (card, page, report_text.screen(report)):
+    for text in (card, page, screen.screen(report)):
         assert all(row[1] in text and row[0] in text for row in report.cost.rows())
     monkeypatch.setattr(shutil, "which", lambda name: None)
     blind = export(tmp_path / "run", tmp_path / "out", measure=True)
     assert blind.cost is None
-    assert "not measured: gcc: not found; run: apt-get install gcc" in report_text.screen(blind)
+    assert "not measured: gcc: not found; run: apt-get install gcc" in screen.screen(blind)
     assert "not measured: gcc" in (tmp_path / "run" / "report.html").read_text()
     partly = replace(report.cost, integer_instructions=None)
-    assert "install valgrind" in report_text.screen(replace(report, cost=partly))
+    assert "install valgrind" in screen.screen(replace(report, cost=partly))
 
 
 def test_the_printed_report_fits_a_screen_and_names_every_claim(run: Path, tmp_path: Path) -> None:
     report = export(run, tmp_path / "out")
-    text = report_text.screen(report)
+    text = screen.screen(report)
     assert max(map(len, text.splitlines())) <= 100
     assert all(p.name in text for p in properties.PROPERTIES)
     assert all(claim.name in text for claim in law.CLAIMS)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ndm_tcp import contract as c
 from ndm_tcp import core
-from ndm_tcp.datasets import sources
+from ndm_tcp.datasets.readers import sources
 from ndm_tcp.errors import NdmError
 
 from .conftest import TRACES

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ndm_tcp.datasets import capture, pcap
-from ndm_tcp.datasets.records import FlowRecords
+from ndm_tcp.datasets.readers import capture, pcap
+from ndm_tcp.datasets.rounds.flow import FlowRecords
 
 from . import captures
 from .captures import ACK, FIN, RECEIVER, SENDER, Captured, pcap_header

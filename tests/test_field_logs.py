@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ndm_tcp.datasets import flent, iperf3, mlab, ndt7, sources, ss, tcp_probe
-from ndm_tcp.datasets.records import FlowRecords
+from ndm_tcp.datasets.readers import flent, iperf3, mlab, ndt7, sources, ss, tcp_probe
+from ndm_tcp.datasets.rounds.flow import FlowRecords
 from ndm_tcp.errors import NdmError
 
 from .reference import ss as ss_twin
@@ -137,7 +137,7 @@ def test_times_before_every_line_in_small_pieces(
         f"{EPOCH + k / 4:.6f} {line}\n" for k in range(60) for line in record(k + 1).splitlines()
     ]
     whole, _ = read(tmp_path / "log", "".join(lines))
-    monkeypatch.setattr("ndm_tcp.datasets.text_chunks.CHUNK_BYTES", size)
+    monkeypatch.setattr("ndm_tcp.datasets.readers.text_chunks.CHUNK_BYTES", size)
     pieces, _ = read(tmp_path / "log", "".join(lines))
     assert np.array_equal(whole[0].acks, pieces[0].acks) and len(whole[0].acks) == 60
 

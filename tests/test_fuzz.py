@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from ndm_tcp.datasets import sources, streams
+from ndm_tcp.datasets.readers import sources, streams
 from ndm_tcp.errors import NdmError
 
 from .conftest import ROOT

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from ndm_tcp.datasets import ss, streams, tcp_probe
+from ndm_tcp.datasets.readers import ss, streams, tcp_probe
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab import host_record
-from ndm_tcp.lab.hostpath import Bottleneck, Impairments, LinkSpec
+from ndm_tcp.lab.experiments import host_record
+from ndm_tcp.lab.experiments.host_path import Bottleneck, Impairments, LinkSpec
 
 from .reference import pcap
 

@@ -12,8 +12,10 @@ import pytest
 
 from ndm_tcp.cli import run_command
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import generated, judge, model_c, onnx_graph, quantize
-from ndm_tcp.export import run as export_run
+from ndm_tcp.export import command as export_run
+from ndm_tcp.export import judge
+from ndm_tcp.export.integers import generated, model_c, quantize
+from ndm_tcp.export.onnx import writer
 from ndm_tcp.training.loop import RESULTS
 
 
@@ -66,7 +68,7 @@ def test_by_default_the_checkout_is_left_alone(copy: Path, checkout: Path) -> No
 def test_an_onnx_file_leaves_the_checkout_alone(checkout: Path, tmp_path: Path) -> None:
     layers = model_c.from_json(checkout / "ndm_model.json").layers
     path = tmp_path / "policy.onnx"
-    onnx_graph.write_layers(quantize.dequantize(layers), path, {})
+    writer.write_layers(quantize.dequantize(layers), path, {})
     before = content(checkout)
     assert run_command(["export", str(path)]) == 0
     assert content(checkout) == before

@@ -15,8 +15,9 @@ import pytest
 from ndm_tcp import cli, contract
 from ndm_tcp.cli import COMMANDS, GROUPS, run_command
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab import run as lab_run
-from ndm_tcp.lab import scenario, suite, uml_build
+from ndm_tcp.lab.guest import run as lab_run
+from ndm_tcp.lab.guest import suite, uml_build
+from ndm_tcp.lab.paths import scenario
 
 from .conftest import ROOT
 

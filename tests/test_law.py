@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import certificate, generated, law, properties
+from ndm_tcp.export.integers import generated
+from ndm_tcp.export.proof import certificate, law, properties
 
 from .conftest import ROOT
 

@@ -19,9 +19,12 @@ from torch import nn
 from ndm_tcp import contract as c
 from ndm_tcp import core, fixedpoint, model_json
 from ndm_tcp.cli import run_command
-from ndm_tcp.datasets import sources, store
+from ndm_tcp.datasets.disk import store
+from ndm_tcp.datasets.readers import sources
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import generated, golden, model_c, onnx_graph, onnx_memory, onnx_read
+from ndm_tcp.export.integers import generated, golden, model_c
+from ndm_tcp.export.onnx import memory as onnx_memory
+from ndm_tcp.export.onnx import reader, writer
 from ndm_tcp.training import checkpoint as ckpt
 from ndm_tcp.training import derived
 from ndm_tcp.training.config import TrainConfig
@@ -144,7 +147,7 @@ def test_onnxruntime_stepped_over_a_flow_equals_the_c(flows: list[Rows], tmp_pat
         for linear, (weight, bias) in zip(policy.layers, real, strict=True):
             linear.weight.copy_(weight)
             linear.bias.copy_(bias)
-    onnx_graph.write(policy, tmp_path / "m.onnx", {})
+    writer.write(policy, tmp_path / "m.onnx", {})
     session = onnxruntime.InferenceSession(
         (tmp_path / "m.onnx").read_bytes(), providers=["CPUExecutionProvider"]
     )
@@ -184,11 +187,11 @@ def test_a_policy_that_torch_writes_is_carried(tmp_path: Path) -> None:
     torch.manual_seed(2)
     policy, path = Policy((8, 4)), tmp_path / "m.onnx"
     path.write_bytes(exported(nn.Sequential(*_modules(policy))))
-    graph = onnx_read.read(path, "make it")
+    graph = reader.read(path, "make it")
     assert (graph.inputs, graph.state) == ("x", "state") and len(graph.layers) == 3
     for layer, (weight, _) in zip(graph.layers, policy.linear_layers(), strict=True):
         assert np.array_equal(layer.weight, weight.numpy())
-    assert onnx_graph.compare(graph, path, some(20_000)) < 1e-5
+    assert writer.compare(graph, path, some(20_000)) < 1e-5
 
 
 def _modules(policy: Policy) -> list[nn.Module]:
@@ -220,7 +223,7 @@ def test_another_memory_is_refused(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(exported(nn.Sequential(*_modules(Policy((4,)))), Other(kind)))
     with pytest.raises(NdmError) as error:
-        onnx_read.read(path, "make it")
+        reader.read(path, "make it")
     said = str(error.value)
     assert "\n" not in said and str(path) in said
     assert "no output is the next state" in said or "another way" in said
@@ -235,9 +238,9 @@ def test_a_network_may_do_without_memory(tmp_path: Path) -> None:
     onnx.save(
         helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path
     )
-    graph = onnx_read.read(path, "make it")
+    graph = reader.read(path, "make it")
     assert graph.state == "" and not graph.layers[0].weight[:, c.N_INPUTS :].any()
-    assert onnx_graph.compare(graph, path, some(100)) < 1e-5
+    assert writer.compare(graph, path, some(100)) < 1e-5
 
 
 def test_an_old_file_is_refused_with_the_command_that_puts_the_memory_before_it(
@@ -246,10 +249,10 @@ def test_an_old_file_is_refused_with_the_command_that_puts_the_memory_before_it(
     """With the contract of then, or none, as other makers' files; what it says works."""
     torch.manual_seed(5)
     policy = Policy((6,))
-    layers = [onnx_graph.Dense(w.numpy(), b.numpy()) for w, b in policy.linear_layers()]
+    layers = [writer.Dense(w.numpy(), b.numpy()) for w, b in policy.linear_layers()]
     for named in (True, False):
         path, new = tmp_path / f"old{named}.onnx", tmp_path / f"new{named}.onnx"
-        onnx_graph.write_layers(
+        writer.write_layers(
             layers, path, {"ndm_contract": onnx_memory.BEFORE_MEMORY}, remembers=False
         )
         if not named:
@@ -258,15 +261,15 @@ def test_an_old_file_is_refused_with_the_command_that_puts_the_memory_before_it(
             onnx.save(model, path)
         assert run_command(["export", str(path), "-o", str(tmp_path / "out")]) == 2
         said = capsys.readouterr().err
-        command = f"python -m ndm_tcp.export.onnx_memory {path} -o NEW.onnx"
+        command = f"python -m ndm_tcp.export.onnx.memory {path} -o NEW.onnx"
         assert said.endswith(f"run: {command}\n") and said.count("\n") == 1
         words = command.replace("NEW.onnx", str(new)).split()[3:]
         assert onnx_memory.main(words) == 0
-        graph = onnx_read.read(new, "make it")
+        graph = reader.read(new, "make it")
         assert graph.contract == (c.INTERFACE_HASH if named else None)
         for layer, want in zip(graph.layers, layers, strict=True):
             assert np.array_equal(layer.weight, want.weight)
-        assert onnx_graph.compare(graph, new, some(1000)) < 1e-5
+        assert writer.compare(graph, new, some(1000)) < 1e-5
         with pytest.raises(NdmError, match=r"a network with a memory needs none|made for contract"):
             onnx_memory.put_before(new, tmp_path / "twice.onnx")
     with pytest.raises(NdmError, match="no such file"):

@@ -21,9 +21,11 @@ import torch
 
 from ndm_tcp import contract, core, fixedpoint
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import certificate, check, enclosure, generated, golden, model_c, quantize
-from ndm_tcp.export.golden import Vectors
-from ndm_tcp.export.run import write_model
+from ndm_tcp.export import check
+from ndm_tcp.export.command import write_model
+from ndm_tcp.export.integers import generated, golden, model_c, quantize
+from ndm_tcp.export.integers.golden import Vectors
+from ndm_tcp.export.proof import certificate, enclosure
 from ndm_tcp.fixedpoint import Layer
 from ndm_tcp.training.model import Policy
 

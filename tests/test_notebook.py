@@ -46,7 +46,7 @@ def text_of(notebook: Any) -> str:
 @pytest.fixture(scope="module")
 def exported(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the run, exported."""
-    from ndm_tcp.export.run import export
+    from ndm_tcp.export.command import export
 
     copy = tmp_path_factory.mktemp("exported") / "run"
     shutil.copytree(run, copy)

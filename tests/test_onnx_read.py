@@ -25,8 +25,10 @@ from torch import Tensor, nn
 from ndm_tcp import contract as c
 from ndm_tcp.cli import run_command
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import check, golden, onnx_graph, onnx_memory, onnx_read
-from ndm_tcp.export.run import export
+from ndm_tcp.export import check
+from ndm_tcp.export.command import export
+from ndm_tcp.export.integers import golden
+from ndm_tcp.export.onnx import memory, reader, writer
 
 from .remembering import exported
 
@@ -77,15 +79,15 @@ def save(
     if remembers:
         for node in [*made, *extra]:
             for at, name in enumerate(node.input):
-                node.input[at] = onnx_memory.DENSE if name == "x" else name
+                node.input[at] = memory.DENSE if name == "x" else name
     used = {name for node in made for name in node.input}
     initializers = [numpy_helper.from_array(a, n) for n, a in TENSORS.items() if n in used]
     inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, list(shape))]
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["m", "k"]) for name in outputs]
     before: list[onnx.NodeProto] = []
     if remembers:
-        before, numbers = onnx_memory.nodes(onnx_memory.DENSE)
-        inputs, following = onnx_memory.ends(shape[0])  # type: ignore[arg-type]
+        before, numbers = memory.nodes(memory.DENSE)
+        inputs, following = memory.ends(shape[0])  # type: ignore[arg-type]
         initializers, ends = [*initializers, *numbers], [*ends, following]
     graph = helper.make_graph([*before, *made, *extra], "g", inputs, ends, initializers)
     model = helper.make_model(
@@ -95,11 +97,11 @@ def save(
     return path
 
 
-def carried(path: Path) -> onnx_read.Graph:
+def carried(path: Path) -> reader.Graph:
     """The layers, after onnxruntime agrees on all fixed golden inputs, corners among them."""
-    graph = onnx_read.read(path, "make it")
+    graph = reader.read(path, "make it")
     x = (golden.inputs() / 4096).astype(np.float32)
-    assert onnx_graph.compare(graph, path, x) < 5e-6
+    assert writer.compare(graph, path, x) < 5e-6
     return graph
 
 
@@ -269,7 +271,7 @@ def test_a_fixed_batch_is_no_obstacle(batch: int, tmp_path: Path) -> None:
 def sklearn_file(kind: str, folder: Path) -> Path:
     """What skl2onnx wrote of a pipeline on inputs and means, with the memory before it."""
     path = folder / f"sklearn-{kind}.onnx"
-    onnx_memory.put_before(FOREIGN / path.name, path)
+    memory.put_before(FOREIGN / path.name, path)
     return path
 
 
@@ -319,7 +321,7 @@ def test_what_torch_exports_is_carried(name: str, tmp_path: Path) -> None:
     x = torch.rand(100, c.N_DENSE)
     with torch.no_grad():
         want = module(x).clamp(torch.tensor([-1.0, -8.0]), torch.tensor([1.0, 8.0])).numpy()
-    from ndm_tcp.export import quantize
+    from ndm_tcp.export.integers import quantize
 
     found = quantize.real_forward(graph.layers, x.numpy().astype(np.float64))
     np.testing.assert_allclose(found, want, atol=5e-6)
@@ -370,7 +372,7 @@ def test_what_has_no_place_is_refused_by_name(name: str, tmp_path: Path) -> None
     nodes, message = REFUSED[name]
     path = save(tmp_path / "m.onnx", nodes)
     with pytest.raises(NdmError, match=message) as error:
-        onnx_read.read(path, "make it")
+        reader.read(path, "make it")
     assert "\n" not in str(error.value) and str(path) in str(error.value)
 
 
@@ -381,18 +383,18 @@ def test_a_recurrent_network_is_refused_with_the_reason(tmp_path: Path) -> None:
         torch.onnx.export(module, (torch.rand(1, 1, c.N_INPUTS),), buffer, dynamo=False)
     (tmp_path / "m.onnx").write_bytes(buffer.getvalue())
     with pytest.raises(NdmError, match=r"FLOAT \[1, 1, 10\], expected x \[n, 10\] and state \[n"):
-        onnx_read.read(tmp_path / "m.onnx", "make it")
+        reader.read(tmp_path / "m.onnx", "make it")
     gru = helper.make_node("GRU", ["x", "square", "square"], ["y"], "cell", hidden_size=c.N_DENSE)
     path = save(tmp_path / "g.onnx", [("Identity", ["square"], "unused")], extra=[gru])
     with pytest.raises(NdmError, match="'cell': operator GRU is not supported; its state would"):
-        onnx_read.read(path, "make it")
+        reader.read(path, "make it")
 
 
 @pytest.mark.parametrize("shape", [("n", 9), (10,), ("n", 10, 1), (1 << 40, 10), (0, 10), ("n", 8)])
 def test_inputs_of_another_shape_are_refused(shape: tuple[object, ...], tmp_path: Path) -> None:
     path = save(tmp_path / "m.onnx", [*FIRST, LAST], shape=shape)
     with pytest.raises(NdmError, match="input 'x': |inputs x of other shapes") as error:
-        onnx_read.read(path, "make it")
+        reader.read(path, "make it")
     assert "\n" not in str(error.value)
 
 
@@ -402,20 +404,20 @@ def test_files_of_another_contract_are_refused(tmp_path: Path) -> None:
     helper.set_model_props(model, {"ndm_contract": "0123456789abcdef"})
     onnx.save(model, path)
     with pytest.raises(NdmError, match="made for contract 0123456789abcdef"):
-        onnx_read.read(path, "make it")
+        reader.read(path, "make it")
 
 
 def test_old_opsets_and_foreign_domains_are_refused(tmp_path: Path) -> None:
     with pytest.raises(NdmError, match="opset 6, older than 7"):
         old = save(tmp_path / "m.onnx", [("Tanh", ["x"], "y")], shape=("n", c.N_INPUTS), opset=6)
-        onnx_read.read(old, "make it")
+        reader.read(old, "make it")
     path = save(tmp_path / "m.onnx", [*FIRST, LAST])
     model = onnx.load(path)
     model.opset_import.append(helper.make_opsetid("com.example", 1))
     next(n for n in model.graph.node if n.op_type == "Tanh").domain = "com.example"
     onnx.save(model, path)
     with pytest.raises(NdmError, match="operator com.example.Tanh is not supported"):
-        onnx_read.read(path, "make it")
+        reader.read(path, "make it")
 
 
 def test_constants_in_nodes_are_bounded_too(tmp_path: Path) -> None:
@@ -426,15 +428,15 @@ def test_constants_in_nodes_are_bounded_too(tmp_path: Path) -> None:
         node = helper.make_node("Constant", [], ["k"], "const", value=tensor)
         path = save(tmp_path / "m.onnx", [*FIRST, LAST], extra=[node])
         with pytest.raises(NdmError, match=message):
-            onnx_read.read(path, "make it")
+            reader.read(path, "make it")
 
 
 def test_a_wrong_rewriting_does_not_pass(tmp_path: Path) -> None:
     path = save(tmp_path / "m.onnx", [*FIRST, LAST])
-    graph = onnx_read.read(path, "make it")
+    graph = reader.read(path, "make it")
     graph.layers[1].weight[0, 0] += 1e-3
     with pytest.raises(NdmError, match="onnxruntime differs from the layers read from it"):
-        onnx_graph.compare(graph, path, (golden.inputs() / 4096).astype(np.float32))
+        writer.compare(graph, path, (golden.inputs() / 4096).astype(np.float32))
 
 
 def test_a_file_is_exported_with_all_proofs(tmp_path: Path) -> None:
@@ -457,7 +459,7 @@ def test_a_file_is_exported_with_all_proofs(tmp_path: Path) -> None:
 
 def test_a_maker_cannot_write_into_the_header(tmp_path: Path) -> None:
     path = save(tmp_path / "m.onnx", [*FIRST, LAST], producer="x */ int evil; /* \n y")
-    assert onnx_read.read(path, "make it").producer == "x  int evil   y"
+    assert reader.read(path, "make it").producer == "x  int evil   y"
 
 
 def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

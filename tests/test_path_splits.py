@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ndm_tcp.datasets import build, run_folder, store
-from ndm_tcp.datasets.records import host_pair
+from ndm_tcp.datasets.build import build
+from ndm_tcp.datasets.disk import store
+from ndm_tcp.datasets.readers import run_folder
+from ndm_tcp.datasets.rounds.flow import host_pair
 
 from .captures import Captured
 from .conftest import TRACES

@@ -19,9 +19,15 @@ import pytest
 import zstandard
 
 from ndm_tcp import core
-from ndm_tcp.datasets import iperf3, mlab, ss, streams, tcp_probe
-from ndm_tcp.datasets.poll import PollColumns, flow, records
-from ndm_tcp.datasets.records import ACK_DTYPE, INITIAL_SSTHRESH, CwndSource, FlowRecords, Sampling
+from ndm_tcp.datasets.readers import iperf3, mlab, ss, streams, tcp_probe
+from ndm_tcp.datasets.readers.poll import PollColumns, flow, records
+from ndm_tcp.datasets.rounds.flow import (
+    ACK_DTYPE,
+    INITIAL_SSTHRESH,
+    CwndSource,
+    FlowRecords,
+    Sampling,
+)
 from ndm_tcp.errors import NdmError
 
 from .reference import mlab as mlab_twin

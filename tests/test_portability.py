@@ -14,7 +14,8 @@ import pytest
 
 from ndm_tcp import contract as c
 from ndm_tcp import fixedpoint
-from ndm_tcp.export import certificate, enclosure, generated, golden, model_c
+from ndm_tcp.export.integers import generated, golden, model_c
+from ndm_tcp.export.proof import certificate, enclosure
 from ndm_tcp.fixedpoint import Layer
 
 KMOD = generated.GENERATED.parent

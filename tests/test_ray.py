@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ndm_tcp.cli import run_command
-from ndm_tcp.datasets import build, remote, sources
+from ndm_tcp.datasets.build import build, remote
+from ndm_tcp.datasets.readers import sources
 from ndm_tcp.errors import NdmError
 
 from .conftest import TRACES

@@ -12,8 +12,9 @@ import pytest
 
 from ndm_tcp import model_json
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import judge, quantize
-from ndm_tcp.export import run as export_run
+from ndm_tcp.export import command as export_run
+from ndm_tcp.export import judge
+from ndm_tcp.export.integers import quantize
 from ndm_tcp.training import checkpoint as ckpt
 from ndm_tcp.training import rebuild
 from ndm_tcp.training.config import TrainConfig

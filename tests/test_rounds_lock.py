@@ -11,9 +11,11 @@ import pytest
 
 from ndm_tcp import files
 from ndm_tcp.cli import run_command
-from ndm_tcp.datasets import build, lock, store
+from ndm_tcp.datasets.build import build
+from ndm_tcp.datasets.disk import rounds_lock, store
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab import data_record, lock_rounds, suite, uml_build
+from ndm_tcp.lab.guest import suite, uml_build
+from ndm_tcp.lab.recordings import again, write_lock
 
 from .conftest import ROOT, TRACES
 
@@ -27,16 +29,17 @@ def copy(tmp_path: Path) -> Path:
     for path in [*paths, f"out/pool/{store.ROUNDS}"]:
         (tmp_path / path).write_bytes(path.encode() * 9)
     committed = tuple(
-        lock.File(p, (tmp_path / p).stat().st_size, files.sha256(tmp_path / p)) for p in paths
+        rounds_lock.File(p, (tmp_path / p).stat().st_size, files.sha256(tmp_path / p))
+        for p in paths
     )
     made = tmp_path / "out" / "pool" / store.ROUNDS
     one = replace(
-        lock.read().recordings[0],
+        rounds_lock.read().recordings[0],
         name="pool",
         bytes=made.stat().st_size,
         sha256=files.sha256(made),
     )
-    (tmp_path / "rounds.lock").write_text(lock.text(lock.Lock(committed, (one,))))
+    (tmp_path / "rounds.lock").write_text(rounds_lock.text(rounds_lock.Lock(committed, (one,))))
     return tmp_path
 
 
@@ -99,16 +102,16 @@ def test_a_damaged_lock_is_refused_in_one_line(
 
 
 def test_the_lock_is_what_it_writes_and_names_what_the_lab_has() -> None:
-    found = lock.read()
-    assert lock.text(found) == lock.LOCK.read_text(encoding="utf-8")
+    found = rounds_lock.read()
+    assert rounds_lock.text(found) == rounds_lock.LOCK.read_text(encoding="utf-8")
     names = [recording.name for recording in found.recordings]
-    assert names == [recipe.name for recipe in lock_rounds.RECIPES]
+    assert names == [recipe.name for recipe in write_lock.RECIPES]
     for recording in found.recordings:
         assert suite.load_suite(recording.suite) and suite.algorithms(recording.cc)
         assert len(recording.sha256) == 64 and recording.flows and recording.commit
-        assert bool(recording.network) == (recording.cc == lock_rounds.OWN)
+        assert bool(recording.network) == (recording.cc == write_lock.OWN)
         assert recording.explore == recording.name.endswith("-explored")
-    for name in lock_rounds.COMMITTED:
+    for name in write_lock.COMMITTED:
         for part in store.manifest_of(ROOT / "datasets" / name)["recordings"]:
             assert part["name"] in names
 
@@ -118,15 +121,15 @@ def test_what_another_tree_recorded_is_refused_with_what_to_do(
 ) -> None:
     assert run_command(["data", "record", "pool"]) == 2
     error = capsys.readouterr().err
-    pool = lock.read().recording("pool")
+    pool = rounds_lock.read().recording("pool")
     assert len(error.splitlines()) == 1 and pool.commit in error
     assert f"git archive {pool.rounds_in} datasets/lab-rounds/pool" in error
-    other = replace(lock.read().recording("lan"), module="0" * 64, commit="abcdef1")
+    other = replace(rounds_lock.read().recording("lan"), module="0" * 64, commit="abcdef1")
     with pytest.raises(NdmError, match="git archive abcdef1 kmod .* record lan --kmod out/kmod$"):
-        data_record.require_here(other, uml_build.KMOD)
+        again.require_here(other, uml_build.KMOD)
     same = replace(other, module=uml_build.sources_digest(uml_build.KMOD))
-    data_record.require_here(same, uml_build.KMOD)
-    data_record.require_here(replace(other, module=""), uml_build.KMOD)
+    again.require_here(same, uml_build.KMOD)
+    again.require_here(replace(other, module=""), uml_build.KMOD)
     assert run_command(["data", "record", "nosuch"]) == 2
     assert "there are: pool, pool-long" in capsys.readouterr().err
 
@@ -134,19 +137,19 @@ def test_what_another_tree_recorded_is_refused_with_what_to_do(
 def test_the_lock_keeps_the_module_that_recorded_the_same_rounds(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     shutil.copytree(TRACES / "lab" / "train-00-clean--reno--1", runs / "train-00-clean--reno--1")
-    first = data_record.shrink(runs, tmp_path / "lan", 1)
-    assert data_record.shrink(runs, tmp_path / "again" / "lan", 1) == first, "the same bytes"
-    recipe = next(r for r in lock_rounds.RECIPES if r.name == "lan")
-    new = lock_rounds.entry(recipe, tmp_path / "lan", "abcdef1")
+    first = again.shrink(runs, tmp_path / "lan", 1)
+    assert again.shrink(runs, tmp_path / "again" / "lan", 1) == first, "the same bytes"
+    recipe = next(r for r in write_lock.RECIPES if r.name == "lan")
+    new = write_lock.entry(recipe, tmp_path / "lan", "abcdef1")
     assert (new.sha256, new.flows, new.commit) == (first, 1, "abcdef1")
     assert new.module == uml_build.sources_digest(uml_build.KMOD)
     old = replace(new, module="0" * 64, commit="1234567", network="f" * 16)
-    assert lock_rounds.entry(recipe, tmp_path / "lan", "abcdef1", old) == old
+    assert write_lock.entry(recipe, tmp_path / "lan", "abcdef1", old) == old
     other = replace(old, sha256="0" * 64)
-    assert lock_rounds.entry(recipe, tmp_path / "lan", "abcdef1", other) == new
+    assert write_lock.entry(recipe, tmp_path / "lan", "abcdef1", other) == new
     build.build([runs], tmp_path / "whole", quiet=True)
     with pytest.raises(NdmError, match="not a lean dataset; make it with: ndm data record lan"):
-        lock_rounds.entry(recipe, tmp_path / "whole", "abcdef1")
+        write_lock.entry(recipe, tmp_path / "whole", "abcdef1")
 
 
 def test_the_digest_of_a_module_is_of_what_it_is_compiled_from(tmp_path: Path) -> None:

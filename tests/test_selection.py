@@ -13,9 +13,10 @@ import pytest
 from ndm_tcp import selection
 from ndm_tcp.cli import run_command
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import chosen, generated
-from ndm_tcp.export.run import export
-from ndm_tcp.lab import uml_build
+from ndm_tcp.export.command import export
+from ndm_tcp.export.integers import generated
+from ndm_tcp.export.report import chosen
+from ndm_tcp.lab.guest import uml_build
 
 ALONE = {
     "goodput_mbps": 10.0,

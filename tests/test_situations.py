@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from ndm_tcp import core
-from ndm_tcp.datasets import capture, pcap, run_folder
-from ndm_tcp.datasets.records import FlowRecords
+from ndm_tcp.datasets.readers import capture, pcap, run_folder
+from ndm_tcp.datasets.rounds.flow import FlowRecords
 from ndm_tcp.errors import NdmError
 
 from . import captures

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from ndm_tcp import teaching
-from ndm_tcp.lab import truth
+from ndm_tcp.lab.paths import truth
 from ndm_tcp.training import objective
 from ndm_tcp.training.config import TrainConfig
 

@@ -12,8 +12,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from ndm_tcp.datasets import mlab, ss, streams, tcp_probe, text_chunks
-from ndm_tcp.datasets.records import FlowRecords
+from ndm_tcp.datasets.readers import mlab, ss, streams, tcp_probe, text_chunks
+from ndm_tcp.datasets.rounds.flow import FlowRecords
 from ndm_tcp.errors import NdmError
 
 from .conftest import TRACES

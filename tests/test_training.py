@@ -13,8 +13,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ndm_tcp import contract
-from ndm_tcp.datasets import rounds, store
-from ndm_tcp.datasets.build import build
+from ndm_tcp.datasets.build.build import build
+from ndm_tcp.datasets.disk import store
+from ndm_tcp.datasets.rounds.columns import Named
 from ndm_tcp.errors import NdmError
 from ndm_tcp.training import checkpoint as ckpt
 from ndm_tcp.training import loop, objective, prepared
@@ -347,7 +348,7 @@ def test_columns_of_text_keep_their_texts_and_nulls() -> None:
         ),
         pa.chunked_array([], pa.string()),
     ):
-        named = rounds.Named.of(column)
+        named = Named.of(column)
         assert named.text("?").tolist() == [v or "?" for v in column.to_pylist()]
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from ndm_tcp.cli import run_command
-from ndm_tcp.datasets import build, parts, store
+from ndm_tcp.datasets.build import build, parts
+from ndm_tcp.datasets.disk import store
 
 from .test_field_logs import LOG, tar
 

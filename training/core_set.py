@@ -23,7 +23,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ndm_tcp.datasets import rounds, store
+from ndm_tcp.datasets.disk import store
+from ndm_tcp.datasets.rounds.columns import begins, lean
 from ndm_tcp.errors import NdmError
 from ndm_tcp.training import objective, splits
 from ndm_tcp.training.config import TrainConfig
@@ -71,7 +72,7 @@ def _weighed(folder: Path, config: TrainConfig) -> list[tuple[Flow, float, int]]
     """
     table = store.load(folder).rounds
     data = objective.examples(table, config)
-    edges = np.flatnonzero(rounds.begins(table))
+    edges = np.flatnonzero(begins(table))
     counts = np.diff(np.append(edges, table.num_rows))
     weight = np.add.reduceat(np.where(data.policy, data.weight, 0).astype(np.float64), edges)
     causes = np.add.reduceat((data.cause >= 0).astype(np.int64), edges)
@@ -147,7 +148,7 @@ def _rows(folders: Sequence[Path], chosen: Sequence[Flow]) -> Iterator[pa.Table]
         wanted = pa.array([f.flow_id for f in chosen if f.recording == folder.name], pa.string())
         table = store.load(folder).rounds
         flow_id = table["flow_id"].cast(pa.string())
-        yield rounds.lean(table.filter(pc.is_in(flow_id, wanted)))
+        yield lean(table.filter(pc.is_in(flow_id, wanted)))
 
 
 def write(folders: Sequence[Path], out: Path, budget: float) -> dict[str, Any]:

@@ -14,9 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ndm_tcp import contract, core
-from ndm_tcp.datasets.rounds import INPUT_COLUMNS, begins
+from ndm_tcp.datasets.rounds.columns import INPUT_COLUMNS, begins
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab import truth
+from ndm_tcp.lab.paths import truth
 
 OF_FLOW = ("source", "scenario", "under_test", "flow_number", "start_us")
 """columns with one value a flow"""
@@ -26,7 +26,7 @@ def dense(table: pa.Table) -> npt.NDArray[np.int16]:
     """[n, dense] Q12: the inputs and what the network remembers of the flow's rounds before.
 
     Args:
-        table: rounds by `rounds.SCHEMA`, whole flows: a mean depends on all rounds before.
+        table: rounds by `columns.SCHEMA`, whole flows: a mean depends on all rounds before.
 
     Raises:
         NdmError: an input is outside the contract's box.
@@ -49,7 +49,7 @@ def targets(table: pa.Table) -> npt.NDArray[np.float32]:
     """[n] the target window of every round, packets; 0: its path is not known.
 
     Args:
-        table: rounds by `rounds.SCHEMA`.
+        table: rounds by `columns.SCHEMA`.
 
     Raises:
         NdmError: a scenario in it that this lab cannot read.

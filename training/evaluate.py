@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from ndm_tcp import contract
-from ndm_tcp.datasets.rounds import Named
+from ndm_tcp.datasets.rounds.columns import Named
 from ndm_tcp.training.model import Policy
 from ndm_tcp.training.objective import Examples
 

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ndm_tcp import contract
-from ndm_tcp.datasets.records import LossCause
-from ndm_tcp.datasets.rounds import INPUT_COLUMNS, Named
+from ndm_tcp.datasets.rounds.columns import INPUT_COLUMNS, Named
+from ndm_tcp.datasets.rounds.flow import LossCause
 from ndm_tcp.errors import NdmError
 from ndm_tcp.teaching import value
 from ndm_tcp.training import derived, splits
@@ -219,7 +219,7 @@ def examples(table: pa.Table, config: TrainConfig) -> Examples:
     """Everything the trainer needs from a dataset.
 
     Args:
-        table: rounds by `rounds.SCHEMA`, at least the columns that `needed` names.
+        table: rounds by `columns.SCHEMA`, at least the columns that `needed` names.
         config: discount, kind of sampling, objective and weight of other algorithms' flows.
 
     Raises:

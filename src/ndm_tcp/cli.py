@@ -14,28 +14,34 @@ from ndm_tcp import __version__, files
 from ndm_tcp.errors import BAD_INPUT, NdmError
 
 COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
-    ("dataset", "build"): ("ndm_tcp.datasets.build_command", "captures and logs to rounds"),
-    ("dataset", "info"): ("ndm_tcp.datasets.info_command", "what a dataset holds"),
-    ("dataset", "record"): ("ndm_tcp.datasets.record_command", "transfers of this host (root)"),
-    ("dataset", "convert"): ("ndm_tcp.lab.convert", "datasets of before to this format"),
+    ("dataset", "build"): ("ndm_tcp.datasets.build.command", "captures and logs to rounds"),
+    ("dataset", "info"): ("ndm_tcp.datasets.disk.info_command", "what a dataset holds"),
+    ("dataset", "record"): ("ndm_tcp.datasets.recorder.command", "transfers of this host (root)"),
+    ("dataset", "convert"): ("ndm_tcp.lab.recordings.convert", "datasets of before to this format"),
     ("data", "core"): ("ndm_tcp.training.core_set", "the flows most worth training on"),
-    ("data", "record"): ("ndm_tcp.lab.data_record", "a recording of rounds.lock, made again"),
-    ("data", "verify"): ("ndm_tcp.datasets.data_verify", "the recordings against rounds.lock"),
+    ("data", "record"): ("ndm_tcp.lab.recordings.again", "a recording of rounds.lock, made again"),
+    ("data", "verify"): (
+        "ndm_tcp.datasets.disk.verify_command",
+        "the recordings against rounds.lock",
+    ),
     ("trace",): (
-        "ndm_tcp.datasets.trace_command",
+        "ndm_tcp.datasets.module_event.command",
         "the module's event of every round: rows, picture",
     ),
     ("train",): ("ndm_tcp.training.train", "train the network on a dataset"),
     ("select",): ("ndm_tcp.selection", "one network of a population, by the closed loop"),
     ("eval",): ("ndm_tcp.training.eval_command", "metrics of a run on a dataset's flows"),
-    ("export",): ("ndm_tcp.export.run", "a run to ONNX, integers, C header and vectors"),
+    ("export",): ("ndm_tcp.export.command", "a run to ONNX, integers, C header and vectors"),
     ("check",): ("ndm_tcp.export.check", "golden vectors and generated files"),
     ("kmod", "status"): ("ndm_tcp.kmod_status", "the module: loaded, which network, who uses it"),
-    ("lab", "build"): ("ndm_tcp.lab.uml_build", "the lab's kernel, and the module for it"),
-    ("lab", "run"): ("ndm_tcp.lab.run", "one run of a scenario in virtual time"),
-    ("lab", "record"): ("ndm_tcp.lab.record", "many runs, to train on"),
-    ("lab", "board"): ("ndm_tcp.lab.board", "the scoreboard of a suite"),
-    ("lab", "host-record"): ("ndm_tcp.lab.host_record", "record transfers on this host"),
+    ("lab", "build"): ("ndm_tcp.lab.guest.uml_build", "the lab's kernel, and the module for it"),
+    ("lab", "run"): ("ndm_tcp.lab.guest.run", "one run of a scenario in virtual time"),
+    ("lab", "record"): ("ndm_tcp.lab.recordings.command", "many runs, to train on"),
+    ("lab", "board"): ("ndm_tcp.lab.score.board", "the scoreboard of a suite"),
+    ("lab", "host-record"): (
+        "ndm_tcp.lab.experiments.host_record",
+        "record transfers on this host",
+    ),
 }
 GROUPS = {
     "dataset": "build and inspect datasets",

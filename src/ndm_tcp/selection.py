@@ -25,7 +25,7 @@ import orjson
 
 from ndm_tcp import files
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export.chosen import SELECTION
+from ndm_tcp.export.report.chosen import SELECTION
 
 EXAMPLE = """example:
   ndm train --data out/data --seeds 8 -o out/many
@@ -72,9 +72,9 @@ def points(
 
 def _copy(name: str, run: Path | None, work: Path) -> Path:
     """A copy of kmod with the network of a run; without one, with the committed network."""
-    from ndm_tcp.export import generated
-    from ndm_tcp.export.run import export
-    from ndm_tcp.lab import uml_build
+    from ndm_tcp.export.command import export
+    from ndm_tcp.export.integers import generated
+    from ndm_tcp.lab.guest import uml_build
 
     kmod = work / "kmod" / name
     if kmod.exists():
@@ -94,8 +94,9 @@ def _measure(
     Raises:
         NdmError: a run failed.
     """
-    from ndm_tcp.lab import board, suite, uml_build
-    from ndm_tcp.lab.scenario import UNDER_TEST
+    from ndm_tcp.lab.guest import suite, uml_build
+    from ndm_tcp.lab.paths.scenario import UNDER_TEST
+    from ndm_tcp.lab.score import board
 
     found: dict[str, list[float]] = {}
     # Runs of another module are no results of this one.
@@ -158,8 +159,8 @@ def select(
     Raises:
         NdmError: no population, no fit network in it, or a run of the lab failed.
     """
-    from ndm_tcp.lab import run as lab_run
-    from ndm_tcp.lab import suite
+    from ndm_tcp.lab.guest import run as lab_run
+    from ndm_tcp.lab.guest import suite
     from ndm_tcp.training import population
 
     runs = population.members(folder)

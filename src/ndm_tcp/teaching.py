@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What is chosen of the lesson, in one table: value, reason, and where it was compared.
 
-The lab says which window a path asks for (`lab/truth.py`), training regresses the step towards it
-(objective `target_step`). The numbers in between are choices. Each names the page of `docs/decisions`
-that compared it with others, in the closed loop; docs/training.md shows the table.
+The lab says which window a path asks for (`lab/paths/truth.py`), training regresses the step
+towards it (objective `target_step`). The numbers in between are choices. Each names the page of
+`docs/decisions` that compared it with others, in the closed loop; docs/training.md shows the table.
 """
 
 from __future__ import annotations
@@ -95,10 +95,8 @@ def value(name: str) -> float:
 
 def table() -> str:
     """The choices as a table, for docs/training.md."""
-    rows = [
-        f"| `{c.name}` | {c.value:g} | {c.unit} | {c.reason} | [{c.decision}](decisions/{c.decision}.md) |"
-        for c in CHOICES
-    ]
+    row = "| `{0.name}` | {0.value:g} | {0.unit} | {0.reason} | [{0.decision}]({1}) |"
+    rows = [row.format(c, f"decisions/{c.decision}.md") for c in CHOICES]
     head = [
         "| name | value | of what | reason | compared in |",
         "|---|---|---|---|---|",

@@ -25,7 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from ndm_tcp.lab import guest, run, scenario, uml_build
+from ndm_tcp.lab.guest import boot, run, uml_build
+from ndm_tcp.lab.paths import scenario
 
 SCENARIOS = {
     "bulk": """
@@ -77,7 +78,7 @@ def addresses(cc: str, folder: Path) -> list[str]:
             (work / path.name).write_bytes(path.read_bytes())
         plan = "insmod /run/host/ndm_watch.ko sender=s capture=0\ninsmod /run/host/ndm_tcp.ko\n"
         (work / "plan.sh").write_text(plan + "cat /proc/kallsyms >/run/host/out/symbols\n")
-        guest.boot(work, 1, None, 60)
+        boot.boot(work, 1, None, 60)
         text = (work / "out" / "symbols").read_text()
     else:
         words = ["nm", str(uml_build.build().vmlinux)]
@@ -91,7 +92,7 @@ def calls(cc: str, traffic: str, folder: Path, steps: Path) -> tuple[list[int], 
     folder.mkdir()
     where = addresses(cc, folder)
     counted = folder / f"{cc}.txt"
-    start = guest.start_kernel
+    start = boot.start_kernel
     kernel = str(uml_build.build().vmlinux)
 
     def traced(*args: Any, **kwargs: Any) -> subprocess.Popen[bytes]:
@@ -101,12 +102,12 @@ def calls(cc: str, traffic: str, folder: Path, steps: Path) -> tuple[list[int], 
             subprocess.Popen(words, stdout=out)
         return process
 
-    guest.start_kernel = traced
+    boot.start_kernel = traced
     try:
         made = scenario.parse(SCENARIOS[traffic], traffic, f"{traffic}.toml")
         result = run.run(made, cc, 1, folder / cc)
     finally:
-        guest.start_kernel = start
+        boot.start_kernel = start
     lines = counted.read_text().splitlines()
     main = [int(line.split()[1]) for line in lines if line.startswith("0 ")]
     other = sum(int(line.split()[1]) for line in lines if not line.startswith("0 "))

@@ -3,7 +3,8 @@
 
     python tests/bench/bench_inference.py [--json]
 
-`ndm_tcp.export.speed` says how it is measured; `ndm export --measure` puts the same in its report.
+`ndm_tcp.export.integers.speed` says how it is measured; `ndm export --measure` puts the same in its
+report.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 from dataclasses import asdict
 
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import generated, model_c, speed
+from ndm_tcp.export.integers import generated, model_c, speed
 
 
 def main() -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ndm_tcp.datasets import round_trace
+from ndm_tcp.datasets.module_event import event_lines
 from tests.kmod.test_trace import LOSSY, distances
 
 
@@ -31,12 +31,12 @@ def main() -> None:
             found.append(percent)
             kernel_rounds += in_kernel
     percent = np.concatenate(found)
-    losses = round_trace.INPUTS.index("loss_rate")
+    losses = event_lines.INPUTS.index("loss_rate")
     lossy = sum(bool((run[:, losses] > 1).any()) for run in found)
     print(f"{kernel_rounds} rounds in the kernel, {len(percent)} of them in the captures too")
     print(f"{lossy} of {args.seeds} runs with a loss that only one has seen\n")
     print(f"| input | median | 95 % | largest |\n|{'---|' * 4}")
-    for number, name in enumerate(round_trace.INPUTS):
+    for number, name in enumerate(event_lines.INPUTS):
         column = percent[:, number]
         values = [*np.percentile(column, [50, 95]), column.max()]
         print(f"| {number + 1} `{name}` | " + " | ".join(f"{v:.3f} %" for v in values) + " |")

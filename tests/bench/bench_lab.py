@@ -11,7 +11,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from ndm_tcp.lab import run, scenario, uml_build
+from ndm_tcp.lab.guest import run, uml_build
+from ndm_tcp.lab.paths import scenario
 
 SCENARIOS = {
     "50 Mbit/s, loopback (published B)": """

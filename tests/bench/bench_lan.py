@@ -15,8 +15,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ndm_tcp.lab import board, suite
-from ndm_tcp.lab.score import Cell, cells
+from ndm_tcp.lab.guest import suite
+from ndm_tcp.lab.score import board
+from ndm_tcp.lab.score.metrics import Cell, cells
 
 RIVALS = ("reno", "cubic", "bbr")
 GOODPUT, OF_BBR, OF_CUBIC = 0.95, 1.0, 3.0

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from types import ModuleType
 
-from ndm_tcp.datasets import mlab, ss, streams, tcp_probe
+from ndm_tcp.datasets.readers import mlab, ss, streams, tcp_probe
 from tests.reference import mlab as mlab_twin
 from tests.reference import ss as ss_twin
 from tests.reference import tcp_probe as probe_twin

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from ndm_tcp.datasets import mlab, pcap, ss, streams, tcp_probe
+from ndm_tcp.datasets.readers import mlab, pcap, ss, streams, tcp_probe
 from ndm_tcp.errors import NdmError
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -18,7 +18,9 @@ from pathlib import Path
 
 import zstandard
 
-from ndm_tcp.datasets import round_trace, rounds, run_folder, sources
+from ndm_tcp.datasets.module_event import event_lines
+from ndm_tcp.datasets.readers import run_folder, sources
+from ndm_tcp.datasets.rounds import columns
 from ndm_tcp.errors import NdmError
 
 MEMORY = Path("/dev/shm")
@@ -34,7 +36,7 @@ PACKS: tuple[Callable[[bytes], bytes], ...] = (
 def read_source(path: Path) -> None:
     """As a build does."""
     for flow in sources.read_rounds(path, "0" * 64).flows:
-        rounds.table(flow, "fuzz", "")
+        columns.table(flow, "fuzz", "")
 
 
 READERS: tuple[Callable[[Path], object], ...] = (
@@ -44,7 +46,7 @@ READERS: tuple[Callable[[Path], object], ...] = (
     read_source,
     run_folder.read_drops,
     run_folder.read_drops,
-    round_trace.read,
+    event_lines.read,
 )
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab import uml_build
+from ndm_tcp.lab.guest import uml_build
 
 from .kbuild import BuildFailed, Unavailable
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ndm_tcp.datasets import round_trace
+from ndm_tcp.datasets.module_event import event_lines
 
 from ..replay import assert_replays
 from .boot import NETEM_STEPS, STEPS, Report, parse_console, prove
@@ -57,7 +57,7 @@ def test_the_trace_replays_bit_by_bit(series: str, scratch: Path) -> None:
         pytest.skip("no tc or no usable sch_netem: apt-get install iproute2")
     console = scratch / f"{series}.console"
     console.write_text(report.console)
-    rounds = round_trace.read(console)
+    rounds = event_lines.read(console)
     assert assert_replays(rounds) > 20
     assert set(rounds["why"].to_pylist()) >= {"network", "slow_start"}
     assert 3 in rounds["ca_state"].to_pylist()  # in a recovery too

@@ -13,11 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ndm_tcp.datasets import round_trace
+from ndm_tcp.datasets.module_event import event_lines
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab import guest, uml_build
-from ndm_tcp.lab import run as lab_run
-from ndm_tcp.lab.scenario import Scenario, parse
+from ndm_tcp.lab.guest import boot as lab_boot
+from ndm_tcp.lab.guest import run as lab_run
+from ndm_tcp.lab.guest import uml_build
+from ndm_tcp.lab.paths.scenario import Scenario, parse
 
 from ..kernel.kbuild import copy_kmod
 
@@ -42,7 +43,7 @@ Changes = Iterable[tuple[str, str]]
 def need_kernel() -> uml_build.UmlKernel:
     """The lab's kernel, built if it must be; else a skipped test."""
     try:
-        uml_build.need(guest.TOOLS)
+        uml_build.need(lab_boot.TOOLS)
         return uml_build.build()
     except NdmError as error:
         if os.geteuid() == 0 and not re.search("download|not there|apt-get", str(error)):
@@ -91,7 +92,7 @@ def drive(text: str, to: Path, **changes: Changes) -> tuple[dict[str, Any], pa.T
     out = to / "run"
     result = lab_run.run(scenario(text), "ndm_tcp", 1, out, module=sources, events=(EVENT,))
     assert "kernel_trouble" not in result
-    return result, round_trace.read(out / "tcp_probe.txt.zst")
+    return result, event_lines.read(out / "tcp_probe.txt.zst")
 
 
 def need_debug_kernel() -> uml_build.UmlKernel:
@@ -111,7 +112,7 @@ def console(
     for path in files:
         shutil.copy(path, work)
     (work / "plan.sh").write_text(plan, encoding="ascii")
-    return guest.boot(work, 1, None, limit_s, debug=debug)
+    return lab_boot.boot(work, 1, None, limit_s, debug=debug)
 
 
 def boot(
@@ -123,7 +124,7 @@ def boot(
         AssertionError: the script failed, or the kernel has complained.
     """
     log = console(work, plan, files, limit_s, debug)
-    assert guest.verdict(log) is None, log[-2000:]
-    troubles = [line for line in log.splitlines() if guest.TROUBLE.search(line)]
+    assert lab_boot.verdict(log) is None, log[-2000:]
+    troubles = [line for line in log.splitlines() if lab_boot.TROUBLE.search(line)]
     assert not troubles, log[max(log.index(troubles[0]) - 500, 0) :][:4000]
     return log

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ndm_tcp.datasets import round_trace
-from ndm_tcp.lab import uml_build
+from ndm_tcp.datasets.module_event import event_lines
+from ndm_tcp.lab.guest import uml_build
 
 from ..kernel.kbuild import KMOD, copy_kmod
 from .lab import answers, boot, change
@@ -100,7 +100,7 @@ def play(
     info = [dict(word.split("=") for word in line.split()) for line in lines]
     trace = work / "out" / "trace"
     return Seen(
-        log, info, round_trace.read(trace) if "ndm_tcp_round:" in trace.read_text() else None
+        log, info, event_lines.read(trace) if "ndm_tcp_round:" in trace.read_text() else None
     )
 
 

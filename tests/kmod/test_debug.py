@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ndm_tcp.lab import guest, uml_build
+from ndm_tcp.lab.guest import uml_build
+from ndm_tcp.lab.guest.boot import TROUBLE
 
 from ..kernel.kbuild import KMOD, copy_kmod
 from .lab import boot, console, need_debug_kernel
@@ -149,4 +150,4 @@ def test_a_defect_is_found(name: str, flow: Path, tmp_path: Path) -> None:
     plan = f"RCVBUF=\n{PATH}\n{SHORT}"
     log = console(tmp_path / "work", plan, [module, flow], 300, debug=True)
     assert re.search(said, log), log[-3000:]
-    assert guest.TROUBLE.search(log)
+    assert TROUBLE.search(log)

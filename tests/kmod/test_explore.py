@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow.compute as pc
 
-from ndm_tcp.datasets import round_trace
-from ndm_tcp.lab import explore, uml_build
-from ndm_tcp.lab import run as lab_run
+from ndm_tcp.datasets.module_event import event_lines
+from ndm_tcp.lab.guest import explore, uml_build
+from ndm_tcp.lab.guest import run as lab_run
 
 from .lab import EVENT, need_kernel, scenario
 from .test_trace import LOSSY, PROBE
@@ -21,7 +21,7 @@ def test_excursions_go_both_ways_and_are_few(tmp_path: Path) -> None:
     made = explore.sources(uml_build.KMOD, tmp_path / "kmod")
     out = tmp_path / "run"
     lab_run.run(scenario(LOSSY), "ndm_tcp", 1, out, module=made, events=(EVENT,))
-    rows = round_trace.read(out / "tcp_probe.txt.zst")
+    rows = event_lines.read(out / "tcp_probe.txt.zst")
     rows = rows.filter(pc.and_(pc.equal(rows["why"], "network"), pc.greater(rows["cwnd"], 10)))
     cwnd, target = rows["cwnd"].to_numpy(), rows["target"].to_numpy()
     probed = np.clip(rows["cwnd_gain"].to_numpy() + PROBE[rows["phase"].to_numpy()], -65536, 65536)

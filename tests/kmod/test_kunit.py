@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ndm_tcp.lab import uml_build
+from ndm_tcp.lab.guest import uml_build
 
 from ..kernel.kbuild import KMOD, change_one_weight, copy_kmod
 from .lab import boot, need_kernel

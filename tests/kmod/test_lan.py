@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ndm_tcp.lab import run as lab_run
+from ndm_tcp.lab.guest import run as lab_run
 
 from ..conftest import ROOT
 from .lab import Changes, answers, drive, need_kernel, scenario
@@ -163,7 +163,7 @@ def test_after_a_mark_a_round_without_growth(tmp_path: Path) -> None:
 
 
 def test_the_suite_is_what_its_generator_writes() -> None:
-    from ndm_tcp.lab import lan_paths
+    from ndm_tcp.lab.paths import lan_paths
 
     for suite, made in lan_paths.scenarios().items():
         folder = ROOT / "lab" / "scenarios" / suite

@@ -13,7 +13,7 @@ import pytest
 
 from ndm_tcp import contract, kmod_status
 from ndm_tcp.cli import run_command
-from ndm_tcp.lab import uml_build
+from ndm_tcp.lab.guest import uml_build
 
 from ..kernel.kbuild import KERNELS, KMOD, Unavailable, copy_kmod, find_headers
 from .lab import boot, need_kernel

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ndm_tcp.lab import run as lab_run
+from ndm_tcp.lab.guest import run as lab_run
 
 from .lab import FILE, NOISE, Changes, answers, drive, scenario
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ndm_tcp.lab import uml_build
+from ndm_tcp.lab.guest import uml_build
 
 from ..kernel.kbuild import copy_kmod
 from .lab import boot, need_kernel

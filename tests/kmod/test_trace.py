@@ -15,9 +15,10 @@ import pytest
 
 from ndm_tcp import contract, core
 from ndm_tcp.cli import run_command
-from ndm_tcp.datasets import round_trace, run_folder
+from ndm_tcp.datasets.module_event import event_lines
+from ndm_tcp.datasets.readers import run_folder
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab import run as lab_run
+from ndm_tcp.lab.guest import run as lab_run
 
 from ..replay import assert_replays, ceilings, inputs
 from .lab import EVENT, FILE, need_kernel, scenario
@@ -53,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def table(folder: Path) -> pa.Table:
-    return round_trace.read(folder / "tcp_probe.txt.zst")
+    return event_lines.read(folder / "tcp_probe.txt.zst")
 
 
 PROBE = 12288 * np.array([1, 0, -1, -1, 0, 1, 0, 0])
@@ -93,7 +94,7 @@ def distances(text: str, seed: int, to: Path) -> tuple[npt.NDArray[Any], int]:
     """
     folder = to / str(seed)
     lab_run.run(scenario(text), "ndm_tcp", seed, folder, events=(EVENT,))
-    table = round_trace.read(folder / "tcp_probe.txt.zst")
+    table = event_lines.read(folder / "tcp_probe.txt.zst")
     (flow,), _ = run_folder.read(folder)
     rounds = core.replay(flow.acks)
     theirs_us = table["t_us"].to_numpy()
@@ -133,7 +134,7 @@ def test_captures_come_close_to_the_kernel(tmp_path: Path, seeds: int) -> None:
     print(f"\n{len(percent)} rounds compared, {other} with a loss that only one has seen")
     assert other <= 0.001 * len(percent)
     misses = []
-    for number, name in enumerate(round_trace.INPUTS):
+    for number, name in enumerate(event_lines.INPUTS):
         median, p95 = np.percentile(percent[:, number], [50, 95])
         print(f"{number + 1:3} {name:16} median {median:6.3f} %   p95 {p95:6.3f} %")
         if median > 0.1 or p95 > 0.5:
@@ -142,7 +143,7 @@ def test_captures_come_close_to_the_kernel(tmp_path: Path, seeds: int) -> None:
     assert not misses
 
 
-LOSS_RATE = round_trace.INPUTS.index("loss_rate")
+LOSS_RATE = event_lines.INPUTS.index("loss_rate")
 HEAVY = """
 seconds = 10
 topology = "path"
@@ -168,7 +169,7 @@ def test_the_lowest_rtt_is_no_timestamps(tmp_path: Path, seeds: int) -> None:
     print(f"\nloss_rate within 0.5 % of the range in {same:.1%} of the rounds")
     assert same > 0.95
     for name in ("rtt_ratio", "bdp_ratio", "queue_floor"):
-        median, p95 = np.percentile(percent[:, round_trace.INPUTS.index(name)], [50, 95])
+        median, p95 = np.percentile(percent[:, event_lines.INPUTS.index(name)], [50, 95])
         print(f"{name:16} median {median:6.3f} %   p95 {p95:6.3f} %")
         assert median < 0.2 and p95 < 5, name
 
@@ -186,7 +187,7 @@ def test_the_window_of_a_round_is_that_before_its_last_ack(folder: Path, table: 
 def test_a_line_becomes_a_row(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "trace"
     path.write_text(f"# tracer: nop\n{LINE}\nother\n")
-    (row,) = round_trace.read(path).to_pylist()
+    (row,) = event_lines.read(path).to_pylist()
     assert row["t_us"] == 2404064 and row["loss_rate"] == -1 and row["congestion"] == -5
     assert (row["sport"], row["dport"], row["target"], row["why"]) == (20001, 5201, 11, "network")
     assert run_command(["trace", str(path)]) == 0
@@ -211,4 +212,4 @@ def test_a_line_becomes_a_row(tmp_path: Path, capfd: pytest.CaptureFixture[str])
 def test_a_bad_trace_is_one_line(text: str, problem: str, tmp_path: Path) -> None:
     (tmp_path / "trace").write_text(text)
     with pytest.raises(NdmError, match=problem):
-        round_trace.read(tmp_path / "trace")
+        event_lines.read(tmp_path / "trace")

@@ -11,9 +11,9 @@ import pytest
 
 from ndm_tcp import core
 from ndm_tcp.cli import run_command
-from ndm_tcp.datasets import round_trace, trace_plot
+from ndm_tcp.datasets.module_event import event_lines, event_plot
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import generated, model_c
+from ndm_tcp.export.integers import generated, model_c
 
 from ..replay import assert_replays, inputs
 from .test_trace import LINE
@@ -24,11 +24,11 @@ def rounds(folder: Path) -> pa.Table:
     path = folder / "rounds"
     lines = []
     for number in range(40):
-        why = round_trace.WHY[number % len(round_trace.WHY)]
+        why = event_lines.WHY[number % len(event_lines.WHY)]
         line = LINE.replace("2.404064", f"{2 + number / 20:.6f}").replace("=network", f"={why}")
         lines.append(line.replace("cwnd=10 target=11", f"cwnd={10 + number} target={11 + number}"))
     path.write_text("\n".join(lines))
-    table = round_trace.read(path)
+    table = event_lines.read(path)
     path.unlink()
     return table
 
@@ -48,13 +48,13 @@ def test_another_output_does_not_replay(tmp_path: Path) -> None:
 def test_a_flow_becomes_a_picture(tmp_path: Path) -> None:
     table = rounds(tmp_path)
     for kind in ("svg", "png"):
-        trace_plot.plot(table, tmp_path / f"flow.{kind}")
+        event_plot.plot(table, tmp_path / f"flow.{kind}")
     text = (tmp_path / "flow.svg").read_text()
-    labels = [*round_trace.INPUTS, *round_trace.WHY, "packets", "time since the first round (s)"]
+    labels = [*event_lines.INPUTS, *event_lines.WHY, "packets", "time since the first round (s)"]
     assert all(re.search(rf"<!-- {re.escape(label)}( \[.*\])? -->", text) for label in labels)
     assert (tmp_path / "flow.png").read_bytes().startswith(b"\x89PNG")
     twice = (tmp_path / "flow.svg").read_bytes()
-    trace_plot.plot(table, tmp_path / "flow.svg")
+    event_plot.plot(table, tmp_path / "flow.svg")
     assert (tmp_path / "flow.svg").read_bytes() == twice
 
 
@@ -66,4 +66,4 @@ def test_a_picture_that_cannot_be_drawn_is_one_line(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["trace"]
     assert run_command(["trace", str(path), "--port", "20001", "--plot", f"{tmp_path}/a.png"]) == 0
     with pytest.raises(NdmError, match="2 flows in one picture; choose one by --port: 20001, 2"):
-        trace_plot.plot(round_trace.read(path), tmp_path / "b.png")
+        event_plot.plot(event_lines.read(path), tmp_path / "b.png")

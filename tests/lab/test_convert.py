@@ -14,9 +14,12 @@ import pytest
 
 from ndm_tcp import contract, files
 from ndm_tcp.cli import run_command
-from ndm_tcp.datasets import build, rounds, store
+from ndm_tcp.datasets.build import build
+from ndm_tcp.datasets.disk import store
+from ndm_tcp.datasets.rounds import columns
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab import convert, scenario, truth
+from ndm_tcp.lab.paths import scenario, truth
+from ndm_tcp.lab.recordings import convert
 from ndm_tcp.training import derived
 
 from ..conftest import TRACES
@@ -92,7 +95,7 @@ def test_a_lean_one_lacks_what_no_training_reads(now: Path, tmp_path: Path) -> N
     old, new = as_before(now, tmp_path / "old"), tmp_path / "new"
     assert run_command(["dataset", "convert", str(old), "-o", str(new), "--lean"]) == 0
     lean, whole = store.load(new / "old"), store.load(now)
-    assert set(whole.rounds.column_names) - set(lean.rounds.column_names) == rounds.DETAIL
+    assert set(whole.rounds.column_names) - set(lean.rounds.column_names) == columns.DETAIL
     assert np.array_equal(derived.targets(lean.rounds), derived.targets(whole.rounds))
     size = [(folder / store.ROUNDS).stat().st_size for folder in (new / "old", old)]
     assert size[0] < size[1] / 2

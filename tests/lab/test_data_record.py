@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ndm_tcp.datasets import lock, store
-from ndm_tcp.lab import data_record, uml_build
-from ndm_tcp.lab.suite import SUITES
+from ndm_tcp.datasets.disk import rounds_lock, store
+from ndm_tcp.lab.guest import uml_build
+from ndm_tcp.lab.guest.suite import SUITES
+from ndm_tcp.lab.recordings import again
 
 from ..kmod.lab import need_kernel
 
@@ -25,9 +26,9 @@ def kernel() -> None:
 def test_a_recording_made_twice_has_the_same_bytes(cc: str, explore: bool, tmp_path: Path) -> None:
     (path,) = (SUITES / "training-lan").glob("tlan-00-*.toml")
     recording = replace(
-        lock.read().recordings[0], name="one", suite=str(path), cc=cc, explore=explore
+        rounds_lock.read().recordings[0], name="one", suite=str(path), cc=cc, explore=explore
     )
-    found = [data_record.make(recording, tmp_path / n, 1, uml_build.KMOD) for n in ("a", "b")]
+    found = [again.make(recording, tmp_path / n, 1, uml_build.KMOD) for n in ("a", "b")]
     assert found[0] == found[1]
     dataset = store.load(tmp_path / "a" / "one")
     assert dataset.rounds.num_rows > 100 and dataset.manifest["flows"] == 1

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab import mahimahi, scenario, suite
+from ndm_tcp.lab.guest import suite
+from ndm_tcp.lab.paths import mahimahi, scenario
 
 
 def test_rates_are_opportunities_times_1504_bytes() -> None:

@@ -21,12 +21,13 @@ from typing import Any
 import pytest
 import zstandard
 
-from ndm_tcp.datasets import run_folder
-from ndm_tcp.datasets.records import LossCause
+from ndm_tcp.datasets.readers import run_folder
+from ndm_tcp.datasets.rounds.flow import LossCause
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab import board, guest, uml_build
-from ndm_tcp.lab import run as lab_run
-from ndm_tcp.lab.suite import Job, Outcome
+from ndm_tcp.lab.guest import boot, uml_build
+from ndm_tcp.lab.guest import run as lab_run
+from ndm_tcp.lab.guest.suite import Job, Outcome
+from ndm_tcp.lab.score import board
 
 from ..kernel.kbuild import change_one_weight, copy_kmod
 from ..kmod.lab import need_kernel, scenario
@@ -109,7 +110,7 @@ def lossy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_disturbed_repetition_is_the_same_byte_for_byte(
     lossy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start = guest.start_kernel
+    start = boot.start_kernel
     stopped = []
 
     def disturb(process: subprocess.Popen[bytes]) -> None:
@@ -125,7 +126,7 @@ def test_a_disturbed_repetition_is_the_same_byte_for_byte(
         threading.Thread(target=disturb, args=[process], daemon=True).start()
         return process
 
-    monkeypatch.setattr(guest, "start_kernel", started)
+    monkeypatch.setattr(boot, "start_kernel", started)
     busy = subprocess.Popen(["sh", "-c", "while :; do :; done"])
     try:
         lab_run.run(scenario(LOSSY), "bbr", 7, tmp_path / "again")
@@ -319,18 +320,18 @@ def test_a_run_that_takes_too_long_leaves_no_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pids = []
-    start = guest.start_kernel
+    start = boot.start_kernel
 
     def started(*args: Any, **kwargs: Any) -> subprocess.Popen[bytes]:
         pids.append((process := start(*args, **kwargs)).pid)
         return process
 
-    monkeypatch.setattr(guest, "start_kernel", started)
+    monkeypatch.setattr(boot, "start_kernel", started)
     endless = scenario(LOSSY.replace("seconds = 2", "seconds = 2000"))
     with pytest.raises(NdmError, match="no end within 0.3 s"):
         lab_run.run(endless, "reno", 1, tmp_path / "run", limit_s=0.3)
-    assert guest.session_members(pids[0]) == []
-    assert guest.session_members(os.getsid(0))
+    assert boot.session_members(pids[0]) == []
+    assert boot.session_members(os.getsid(0))
 
 
 @pytest.mark.parametrize(
@@ -345,7 +346,7 @@ def test_a_run_that_takes_too_long_leaves_no_process(
     ],
 )
 def test_only_the_mark_says_that_a_run_came_to_its_end(log: str, said: str | None) -> None:
-    verdict = guest.verdict(log)
+    verdict = boot.verdict(log)
     assert verdict is None if said is None else verdict is not None and said in verdict
 
 
@@ -378,7 +379,7 @@ def test_kunit_runs_in_the_lab(tmp_path: Path) -> None:
     (sources / "lab_kunit.c").write_text(KUNIT)
     shutil.copy(uml_build.build_module(sources), work)
     (work / "plan.sh").write_text("insmod /run/host/lab_kunit.ko\n")
-    log = guest.boot(work, 1, None, 60)
-    assert guest.verdict(log) is None
+    log = boot.boot(work, 1, None, 60)
+    assert boot.verdict(log) is None
     assert re.search(r"^.*    ok 1 holds$", log, re.MULTILINE)
     assert re.search(r"^.*    not ok 2 fails$", log, re.MULTILINE)

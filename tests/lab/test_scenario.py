@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab import collect
-from ndm_tcp.lab.scenario import load, parse
+from ndm_tcp.lab.guest import collect
+from ndm_tcp.lab.paths.scenario import load, parse
 
 from ..conftest import ROOT
 

@@ -9,9 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ndm_tcp.datasets import build, run_folder, store
+from ndm_tcp.datasets.build import build
+from ndm_tcp.datasets.disk import store
+from ndm_tcp.datasets.readers import run_folder
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab import explore, scenario, truth, uml_build
+from ndm_tcp.lab.guest import explore, uml_build
+from ndm_tcp.lab.paths import scenario, truth
 from ndm_tcp.training import derived
 
 from ..conftest import TRACES

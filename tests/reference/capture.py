@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from ndm_tcp import files
-from ndm_tcp.datasets.records import CwndSource, FlowRecords, Sampling, flow_id
-from ndm_tcp.datasets.tcp_probe import ProbeColumns
+from ndm_tcp.datasets.readers.tcp_probe import ProbeColumns
+from ndm_tcp.datasets.rounds.flow import CwndSource, FlowRecords, Sampling, flow_id
 
 from .pcap import ACK, SYN, CaptureReport, Segment, segments
 from .sender import SenderReplay, is_ack, is_data, is_fin

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ndm_tcp.datasets import mlab, streams
-from ndm_tcp.datasets.records import FlowRecords
+from ndm_tcp.datasets.readers import mlab, streams
+from ndm_tcp.datasets.rounds.flow import FlowRecords
 
 
 def _parse(path: Path) -> mlab.Archive:

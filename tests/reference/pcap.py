@@ -16,7 +16,7 @@ from typing import IO, Any, NamedTuple
 from scapy.error import Scapy_Exception
 from scapy.utils import RawPcapNgReader
 
-from ndm_tcp.datasets import streams
+from ndm_tcp.datasets.readers import streams
 from ndm_tcp.errors import NdmError
 
 FIN, SYN, RST, PSH, ACK, URG, ECE, CWR = (1 << bit for bit in range(8))

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from ndm_tcp import core
-from ndm_tcp.datasets.records import FlowRecords, LossCause
-from ndm_tcp.datasets.rounds import INPUT_COLUMNS, SCHEMA
+from ndm_tcp.datasets.rounds.columns import INPUT_COLUMNS, SCHEMA
+from ndm_tcp.datasets.rounds.flow import FlowRecords, LossCause
 
 
 def table(flow: FlowRecords, source: str, split: str) -> pa.Table:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ndm_tcp.datasets.records import ACK_DTYPE, INITIAL_SSTHRESH, AckArray, LossCause
+from ndm_tcp.datasets.rounds.flow import ACK_DTYPE, INITIAL_SSTHRESH, AckArray, LossCause
 
 from .estimators import RttEstimator, WindowedMin
 from .pcap import ACK, FIN, SYN, Segment

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ndm_tcp.datasets import ss
-from ndm_tcp.datasets.records import FlowRecords
-from ndm_tcp.datasets.text_chunks import SS_DTYPE
+from ndm_tcp.datasets.readers import ss
+from ndm_tcp.datasets.readers.text_chunks import SS_DTYPE
+from ndm_tcp.datasets.rounds.flow import FlowRecords
 
 STAMP = re.compile(
     r"\s*(?:(?P<bare>\d{9,10}(?:\.\d+)?)\s*$|time:\s*(?P<ns>\d{16,20})\b\s*|"

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ndm_tcp.datasets import streams, tcp_probe
-from ndm_tcp.datasets.records import FlowRecords
+from ndm_tcp.datasets.readers import streams, tcp_probe
+from ndm_tcp.datasets.rounds.flow import FlowRecords
 
 
 def _parse(path: Path) -> tcp_probe.Trace:

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`ndm dataset build`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from ndm_tcp.datasets.build import build, workers
+
+CUT_SHORT = 1
+"""Exit code: the dataset is written, but a capture was cut short."""
+
+EXAMPLE = """example:
+  ndm dataset build datasets/traces -o out/data
+  ndm dataset build capture.pcap.gz ss.log -o out/data --keep-going
+  ssh host cat ss.log | ndm dataset build - -o out/data
+
+sources: sender-side pcap or pcapng, folders of recorded runs, ss -tin logs, iperf3 -J,
+tcp_probe traces, flent files, M-Lab tcp-info JSONL and ndt7 JSON; plain, gzip or zstd, also
+in tar archives; - reads one from standard input;
+exit code 1: written, but a capture was cut short (0 with --keep-going)"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `ndm dataset build`."""
+    parser.add_argument("sources", nargs="+", metavar="SOURCE", help="path, fsspec URL, or -")
+    parser.add_argument("-o", "--out", type=Path, required=True, help="dataset folder")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument(
+        "--keep-going",
+        action="store_true",
+        help="leave out bad sources; a cut capture is no failure",
+    )
+    parser.add_argument("--engine", choices=workers.ENGINES, default="local")
+    parser.add_argument(
+        "--parts",
+        metavar="URL",
+        help="where machines of a cluster meet (fsspec URL; default: a folder beside DIR)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the manifest as JSON")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run `ndm dataset build`."""
+    manifest = build.build(
+        args.sources,
+        args.out,
+        max(args.jobs, 1),
+        args.keep_going,
+        args.json,
+        args.engine,
+        args.parts,
+    )
+    cut = [source for source in manifest["sources"] if source["truncated_at"] is not None]
+    for source in cut:
+        print(
+            f"ndm: {source['name']}: cut short or damaged at byte {source['truncated_at']}; its "
+            f"{source['capture']['packets']} whole packets are used",
+            file=sys.stderr,
+        )
+    for source in manifest["sources"]:
+        for warning in source["warnings"]:
+            print(f"ndm: {source['name']}: {warning}", file=sys.stderr)
+    if args.json:
+        print(json.dumps(manifest, indent=2))
+    else:
+        _say(args.out, manifest)
+    return CUT_SHORT if cut and not args.keep_going else 0
+
+
+def _say(out: Path, manifest: dict[str, Any]) -> None:
+    splits = ", ".join(f"{count} {name}" for name, count in manifest["splits"].items())
+    print(
+        f"{out}: {manifest['rounds']} rounds of {manifest['flows']} flows ({splits}) "
+        f"from {len(manifest['sources'])} sources"
+    )
+    for source in manifest["sources"]:
+        for reason, count in source["skipped"].items():
+            print(f"  {source['name']}: {count} left out: {reason}")

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Runs the tasks of a build: here, in processes of this machine, or on a Ray cluster."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from typing import Any
+
+from ndm_tcp.datasets.build import parts
+from ndm_tcp.datasets.build.parts import CannotWriteError, Task
+from ndm_tcp.datasets.readers import streams
+from ndm_tcp.errors import NdmError
+
+ENGINES = ("local", "ray")
+Outcome = tuple[int, dict[str, Any] | NdmError]
+"""Number of the task, and its facts or why there are none."""
+Progress = Callable[[int], None]
+"""Is told bytes that were read since."""
+
+PR_SET_PDEATHSIG = 1
+TICK_S = 0.2
+
+
+def _begin(counter: Any, parent: int) -> None:
+    """In a new process: count what is read, end with the process that started this one."""
+
+    def advance(n: int) -> None:
+        with counter.get_lock():
+            counter.value += n
+
+    streams.on_read(advance)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before it could be asked for
+        os._exit(1)
+
+
+def run(tasks: list[Task], engine: str, jobs: int, progress: Progress) -> Iterator[Outcome]:
+    """Make the parts of all tasks, in any order.
+
+    Closing the iterator abandons what is not begun.
+
+    Raises:
+        NdmError: the engine is not installed or not there.
+    """
+    if engine == "ray":
+        yield from _ray(tasks)
+    elif jobs == 1:
+        yield from _here(tasks, progress)
+    else:
+        yield from _processes(tasks, jobs, progress)
+
+
+def attempt(task: Task) -> dict[str, Any] | NdmError:
+    """`parts.make`, with its error as a value."""
+    try:
+        return parts.make(task)
+    except CannotWriteError as error:
+        return CannotWriteError(str(error))
+    except NdmError as error:
+        return NdmError(str(error))
+
+
+def _here(tasks: list[Task], progress: Progress) -> Iterator[Outcome]:
+    streams.on_read(progress)
+    try:
+        for number, task in enumerate(tasks):
+            yield number, attempt(task)
+    finally:
+        streams.on_read(None)
+
+
+def _processes(tasks: list[Task], jobs: int, progress: Progress) -> Iterator[Outcome]:
+    context = multiprocessing.get_context("fork")
+    counter = context.Value("q", 0)
+    seen = 0
+    pool = ProcessPoolExecutor(jobs, context, _begin, (counter, os.getpid()))
+    try:
+        numbers: dict[Future[Any], int] = {
+            pool.submit(attempt, task): number for number, task in enumerate(tasks)
+        }
+        waiting = set(numbers)
+        while waiting:
+            done, waiting = wait(waiting, TICK_S, FIRST_COMPLETED)
+            now = counter.value
+            progress(now - seen)
+            seen = now
+            for future in done:
+                yield numbers[future], future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _ray(tasks: list[Task]) -> Iterator[Outcome]:
+    try:
+        import ray
+    except ImportError:
+        raise NdmError("ray is not installed; run: pip install 'ndm-tcp[ray]'") from None
+    if not ray.is_initialized():
+        try:
+            ray.init(address="auto", log_to_driver=False, logging_level=logging.ERROR)
+        except ConnectionError:
+            raise NdmError("no Ray cluster here; run: ray start --head") from None
+    remote = ray.remote(attempt)
+    numbers = {remote.remote(task): number for number, task in enumerate(tasks)}
+    waiting = list(numbers)
+    try:
+        while waiting:
+            done, waiting = ray.wait(waiting)
+            for reference in done:
+                yield numbers[reference], ray.get(reference)
+    finally:
+        for reference in waiting:
+            ray.cancel(reference)

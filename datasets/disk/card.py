@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The dataset card: DATASET_CARD.md and two plots, written beside every dataset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ndm_tcp import contract, files, plots
+from ndm_tcp.datasets.disk import store
+from ndm_tcp.datasets.disk.describe import describe
+
+CARD = "DATASET_CARD.md"
+INPUTS_PLOT, PATHS_PLOT = "inputs.png", "paths.png"
+FILES = (CARD, INPUTS_PLOT, PATHS_PLOT)
+MOST_SOURCES = 40
+BINS = 48
+COLORS = {"per_ack": "#3b6ea5", "poll": "#d9822b"}
+
+
+class _Columns:
+    """The columns of a dataset, read one at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = pq.ParquetFile(path)
+        self.num_rows: int = self.file.metadata.num_rows
+
+    def __getitem__(self, name: str) -> pa.ChunkedArray:
+        return self.file.read(columns=[name])[name]
+
+
+def write(folder: Path) -> None:
+    """Write the card of the dataset in a folder."""
+    dataset = store.Dataset(
+        _Columns(folder / store.ROUNDS),
+        store.manifest_of(folder),
+        files.sha256(folder / store.ROUNDS),
+    )
+    facts = describe(dataset)
+    _plot_inputs(dataset, folder / INPUTS_PLOT)
+    _plot_paths(dataset, facts, folder / PATHS_PLOT)
+    files.write_text(folder / CARD, _text(facts, dataset.manifest))
+
+
+def _table(head: list[str], rows: list[list[object]]) -> list[str]:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return [*lines, *("| " + " | ".join(map(str, row)) + " |" for row in rows), ""]
+
+
+def _text(facts: dict[str, Any], manifest: dict[str, Any]) -> str:
+    lines = [
+        "# Dataset card",
+        "",
+        f"{facts['rounds']} rounds ({facts['valid_rounds']} valid) of {facts['flows']} flows from "
+        f"{facts['sources']} sources. Contract of what is measured {facts['contract']}, "
+        f"SHA-256 of {store.ROUNDS} {facts['sha256']}.",
+        "",
+        "A round is one packet-timed round trip of one TCP flow, as its sender saw it: "
+        f"{contract.N_INPUTS} measured inputs and the raw numbers behind them. Columns and units "
+        "are in the schema of the file. No address is stored; flows are named by a hash. All flows "
+        "between the same two hosts, or over the same path, are in one split.",
+        "",
+        "## Counts",
+        "",
+    ]
+    rows: list[list[object]] = [
+        [name, ", ".join(f"{k} {v}" for k, v in counted.items())]
+        for name, counted in facts["counts"].items()
+    ]
+    causes = {k: v for k, v in facts["rounds_with_loss"].items() if v}
+    rows.append(["rounds with loss", ", ".join(f"{k} {v}" for k, v in causes.items()) or "none"])
+    lines += _table(["rounds by", ""], rows)
+    lines += _masks(facts)
+    lines += ["## Inputs", "", "Range of the contract, what was seen, and quantiles.", ""]
+    lines += _table(
+        ["#", "input", "meaning", "range", "least", "5 %", "median", "95 %", "most"],
+        [
+            [number, f"`{name}`", i["meaning"], f"[{i['range'][0]:g}, {i['range'][1]:g}]"]
+            + [f"{i[key]:.3f}" for key in ("least", "p5", "median", "p95", "most")]
+            for number, (name, i) in enumerate(facts["inputs"].items(), start=1)
+        ],
+    )
+    lines += [f"![histogram of every input]({INPUTS_PLOT})", ""]
+    lines += [f"![round trip times, rates, windows, losses]({PATHS_PLOT})", ""]
+    return "\n".join(lines + _origin(facts, manifest))
+
+
+def _masks(facts: dict[str, Any]) -> list[str]:
+    lines = ["## Masks", ""]
+    blind = facts["rounds"] - facts["valid_rounds"]
+    lines.append(f"- {blind} rounds are blind (`valid` false): their inputs are all zero.")
+    for kind, names in facts["masked"].items():
+        listed = ", ".join(f"`{name}`" for name in names)
+        lines.append(f"- In rounds marked {kind}, 0 everywhere, for lack of data: {listed}.")
+    if "poll" in facts["counts"]["sampling"]:
+        lines.append("- Polls have no raw RTT samples: their `entropy` has no delay part.")
+    if "inflight" in facts["counts"]["cwnd_source"]:
+        lines.append(
+            "- Where `cwnd_source` is inflight, the window is estimated from what is in flight."
+        )
+    return [*lines, ""]
+
+
+def _origin(facts: dict[str, Any], manifest: dict[str, Any]) -> list[str]:
+    lines = ["## Origin", ""]
+    packets = ", ".join(f"{k} {v}" for k, v in facts["capture"].items() if v)
+    left_out = ", ".join(f"{v} x {k}" for k, v in facts["skipped"].items())
+    lines += [f"Captured packets: {packets or 'none'}.", ""]
+    lines += [f"Connections left out: {left_out or 'none'}.", ""]
+    lines += [line for warning in facts["warnings"] for line in (f"Warning: {warning}.", "")]
+    for source in manifest["failed"]:
+        lines += [f"Not read: {source['name']}: {source['error']}", ""]
+    for source in manifest["repeated"]:
+        lines += [f"Not used: {source['name']} has the bytes of {source['same_as']}.", ""]
+    rows: list[list[object]] = [
+        [
+            source["name"],
+            source["sha256"][:16],
+            len(source["flows"]),
+            sum(flow["rounds"] for flow in source["flows"]),
+            "" if source["truncated_at"] is None else f"cut at byte {source['truncated_at']}",
+        ]
+        for source in manifest["sources"]
+    ]
+    lines += _table(["source", "SHA-256", "flows", "rounds", ""], rows[:MOST_SOURCES])
+    if len(rows) > MOST_SOURCES:
+        lines += [f"And {len(rows) - MOST_SOURCES} more, in {store.MANIFEST}.", ""]
+    return lines
+
+
+def _samplings(rounds: Any) -> dict[str, Any]:
+    """Sampling to a mask of its valid rounds."""
+    valid = rounds["valid"].to_numpy()
+    sampling = rounds["sampling"].to_numpy()
+    return {name: valid & (sampling == name) for name in COLORS if (sampling == name).any()}
+
+
+@plots.plain()
+def _plot_inputs(dataset: store.Dataset, path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    masks = _samplings(dataset.rounds)
+    figure = Figure(figsize=(13, 7.8), layout="constrained")
+    columns = -(-contract.N_INPUTS // 3)
+    panels = figure.subplots(3, columns, squeeze=False)
+    for panel in panels.flat[contract.N_INPUTS :]:
+        panel.set_visible(False)
+    for i, panel in zip(contract.INPUTS, panels.flat, strict=False):
+        values = dataset.rounds[i.name].to_numpy() / (1 << contract.Q_INPUT)
+        for name, mask in masks.items():
+            counts, edges = np.histogram(values[mask], bins=BINS, range=(i.lo, i.hi))
+            share = 100 * counts / max(mask.sum(), 1)
+            panel.stairs(share, edges, fill=True, alpha=0.55, color=COLORS[name], label=name)
+        panel.set_title(f"{i.index} {i.name}", fontsize=9)
+        panel.set_yscale("symlog", linthresh=1)
+        panel.set_ylim(0, 100)
+        panel.set_yticks([0, 1, 10, 100], ["0", "1", "10", "100"])
+        panel.tick_params(labelsize=7)
+    for panel in panels[:, 0]:
+        panel.set_ylabel("% of valid rounds", fontsize=8)
+    panels[0, 0].legend(fontsize=7)
+    with files.replacing(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=100, metadata=plots.NO_VERSION["png"])
+
+
+@plots.plain()
+def _plot_paths(dataset: store.Dataset, facts: dict[str, Any], path: Path) -> None:
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter
+
+    rounds, masks = dataset.rounds, _samplings(dataset.rounds)
+    interval_us = rounds["rate_interval_us"].to_numpy().astype(float)
+    mss = np.nan_to_num(rounds["mss"].to_numpy().astype(float), nan=1448.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rate = rounds["rate_packets"].to_numpy() * mss * 8 / interval_us
+    series = {
+        "smoothed RTT, ms": rounds["srtt_us"].to_numpy() / 1e3,
+        "delivery rate, Mbit/s": np.where(interval_us > 0, rate, np.nan),
+        "window, packets": rounds["cwnd"].to_numpy().astype(float),
+    }
+    figure = Figure(figsize=(12, 2.8), layout="constrained")
+    panels = figure.subplots(1, 4)
+    for (title, values), panel in zip(series.items(), panels[:3], strict=True):
+        good = np.isfinite(values) & (values > 0)
+        low, high = np.quantile(values[good], [0, 1]) if good.any() else (1.0, 2.0)
+        edges = np.geomspace(low, max(high, low * 1.01), BINS)
+        for name, mask in masks.items():
+            counts, _ = np.histogram(values[mask & good], bins=edges)
+            share = 100 * counts / max(mask.sum(), 1)
+            panel.stairs(share, edges, fill=True, alpha=0.55, color=COLORS[name], label=name)
+        panel.set_xscale("log")
+        panel.xaxis.set_minor_formatter(NullFormatter())
+        panel.set_title(title, fontsize=9)
+        panel.tick_params(labelsize=7)
+    panels[0].set_ylabel("% of valid rounds", fontsize=8)
+    panels[0].legend(fontsize=7)
+    causes = facts["rounds_with_loss"]
+    panels[3].barh(list(causes), list(causes.values()), color="#7a7a7a")
+    panels[3].set_title("rounds with loss, by cause", fontsize=9)
+    panels[3].tick_params(labelsize=7)
+    panels[3].invert_yaxis()
+    with files.replacing(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=100, metadata=plots.NO_VERSION["png"])

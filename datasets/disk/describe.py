@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a dataset holds, as plain numbers, for `ndm dataset info` and the card."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from ndm_tcp import contract
+from ndm_tcp.datasets.disk import store
+from ndm_tcp.datasets.rounds.flow import LossCause, Sampling
+
+BINS = 16
+MASKED = {Sampling.POLL.value: ("queue_floor",)}
+"""Inputs that a way of sampling cannot give; they read 0. A poll's entropy is that of losses."""
+MASKED_FORMATS = {"flent": ("loss_rate", "plasticity", "entropy")}
+"""Inputs that a format cannot give: flent knows of no loss."""
+
+
+def describe(dataset: store.Dataset) -> dict[str, Any]:
+    """Counts by kind, and quartiles and a histogram of every input over its range."""
+    rounds = dataset.rounds
+    counts = {
+        name: {str(k): int(v) for k, v in zip(*_unique(rounds[name]), strict=True)}
+        for name in ("format", "sampling", "cwnd_source", "cc", "split")
+    }
+    lost = rounds["lost"].to_numpy() > 0
+    causes = rounds["loss_cause"].to_numpy()[lost]
+    valid = rounds["valid"].to_numpy(zero_copy_only=False)
+    inputs = {}
+    for i in contract.INPUTS:
+        values = rounds[i.name].to_numpy()[valid] / (1 << contract.Q_INPUT)
+        histogram, _ = np.histogram(values, bins=BINS, range=(i.lo, i.hi))
+        quantiles = np.quantile(values, [0.05, 0.5, 0.95]) if len(values) else np.zeros(3)
+        inputs[i.name] = {
+            "meaning": i.meaning,
+            "range": [i.lo, i.hi],
+            "least": float(values.min()) if len(values) else 0.0,
+            "most": float(values.max()) if len(values) else 0.0,
+            "p5": float(quantiles[0]),
+            "median": float(quantiles[1]),
+            "p95": float(quantiles[2]),
+            "histogram": histogram.tolist(),
+        }
+    return {
+        "contract": contract.DATA_HASH,
+        "sha256": dataset.sha256,
+        "flows": dataset.manifest["flows"],
+        "rounds": rounds.num_rows,
+        "valid_rounds": int(valid.sum()),
+        # A choice of recordings lists none.
+        "sources": len(dataset.manifest["sources"] or _unique(rounds["source"])[0]),
+        "capture": _added(dataset.manifest["sources"], "capture"),
+        "skipped": _added(dataset.manifest["sources"], "skipped"),
+        "truncated": {
+            s["name"]: s["truncated_at"]
+            for s in dataset.manifest["sources"]
+            if s["truncated_at"] is not None
+        },
+        "warnings": [
+            f"{s['name']}: {warning}"
+            for s in dataset.manifest["sources"]
+            for warning in s.get("warnings", ())
+        ],
+        "masked": {
+            kind: list(names)
+            for column, masks in (("sampling", MASKED), ("format", MASKED_FORMATS))
+            for kind, names in masks.items()
+            if kind in counts[column]
+        },
+        "counts": counts,
+        "rounds_with_loss": {c.name.lower(): int((causes == c).sum()) for c in LossCause},
+        "inputs": inputs,
+    }
+
+
+def _unique(column: Any) -> tuple[list[Any], list[int]]:
+    counted = column.value_counts().to_pylist()
+    rows = sorted((str(row["values"]), row["counts"]) for row in counted)
+    return [k for k, _ in rows], [v for _, v in rows]
+
+
+def _added(sources: list[dict[str, Any]], key: str) -> dict[str, int]:
+    total = Counter[str]()
+    for source in sources:
+        total.update(source[key])
+    return dict(total)

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`ndm data verify`: the files of the lab's rounds against rounds.lock."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ndm_tcp.datasets.disk import rounds_lock
+
+EXAMPLE = """example:
+  ndm data verify                           # datasets/lab-rounds, and what is in out/rounds
+  ndm data verify --recorded ~/rounds"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `ndm data verify`."""
+    parser.add_argument(
+        "--lock", type=Path, default=rounds_lock.LOCK, help="(default: the checkout's)"
+    )
+    parser.add_argument(
+        "--recorded",
+        type=Path,
+        default=rounds_lock.HERE,
+        metavar="DIR",
+        help="folder of recordings that were made again (default: %(default)s)",
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run `ndm data verify`; exit code 1 if a committed file is missing, or any file differs."""
+    found = rounds_lock.check(rounds_lock.read(args.lock), args.lock.parent, args.recorded)
+    for one in found:
+        if one.needed or one.said != rounds_lock.MISSING:
+            print(f"{one.path}: {one.said}")
+    absent = sum(not one.needed and one.said == rounds_lock.MISSING for one in found)
+    if absent:
+        print(f"{absent} recordings are not in {args.recorded}; ndm data record makes them again")
+    return 1 if any(one.bad for one in found) else 0

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A sender-side capture to the records or the rounds of its flows.
+
+The senders are replayed in C (native/sender.h). The readable twin of that code, in Python, is
+in tests/reference, and a test holds both equal, ACK by ACK.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from ndm_tcp import files
+from ndm_tcp.datasets.readers import pcap
+from ndm_tcp.datasets.readers.pcap import CapturedFlow, CaptureReport
+from ndm_tcp.datasets.readers.tcp_probe import ProbeColumns
+from ndm_tcp.datasets.rounds.flow import (
+    CwndSource,
+    FlowRecords,
+    FlowRounds,
+    PathTruth,
+    Sampling,
+    flow_id,
+    host_pair,
+)
+
+MIN_SEGMENTS = 64
+"""A flow with fewer data segments has too few rounds to learn from."""
+MIN_ROWS = 8
+
+PACED = ("bbr", "bbr2", "bbr3")
+"""Algorithms that steer by pacing: their cwnd is only a cap, so what is in flight is taken
+as the window even where the kernel's is known."""
+
+REPLAYED, OTHER_SHARD = 0, 7
+REASONS = {
+    1: "no ACK direction captured: no RTT",
+    2: f"fewer than {MIN_SEGMENTS} data segments",
+    3: "captured near the receiver: the sender's RTT is not visible",
+    4: "time stamps go back by more than a second",
+    5: "the capture lost more than 5 % of the sender's packets",
+    6: "too many segments in flight",
+    8: "two capture points are merged in one file; take the sender's capture alone",
+    9: "a copy of another connection under another address (NAT)",
+    10: "packets not in time order, too far apart to sort; run: reordercap IN OUT",
+}
+"""enum ndm_flow_status in words"""
+BEHIND_QUEUE = (
+    "the capture misses most of the RTT that the kernel measured: packets wait in a shaper on the "
+    "sender's own interface; shape on another host or in another network namespace"
+)
+HIDDEN_RTT_US = 1000
+"""The capture may miss this much of the kernel's RTT, or half of it: interrupts, small queues."""
+PROBE_EARLY_S = 1.5e-6
+"""by how much tcp_probe may seem to fire before the ACK was captured"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of the lab, whose flows have neighbouring ports."""
+
+    scenario: str
+    under_test: str
+    first_port: int
+    """the sender's, of flow 0"""
+    flows: int
+    start_us: int
+    """when it began, capture clock"""
+
+    def of(self, port: int, first_us: int) -> PathTruth | None:
+        """Of the flow from a port with its first ACK then; None: of a web page, or not the lab's"""
+        number = port - self.first_port
+        if not 0 <= number < self.flows:
+            return None
+        return PathTruth(self.scenario, self.under_test, number, first_us - self.start_us)
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What the machine that made the capture recorded beside it."""
+
+    cc_name: str | None = None
+    """of every flow that `cc_by_port` does not name"""
+    cc_by_port: dict[int, str] = field(default_factory=dict)
+    """sender's port to congestion control"""
+    path: str | None = None
+    probes: dict[tuple[int, int], ProbeColumns] = field(default_factory=dict)
+    """(sender's port, receiver's port) to the kernel's own cwnd and ssthresh"""
+    probe_offset_s: float = 0.0
+    """capture clock - tcp_probe clock"""
+    srtt_us: dict[tuple[int, int] | None, float] = field(default_factory=dict)
+    """(sender's port, receiver's port) to the kernel's median srtt; None: of any other flow"""
+    drops: dict[int, list[tuple[int, int]]] | None = None
+    """32-bit sequence number to [(capture clock in us, LossCause)]"""
+    run: Run | None = None
+
+
+def _true_windows(
+    records: FlowRecords, start_us: int, probe: ProbeColumns, offset_s: float
+) -> None:
+    """Overwrite the estimated windows by the kernel's, by time.
+
+    tcp_probe fires when the ACK is received, just after the capture point saw it, and before the
+    ACK changes the window; but its text cuts the time down to a microsecond.
+    """
+    at_s = (records.acks["now_us"].astype(np.float64) + start_us) / 1e6 - offset_s
+    index = np.searchsorted(probe.t_s, at_s - PROBE_EARLY_S, side="left").clip(
+        0, len(probe.t_s) - 1
+    )
+    records.acks["cwnd"] = probe.cwnd[index]
+    records.acks["ssthresh"] = probe.ssthresh[index]
+
+
+def _misses_rtt(found: CapturedFlow, truth: Truth) -> bool:
+    """True if the packets were captured behind a queue that the kernel's RTT includes."""
+    ports = (found.sender_port, found.receiver_port)
+    kernel_us = truth.srtt_us.get(ports, truth.srtt_us.get(None, 0.0))
+    ours_us = float(np.median(found.rows["ack"]["srtt_us"]))
+    return kernel_us > 2 * ours_us and kernel_us - ours_us > HIDDEN_RTT_US
+
+
+def _flows(
+    path: Path,
+    report: CaptureReport,
+    keep_rows: bool,
+    drops: dict[int, list[tuple[int, int]]] | None,
+    shard: tuple[int, int],
+) -> Iterator[CapturedFlow]:
+    with pcap.engine(keep_rows, MIN_SEGMENTS, MIN_ROWS) as engine:
+        if drops is not None:
+            engine.drops(drops)
+        engine.one_pass(path, report)
+        engine.second_pass(path, report, shard)
+        yield from engine.flows()
+
+
+def read(
+    path: Path, truth: Truth | None = None, report: CaptureReport | None = None
+) -> tuple[list[FlowRecords], Counter[str]]:
+    """The flows of a capture, ACK by ACK as their senders saw them; all held in memory.
+
+    Args:
+        path: a pcap or pcapng file.
+        truth: what was recorded beside the capture, if anything.
+        report: filled with packet counts, and where the file is cut short.
+
+    Returns:
+        the flows, and how many connections were left out, by reason.
+
+    Raises:
+        NdmError: see `pcap.Engine.one_pass`.
+    """
+    truth = truth or Truth()
+    digest = files.sha256(path)
+    flows, skipped = [], Counter[str]()
+    for found in _flows(path, report or CaptureReport(), True, truth.drops, (0, 1)):
+        if found.status != REPLAYED:
+            skipped[REASONS[found.status]] += 1
+            continue
+        if _misses_rtt(found, truth):
+            skipped[BEHIND_QUEUE] += 1
+            continue
+        ports = (found.sender_port, found.receiver_port)
+        cc_name = truth.cc_by_port.get(ports[0], truth.cc_name)
+        probe = None if cc_name in PACED else truth.probes.get(ports)
+        records = FlowRecords(
+            flow_id=flow_id(digest, str(found.number)),
+            sampling=Sampling.PER_ACK,
+            cwnd_source=CwndSource.KERNEL if probe is not None else CwndSource.INFLIGHT,
+            acks=found.rows["ack"].copy(),
+            format="pcap",
+            cc_name=cc_name,
+            path=truth.path,
+            group=truth.path or host_pair(*found.hosts),
+            mss=found.mss,
+            loss_cause=found.rows["cause"].copy(),
+            rwnd_limited=found.rows["rwnd_limited"].astype(np.bool_),
+            truth=truth.run.of(ports[0], found.first_us) if truth.run else None,
+            facts=dict(found.facts),
+        )
+        if probe is not None:
+            _true_windows(records, found.first_us, probe, truth.probe_offset_s)
+        flows.append(records)
+    return flows, skipped
+
+
+def read_rounds(
+    path: Path,
+    digest: str,
+    report: CaptureReport | None = None,
+    shard: tuple[int, int] = (0, 1),
+) -> tuple[list[tuple[int, FlowRounds]], Counter[str]]:
+    """The rounds of a capture's flows, in memory that does not grow with its packets.
+
+    Args:
+        path: a pcap or pcapng file.
+        digest: SHA-256 of the file.
+        report: filled with packet counts, and where the file is cut short.
+        shard: (k, n): only the flows whose number is k modulo n.
+
+    Returns:
+        number and rounds of each flow, and how many of this shard's connections were left
+        out, by reason.
+
+    Raises:
+        NdmError: see `pcap.Engine.one_pass`.
+    """
+    flows, skipped = [], Counter[str]()
+    for found in _flows(path, report or CaptureReport(), False, None, shard):
+        if found.status == REPLAYED:
+            rounds = FlowRounds(
+                flow_id=flow_id(digest, str(found.number)),
+                sampling=Sampling.PER_ACK,
+                cwnd_source=CwndSource.INFLIGHT,
+                format="pcap",
+                group=host_pair(*found.hosts),
+                mss=found.mss,
+                facts=dict(found.facts),
+                rows=found.rounds,
+                n_acks=found.n_rows,
+            )
+            flows.append((found.number, rounds))
+        elif found.status != OTHER_SHARD:
+            skipped[REASONS[found.status]] += 1
+    return flows, skipped

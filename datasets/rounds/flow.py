@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What every reader delivers: one flow's per-ACK records, and how they were sampled."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import ipaddress
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ndm_tcp import contract
+
+ACK_DTYPE = np.dtype(contract.ACK_DTYPE)
+AckArray = npt.NDArray[Any]
+"""Structured array of `ACK_DTYPE`, one element per ACK (or per poll)."""
+
+INITIAL_SSTHRESH = 0x7FFFFFFF
+"""The kernel's value before the first loss: slow start (TCP_INFINITE_SSTHRESH)."""
+
+
+class Sampling(enum.StrEnum):
+    """How often the sender's state was seen."""
+
+    PER_ACK = "per_ack"
+    """At every ACK: packet captures."""
+    POLL = "poll"
+    """Now and then: tcp_info and its relatives. No raw RTT samples, so the delay entropy
+    and the queue floor are unavailable and read 0."""
+
+
+class CwndSource(enum.StrEnum):
+    """Where the congestion window comes from."""
+
+    KERNEL = "kernel"
+    """Read from the sender (tcp_probe, tcp_info)."""
+    INFLIGHT = "inflight"
+    """Estimated as the largest number of packets in flight of the last round trip."""
+
+
+class LossCause(enum.IntEnum):
+    """Why packets were lost, where the path was ours and told. The gravest has the last word."""
+
+    UNKNOWN = 0
+    REORDERED = 1
+    """Not dropped at all: overtaken, and mistaken for lost."""
+    RANDOM = 2
+    """Dropped at random by the link."""
+    QUEUE = 3
+    """Dropped because the queue was full."""
+
+
+@dataclass(frozen=True)
+class PathTruth:
+    """What the maker of a path recorded of it: enough to say what would have been right."""
+
+    scenario: str
+    """the path and its traffic, TOML of `lab/paths/scenario.py`"""
+    under_test: str
+    """the congestion control that `$cc` stands for in it"""
+    number: int
+    """of the flow in it, from 0"""
+    start_us: int
+    """the flow's first ACK, us since the run began"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flow:
+    """One direction of one connection: what it is and how it was seen."""
+
+    flow_id: str
+    """16 hex digits, see `flow_id`; carries no address."""
+    sampling: Sampling
+    cwnd_source: CwndSource
+    format: str
+    """The reader: pcap, ss, iperf3, tcp_probe, mlab_tcpinfo, ndt7, flent."""
+    cc_name: str | None = None
+    """The sender's congestion control, where known (cubic, bbr, ...)."""
+    path: str | None = None
+    """A name for the network path, equal for all flows over it; returns are compared within."""
+    group: str | None = None
+    """Flows of one group go to one split: `host_pair`, or the path. Ends with the build."""
+    mss: int | None = None
+    """Payload bytes of a full segment."""
+    truth: PathTruth | None = None
+    """What its path was, where it was ours."""
+    facts: dict[str, int | float | str] = field(default_factory=dict)
+    """Counters of the reader (packets, retransmitted, ...), for reports."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlowRecords(Flow):
+    """A flow as its sender saw it at every ACK (or poll)."""
+
+    acks: AckArray
+    """`ACK_DTYPE`, in order of `now_us`, which starts at 0."""
+    loss_cause: npt.NDArray[np.uint8] | None = None
+    """Per ACK, the `LossCause` of the packets it marked lost."""
+    rwnd_limited: npt.NDArray[np.bool_] | None = None
+    """Per ACK, true if the receiver's window held the sender back."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlowRounds(Flow):
+    """A flow round by round."""
+
+    rows: npt.NDArray[Any]
+    """`compute.ROUND_DTYPE`"""
+    n_acks: int
+    """records that the rounds were made of"""
+
+
+def host_pair(one: str | bytes, other: str | bytes) -> str:
+    """What is equal for all flows between two hosts, in whatever direction and source.
+
+    A build tells paths apart by it and forgets it: of an address a hash is no secret.
+
+    Args:
+        one: an address as text or bytes, or a host's name.
+        other: the other end's.
+    """
+    ends = sorted(_host(end) for end in (one, other))
+    return hashlib.sha256(b"path " + b" ".join(ends)).hexdigest()
+
+
+def _host(end: str | bytes) -> bytes:
+    try:
+        # An interface may follow the address, and IPv4 be written within IPv6.
+        address = ipaddress.ip_address(end.partition("%")[0] if isinstance(end, str) else end)
+    except ValueError:
+        return str(end).encode()
+    inner = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (inner or address).packed.hex().encode()
+
+
+def flow_id(source_sha256: str, key: str) -> str:
+    """A stable name without addresses: SHA-256 of the source's hash and the flow's key."""
+    return hashlib.sha256(f"{source_sha256}:{key}".encode()).hexdigest()[:16]

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The claims of a certificate beside recorded rounds: does anything recorded lie where they speak?
+
+    python -m ndm_tcp.export.proof.claims DATASET...
+
+For every claim: rounds inside its box, those of them in which the committed network breaks it, how
+many of these are in slow start, where its gain is not asked for, and lowest, median and highest
+output in the box.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ndm_tcp import contract as c
+from ndm_tcp import fixedpoint
+from ndm_tcp.datasets.disk import store
+from ndm_tcp.errors import NdmError
+from ndm_tcp.export.integers import generated, model_c
+from ndm_tcp.export.proof import properties
+from ndm_tcp.fixedpoint import IntArray, Layer
+from ndm_tcp.training import derived
+
+SLOW_START = next(i.index for i in c.DENSE if i.name == "slow_start") - 1
+
+
+def table(layers: list[Layer], x: IntArray) -> Iterator[str]:
+    """Lines of the table.
+
+    Args:
+        layers: the network.
+        x: [n, dense] inputs of rounds, Q12.
+    """
+    out = fixedpoint.forward(layers, x).outputs
+    yield f"{len(x)} rounds"
+    head = f"{'claim':44}{'inside':>8}{'broken':>8}{'slow start':>12}"
+    yield f"{head}{'lowest':>9}{'median':>9}{'highest':>9}"
+    for prop in properties.PROPERTIES:
+        if prop.limit is None:
+            continue
+        low, high = np.array(prop.box()).T
+        inside = ((low <= x) & (x <= high)).all(axis=1)
+        found = out[inside, prop.output]
+        broken = prop.sign * found > prop.sign * prop.limit
+        starting = broken & (x[inside, SLOW_START] > 0)
+        line = f"{prop.name:44}{len(found):8}{broken.sum():8}{starting.sum():12}"
+        if len(found):
+            ends = np.array([found.min(), np.median(found), found.max()]) / (1 << c.Q_PRE)
+            line += "".join(f"{value:9.3f}" for value in ends)
+        yield line
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the table of the committed network."""
+    parser = argparse.ArgumentParser(description="Claims of the certificate on recorded rounds.")
+    parser.add_argument("data", metavar="DATASET", type=Path, nargs="+")
+    args = parser.parse_args(arguments)
+    try:
+        layers = model_c.from_json(generated.GENERATED / "ndm_model.json").layers
+        rounds = store.load_all(args.data).rounds
+    except NdmError as error:
+        print(f"claims: {error}", file=sys.stderr)
+        return 2
+    x = derived.dense(rounds).astype(np.int64)
+    valid = rounds.column("valid").to_numpy(zero_copy_only=False).astype(bool)
+    print("\n".join(table(layers, x[valid])))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Many runs side by side: one guest per core, resumable, no failure dropped in silence."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import queue
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+from tqdm import tqdm
+
+from ndm_tcp.errors import NdmError
+from ndm_tcp.lab.guest import run as lab_run
+from ndm_tcp.lab.paths.scenario import Scenario, load
+
+SUITES = Path(__file__).resolve().parents[1] / "scenarios"
+RESULT = "result.json"
+ATTEMPTS = 2
+
+CEILING = "ceiling"
+CEILING_WINDOWS = (8, 16, 24, 32, 48, 64, 96, 128, 192)
+"""Packets; swept as constant windows on the loopback scenarios, whose best nobody can pass."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run."""
+
+    scenario: Scenario
+    cc: str
+    """`fixed_cwnd:N` is a constant window of N packets"""
+    seed: int
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended."""
+
+    job: Job
+    result: dict[str, Any] | None
+    """result.json, or None if it failed every time"""
+    error: str = ""
+
+
+def load_suite(suite: str | Path) -> list[Scenario]:
+    """The scenarios of a file, a folder, or a folder's name below lab/scenarios; or of several,
+    separated by commas.
+
+    Raises:
+        NdmError: nothing there, or two scenarios of one name.
+    """
+    path = Path(suite)
+    # The shipped suites first: one is called like a folder of the checkout.
+    for folder in (SUITES, SUITES.parents[1]):
+        if not path.is_absolute() and (folder / path).exists():
+            path = folder / path
+            break
+    if path.is_file():
+        return [load(path)]
+    parts = [part for part in str(suite).split(",") if part]
+    if len(parts) > 1 and not path.exists():
+        return _unique([s for part in parts for s in load_suite(part)], suite)
+    if not path.is_dir():
+        known = ", ".join(sorted(p.name for p in SUITES.glob("*") if p.is_dir()))
+        raise NdmError(f"{suite}: no scenario file, no folder, and not one of {known}")
+    scenarios = [load(p) for p in sorted(path.rglob("*.toml"))]
+    if not scenarios:
+        raise NdmError(f"{path}: no scenario (*.toml) in it")
+    return _unique(scenarios, path)
+
+
+def _unique(scenarios: list[Scenario], where: str | Path) -> list[Scenario]:
+    names = [s.name for s in scenarios]
+    if len(set(names)) < len(names):
+        twice = next(n for n in names if names.count(n) > 1)
+        raise NdmError(f"{where}: two scenarios are called {twice}")
+    return scenarios
+
+
+def algorithms(text: str) -> list[str]:
+    """Names separated by commas; `all` stands for every algorithm of the kernel.
+
+    `ceiling` sweeps constant windows where there is a ceiling to find (`CEILING_WINDOWS`).
+    """
+    names: list[str] = []
+    for name in text.split(","):
+        names += lab_run.IN_TREE if name.strip() == "all" else [name.strip()]
+    names = list(dict.fromkeys(n for n in names if n))
+    for name in names:
+        split_cc(name)
+    if not names:
+        raise NdmError("--cc: no algorithm named; try --cc reno,cubic,bbr,ndm_tcp")
+    return names
+
+
+def add_arguments(parser: argparse.ArgumentParser, cc: str | None, seeds: int) -> None:
+    """The options that `record` and `board` share.
+
+    Args:
+        parser: of the verb.
+        cc: algorithms by default; None: they must be named.
+        seeds: by default.
+    """
+    parser.add_argument(
+        "suite",
+        help="scenario file, folder, or a name below lab/scenarios; several, separated by commas",
+    )
+    parser.add_argument(
+        "--cc",
+        default=cc,
+        required=cc is None,
+        help="algorithms, comma separated; all: the kernel's",
+    )
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        default=seeds,
+        help="runs of each, times the scenario's repeat; two, if those end alike",
+    )
+    parser.add_argument("-o", "--out", type=Path, required=True, help="folder; resumes")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="guests at a time")
+    lab_run.add_kmod(parser)
+
+
+def run_all(
+    args: argparse.Namespace, out: Path, light: bool
+) -> tuple[list[Scenario], list[str], list[Outcome]]:
+    """Run what the options name, into `out`.
+
+    Returns:
+        scenarios, algorithms, and how every run ended.
+
+    Raises:
+        NdmError: no such suite or algorithm, or a number below 1.
+    """
+    scenarios, ccs = load_suite(args.suite), algorithms(args.cc)
+    if args.seeds < 1 or args.jobs < 1:
+        raise NdmError("--seeds and --jobs must be at least 1")
+    jobs = jobs_of(scenarios, ccs, args.seeds, out)
+    lab_run.require_known(scenarios, {split_cc(job.cc)[0] for job in jobs}, args.kmod)
+    first = [job for job in jobs if job.seed <= 2]
+    outcomes = list(execute(first, args.jobs, light, quiet=False, kmod=args.kmod))
+    known = settled(outcomes)
+    others = [j for j in jobs if j.seed > 2 and (j.scenario.name, j.cc) not in known]
+    outcomes += execute(others, args.jobs, light, quiet=False, kmod=args.kmod)
+    return scenarios, ccs, outcomes
+
+
+def settled(outcomes: list[Outcome]) -> set[tuple[str, str]]:
+    """(scenario, algorithm) where another seed is not run: the path draws nothing at random, and
+    the seeds so far ended alike to the last digit."""
+    results: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for o in outcomes:
+        if o.result and not o.job.scenario.draws():
+            same = {k: v for k, v in o.result.items() if k not in ("seed", "wall_s")}
+            results.setdefault((o.job.scenario.name, o.job.cc), []).append(same)
+    return {pair for pair, found in results.items() if len(found) > 1 and found[0] == found[1]}
+
+
+def jobs_of(scenarios: list[Scenario], ccs: list[str], seeds: int, out: Path) -> list[Job]:
+    """Every combination; the folder names say which is which."""
+    jobs = []
+    for s in scenarios:
+        sweep = [f"fixed_cwnd:{n}" for n in CEILING_WINDOWS] if s.topology == "lo" else []
+        names = [n for cc in ccs for n in (sweep if cc == CEILING else [cc])]
+        jobs += [
+            Job(s, cc, seed, out / f"{s.name}--{cc.replace(':', '-')}--{seed}")
+            for cc in names
+            for seed in range(1, seeds * s.repeat + 1)
+        ]
+    return jobs
+
+
+def split_cc(cc: str) -> tuple[str, dict[str, Any]]:
+    """`fixed_cwnd:N` to algorithm and module parameters; other names to themselves.
+
+    Raises:
+        NdmError: what follows the colon is not a number.
+    """
+    name, colon, value = cc.partition(":")
+    if not colon:
+        return cc, {}
+    if name != "fixed_cwnd" or not value.isdigit():
+        raise NdmError(f"--cc {cc}: only fixed_cwnd takes a number, as in fixed_cwnd:40")
+    return name, {"cwnd": int(value)}
+
+
+def _load_result(folder: Path) -> dict[str, Any] | None:
+    path = folder / RESULT
+    if not path.is_file():
+        return None
+    result: dict[str, Any] = orjson.loads(path.read_bytes())
+    return result
+
+
+def _one(job: Job, cpus: queue.Queue[int], light: bool, kmod: Path | None) -> Outcome:
+    if (done := _load_result(job.folder)) is not None:
+        return Outcome(job, done)
+    cpu = cpus.get()
+    error = ""
+    try:
+        for _ in range(ATTEMPTS):
+            try:
+                cc, params = split_cc(job.cc)
+                needed = job.scenario.algorithms(cc)
+                brings = lab_run.module_names(kmod) if kmod else []
+                module = kmod if any(name in needed for name in brings) else None
+                result = lab_run.run(
+                    job.scenario, cc, job.seed, job.folder, cpu, module, params or None, light
+                )
+                return Outcome(job, result)
+            except NdmError as caught:
+                error = str(caught)
+        return Outcome(job, None, error)
+    finally:
+        cpus.put(cpu)
+
+
+def _left(started_s: float, simulated_s: float, total_s: float) -> str:
+    if not simulated_s:
+        return "?"
+    seconds = (time.monotonic() - started_s) / simulated_s * (total_s - simulated_s)
+    return f"{seconds / 60:.0f} min left" if seconds > 90 else f"{seconds:.0f} s left"
+
+
+def execute(
+    jobs: list[Job], workers: int, light: bool, quiet: bool, kmod: Path | None = None
+) -> Iterator[Outcome]:
+    """Run jobs, in any order of completion; finished ones are read, not run again.
+
+    Args:
+        jobs: what to run.
+        workers: guests at a time, each pinned to a core of its own.
+        light: without captures and traces.
+        quiet: no progress.
+        kmod: sources, or a .ko, of another ndm_tcp than the checkout's, or of a new algorithm.
+    """
+    available = sorted(os.sched_getaffinity(0))
+    cpus: queue.Queue[int] = queue.Queue()
+    for number in range(workers):
+        cpus.put(available[number % len(available)])
+    total_s = sum(job.scenario.end_s() for job in jobs)
+    done_s, started_s = 0.0, time.monotonic()
+    bar = tqdm(total=len(jobs), unit="run", disable=quiet or not sys.stderr.isatty())
+    with bar, ThreadPoolExecutor(max_workers=workers) as pool:
+        waiting: set[Future[Outcome]] = {pool.submit(_one, job, cpus, light, kmod) for job in jobs}
+        try:
+            while waiting:
+                finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    outcome = future.result()
+                    done_s += outcome.job.scenario.end_s()
+                    bar.update()
+                    bar.set_postfix_str(_left(started_s, done_s, total_s))
+                    if outcome.result is None:
+                        name = outcome.job.folder.name
+                        print(
+                            f"ndm: failed {ATTEMPTS} times: {name}: {outcome.error}",
+                            file=sys.stderr,
+                        )
+                    yield outcome
+        finally:
+            for future in waiting:
+                future.cancel()

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Paths of a local network: writes lab/scenarios/lan and training-lan.
+
+Rates from 100 Mbit/s to 10 Gbit/s and RTTs from 50 us to 5 ms, with offloads on. A calm path only
+queues. On the others ACKs come in groups, as behind a busy host, Wi-Fi or an interrupt that waits:
+such a pause is many times the propagation delay, and the queue holds less than arrives in it. A
+third kind has its shaper on the sending host, whose drops TCP is told of at once.
+
+`lan` is a development suite: the module's rules were tried on it. `training-lan` is drawn from
+ranges, not within ten percent of a path of `lan`. Regenerate both with
+`python -m ndm_tcp.lab.lan_paths`.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+from ndm_tcp import files
+from ndm_tcp.lab.paths.training_paths import log_uniform
+
+FOLDER = Path(__file__).resolve().parents[1] / "scenarios"
+HEAD = "# SPDX-License-Identifier: CC0-1.0\n# Written by: python -m ndm_tcp.lab.lan_paths\n"
+READ_WAIT_US = 100
+"""of the receiving program; 3 ms, as elsewhere in the lab, would fill its socket's buffer"""
+PACKETS = 300_000
+"""about so many cross a path in a run: the lab's time goes by packets"""
+TRAINING_SEED = 20261136
+TRAINING_PATHS = 24
+RATE_MBPS = (100.0, 3000.0)
+RTT_US = (50.0, 5000.0)
+HOLD_US = (200.0, 8000.0)
+QUEUE_MS = (0.8, 8.0)
+
+
+@dataclass(frozen=True)
+class LanPath:
+    """One path."""
+
+    mbps: int
+    rtt_us: int
+    queue_packets: int
+    hold_us: tuple[int, int] = (0, 0)
+    """time between two groups of ACKs, us; (0, 0): each comes when it comes"""
+    shaper: str = "router"
+
+    def name(self) -> str:
+        rate = f"{self.mbps // 1000}gbit" if self.mbps % 1000 == 0 else f"{self.mbps}mbit"
+        pauses = f"hold-{self.hold_us[1]}us" if self.hold_us[1] else "calm"
+        sender = "-shaped-sender" if self.shaper == "sender" else ""
+        return f"{rate}-{self.rtt_us}us-{pauses}{sender}"
+
+    def seconds(self) -> int:
+        return max(1, min(5, round(PACKETS * 12e-3 / self.mbps)))
+
+    def toml(self) -> str:
+        queue_ms = self.queue_packets * 12 / self.mbps
+        title = f"Local network: {self.mbps} Mbit/s, {self.rtt_us} us, a queue of {queue_ms:.1f} ms"
+        lines = f"rate_bps = {self.mbps}_000_000\nrtt_us = {self.rtt_us}\n"
+        lines += f"queue_packets = {self.queue_packets}\noffloads = true\n"
+        if self.hold_us[1]:
+            title += ", ACKs in groups {} to {} us apart".format(*self.hold_us)
+            lines += f"ack_hold_us = [{self.hold_us[0]}, {self.hold_us[1]}]\n"
+        if self.shaper == "sender":
+            title += ", the shaper on the sending host"
+            lines += 'shaper = "sender"\n'
+        return (
+            f'{HEAD}title = "{title}"\nseconds = {self.seconds()}\ntopology = "path"\n\n'
+            f"[link]\n{lines}\n[host]\nread_wait_us = {READ_WAIT_US}\n"
+        )
+
+
+LAN = (
+    LanPath(100, 100, 40),
+    LanPath(100, 100, 40, (1000, 6000)),
+    LanPath(100, 100, 40, (0, 0), "sender"),
+    LanPath(100, 100, 40, (1000, 6000), "sender"),
+    LanPath(100, 3000, 40, (1000, 6000)),
+    LanPath(300, 200, 67),
+    LanPath(300, 200, 67, (500, 4000)),
+    LanPath(300, 200, 67, (0, 0), "sender"),
+    LanPath(1000, 100, 166),
+    LanPath(1000, 100, 166, (500, 4000)),
+    LanPath(1000, 100, 166, (50, 500)),
+    LanPath(1000, 100, 166, (0, 0), "sender"),
+    LanPath(1000, 1000, 166, (500, 4000)),
+    LanPath(1000, 5000, 400),
+    LanPath(1000, 5000, 400, (500, 4000)),
+    LanPath(2500, 50, 400, (50, 1000)),
+    LanPath(10000, 50, 1000),
+    LanPath(10000, 50, 1000, (50, 500)),
+)
+
+
+def _is_near(path: LanPath, other: LanPath) -> bool:
+    return all(
+        abs(mine / theirs - 1) <= 0.1
+        for mine, theirs in ((path.mbps, other.mbps), (path.rtt_us, other.rtt_us))
+    )
+
+
+def training() -> list[LanPath]:
+    """Paths to train on: half of them with pauses, a quarter with the shaper on the sender."""
+    rng = random.Random(TRAINING_SEED)
+    drawn: list[LanPath] = []
+    while len(drawn) < TRAINING_PATHS:
+        mbps = round(log_uniform(rng, *RATE_MBPS))
+        queue = max(8, round(log_uniform(rng, *QUEUE_MS) * mbps / 12))
+        longest = round(log_uniform(rng, *HOLD_US))
+        hold = (longest // 6, longest) if rng.random() < 0.5 else (0, 0)
+        shaper = "sender" if rng.random() < 0.25 else "router"
+        path = LanPath(mbps, round(log_uniform(rng, *RTT_US)), queue, hold, shaper)
+        if not any(_is_near(path, other) for other in LAN):
+            drawn.append(path)
+    return drawn
+
+
+def scenarios() -> dict[str, dict[str, str]]:
+    """Suite to file name to TOML."""
+    return {
+        "lan": {f"lan-{path.name()}.toml": path.toml() for path in LAN},
+        "training-lan": {
+            f"tlan-{number:02}-{path.name()}.toml": path.toml()
+            for number, path in enumerate(training())
+        },
+    }
+
+
+def main() -> None:
+    """Write the files of every suite anew."""
+    for suite, made in scenarios().items():
+        (FOLDER / suite).mkdir(exist_ok=True)
+        for old in (FOLDER / suite).glob("*.toml"):
+            old.unlink()
+        for name, text in made.items():
+            files.write_text(FOLDER / suite / name, text)
+
+
+if __name__ == "__main__":
+    main()

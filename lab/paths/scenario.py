@@ -1,0 +1,458 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Scenarios of the lab: which flows cross which path, as TOML.
+
+    seconds = 20                  # how long a flow sends that does not say
+    topology = "path"             # or "lo"
+    repeat = 1                    # runs of a board or a recording for each seed asked for
+
+    [link]                        # topology path
+    rate_bps = 10_000_000         # bottleneck, IP headers included
+    rtt_us = 40_000               # propagation there and back; half of it in each direction
+    queue_packets = 60            # of the bottleneck
+    qdisc = "droptail"            # or fq, fq_codel, cake (which sizes its queue itself)
+    loss = 0.005                  # probability that a data packet is lost behind the bottleneck
+    ack_loss = 0.0                # the same for the other direction
+    ack_hold_us = [1_000, 6_000]  # ACKs leave in groups, so far apart: a busy host or Wi-Fi
+    burst = { start = 0.002, end = 0.3, loss = 0.7 }   # Gilbert-Elliott, per packet
+    jitter_us = 5_000             # of the data direction
+    jitter_distribution = "normal"                     # or uniform, pareto
+    reorder = false               # may packets overtake one another?
+    steps = [[5.0, 5_000_000]]    # (s since the start of the run, bit/s from then on)
+    trace = "cell.trace"          # instead of rate_bps and steps: a mahimahi trace beside the file
+    shaper = "router"             # or "sender": the bottleneck is the sending host's own device
+    offloads = false              # hosts send GSO packets of up to 64 KB, as real ones do
+
+    [lo]                          # topology lo: tc's own words for the loopback device
+    netem = "delay 20ms 5ms distribution normal loss 0.5%"
+    tbf = "rate 50mbit burst 5000kbit latency 50ms"    # as netem's child
+
+    [[flows]]                     # none: one flow of the algorithm under test
+    cc = "$cc"                    # the algorithm under test, or a kernel's name
+    start_s = 0.0
+    seconds = 20                  # rounded up, iperf3 counts in seconds
+    sender = 0                    # number of the sending host; senders share the router
+    extra_rtt_us = 0              # more propagation for this sender, on the way of the ACKs
+    count = 1                     # so many flows like this
+
+    [web]                         # a page instead of, or beside, flows
+    objects = 72                  # 1: a file
+    bytes = 2_902_000             # all objects together
+    connections = 1               # fetched one after the other on each
+    start_s = 0.0
+    sender = 0
+    cc = "$cc"
+
+    [host]
+    buffer_bytes = 6_291_456      # upper limit of TCP's buffers at both ends
+    read_wait_us = 3_000          # the receiving program lets data gather so long before it reads
+    ecn = false                   # both ends ask for ECN: fq_codel and cake mark, not drop
+
+    [[published]]                 # figures to show beside; any keys
+    cc = "reno"
+    mbps = 13.5
+
+Jitter that keeps the order delays a packet until the one before it has left; jitter that does
+not is netem's own, independent from packet to packet.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import re
+import tomllib
+import types
+import typing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ndm_tcp.errors import NdmError
+from ndm_tcp.lab.paths import mahimahi
+
+UNDER_TEST = "$cc"
+TOPOLOGIES = ("lo", "path")
+SHAPERS = ("router", "sender")
+QDISCS = ("droptail", "fq", "fq_codel", "cake")
+DISTRIBUTIONS = ("normal", "uniform", "pareto")
+MAX_SENDERS = 64
+MAX_FLOWS = 256
+MAX_RTT_US = 10_000_000
+MIN_RATE_BPS = 10_000
+MAX_RATE_BPS = 100_000_000_000
+CC_NAME = re.compile(r"[A-Za-z0-9_.-]{1,15}")
+TC_WORDS = re.compile(r"[A-Za-z0-9.% _-]+")
+
+
+@dataclass(frozen=True)
+class Burst:
+    """Gilbert-Elliott loss."""
+
+    start: float
+    """probability per packet of entering the bad state"""
+    end: float
+    """probability per packet of leaving it"""
+    loss: float
+    """probability of loss in the bad state"""
+
+
+@dataclass(frozen=True)
+class Link:
+    """The path from the senders' router to the receiver."""
+
+    rtt_us: int
+    """propagation there and back, us; half of it in each direction"""
+    rate_bps: int = 0
+    """bottleneck, bit/s, IP headers included; with a trace, its first rate"""
+    queue_packets: int = 0
+    """the bottleneck's queue, packets"""
+    qdisc: str = "droptail"
+    loss: float = 0.0
+    """probability that a packet of the data direction is lost behind the bottleneck"""
+    ack_loss: float = 0.0
+    """the same for the other direction"""
+    burst: Burst | None = None
+    jitter_us: int = 0
+    """of the data direction, us: standard deviation, or half of the range if uniform"""
+    jitter_distribution: str = "normal"
+    reorder: bool = False
+    """whether jitter may change the order"""
+    steps: tuple[tuple[float, int], ...] = ()
+    """(s since the start of the run, bit/s from then on)"""
+    trace: str = ""
+    """name of a file of delivery opportunities, which gives `rate_bps` and `steps`"""
+    ack_hold_us: tuple[int, int] = (0, 0)
+    """shortest and longest time between two groups of ACKs, us; ACKs wait for the next group"""
+    shaper: str = "router"
+    """host of the bottleneck: a shaper on the sender drops locally, which TCP is told at once"""
+    offloads: bool = False
+    """whether hosts hand over GSO packets; the bottleneck cuts them into segments"""
+
+
+@dataclass(frozen=True)
+class Loopback:
+    """What the loopback device does to packets, in tc's words."""
+
+    netem: str
+    tbf: str = ""
+    """its child; none if empty"""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Flows with the same properties."""
+
+    cc: str = UNDER_TEST
+    start_s: float = 0.0
+    """s since the start of the run"""
+    seconds: float = 0.0
+    """how long it sends; 0: as the scenario says"""
+    sender: int = 0
+    extra_rtt_us: int = 0
+    """more propagation for this sender, us"""
+    count: int = 1
+
+    def end_s(self) -> float:
+        """When it ends, s since the start of the run."""
+        return self.start_s + self.seconds
+
+
+@dataclass(frozen=True)
+class Web:
+    """A page that the receiver fetches from a sender."""
+
+    objects: int
+    bytes: int
+    """payload of all objects together"""
+    connections: int = 1
+    start_s: float = 0.0
+    """s since the start of the run"""
+    sender: int = 0
+    cc: str = UNDER_TEST
+
+
+@dataclass(frozen=True)
+class Host:
+    """Both ends."""
+
+    buffer_bytes: int = 0
+    """upper limit of TCP's buffers; 0: Linux's own, 4 MiB to send and 6 MiB to receive"""
+    read_wait_us: int = 3000
+    """time for which the receiving program lets data gather before it reads, us"""
+    ecn: bool = False
+    """whether both ends negotiate ECN (RFC 3168)"""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What a run does, but for the algorithm and the seed."""
+
+    name: str
+    seconds: float
+    topology: str
+    link: Link | None = None
+    lo: Loopback | None = None
+    flows: tuple[Flow, ...] = ()
+    """each with count 1"""
+    web: Web | None = None
+    host: Host = Host()
+    published: tuple[dict[str, Any], ...] = ()
+    title: str = ""
+    repeat: int = 1
+    """so many runs for each seed that a suite is asked for"""
+    text: str = dataclasses.field(default="", repr=False, compare=False)
+    """the file"""
+
+    def draws(self) -> bool:
+        """May the path or the traffic draw at random? netem on loopback and web pages count."""
+        link = self.link
+        if link is None or self.web:
+            return True
+        return bool(
+            link.loss or link.ack_loss or link.burst or link.jitter_us or link.ack_hold_us[1]
+        )
+
+    def algorithms(self, cc: str) -> list[str]:
+        """The algorithms of a run that tests `cc`, each once."""
+        names = [flow.cc for flow in self.flows] + ([self.web.cc] if self.web else [])
+        return list(dict.fromkeys(cc if name == UNDER_TEST else name for name in names))
+
+    def senders(self) -> int:
+        """How many hosts send."""
+        used = [flow.sender for flow in self.flows] + ([self.web.sender] if self.web else [])
+        return max(used) + 1
+
+    def end_s(self) -> float:
+        """When the last flow ends, s since the start; at least `seconds`."""
+        return max([self.seconds, *(flow.end_s() for flow in self.flows)])
+
+
+# --- strict reading ------------------------------------------------------------------------
+def _kind(value: object) -> str:
+    names = {bool: "true/false", int: "a whole number", float: "a number", str: "text"}
+    return names.get(type(value), "a table" if isinstance(value, dict) else "a list")
+
+
+def _fits(value: Any, want: Any, where: str) -> Any:
+    """`value` as the annotation `want` says."""
+    if isinstance(want, types.UnionType):  # X | None
+        want = next(part for part in typing.get_args(want) if part is not type(None))
+    if dataclasses.is_dataclass(want):
+        return _table(value, typing.cast(type, want), where)
+    if want is float and type(value) in (int, float) and math.isfinite(value):
+        return float(value)
+    if want in (int, str, bool) and type(value) is want:
+        return value
+    expected = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+    raise NdmError(f"{where}: expected {expected[want]}, got {_kind(value)} {value!r}")
+
+
+def _table(values: Any, kind: type, where: str) -> Any:
+    """A dataclass from a TOML table; no key more, none less."""
+    if not isinstance(values, dict):
+        raise NdmError(f"{where}: expected a table, got {_kind(values)}")
+    hints = typing.get_type_hints(kind)
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    for key in values:
+        if key not in fields:
+            stem = key.rsplit("_", 1)[0]
+            near = [name for name in fields if name.startswith(stem + "_")]
+            near = near or difflib.get_close_matches(key, fields, 1)
+            hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(fields)}"
+            raise NdmError(f"{where}.{key}: unknown key{hint}")
+    done: dict[str, Any] = {}
+    for name, field in fields.items():
+        if name not in values:
+            if field.default is dataclasses.MISSING:
+                raise NdmError(f"{where}.{name}: missing")
+        elif name == "steps":
+            done[name] = _steps(values[name], f"{where}.{name}")
+        elif name == "ack_hold_us":
+            done[name] = _hold(values[name], f"{where}.{name}")
+        else:
+            done[name] = _fits(values[name], hints[name], f"{where}.{name}")
+    return kind(**done)
+
+
+def _steps(value: Any, where: str) -> tuple[tuple[float, int], ...]:
+    if not isinstance(value, list):
+        raise NdmError(f"{where}: expected a list of [s, bit/s], got {_kind(value)}")
+    steps = []
+    for item in value:
+        if not isinstance(item, list) or len(item) != 2:
+            raise NdmError(f"{where}: expected [s, bit/s], got {item!r}")
+        steps.append((_fits(item[0], float, where), _fits(item[1], int, where)))
+        _within(where, steps[-1][1], MIN_RATE_BPS, MAX_RATE_BPS, "bit/s")
+    times = [t_s for t_s, _ in steps]
+    if times != sorted(set(times)) or any(t_s <= 0 for t_s in times):
+        raise NdmError(f"{where}: times must grow from step to step, and be above 0")
+    return tuple(steps)
+
+
+def _hold(value: Any, where: str) -> tuple[int, int]:
+    if not isinstance(value, list) or len(value) != 2:
+        raise NdmError(f"{where}: expected [shortest, longest] in us, got {value!r}")
+    low, high = (_fits(item, int, where) for item in value)
+    _within(where, high, 1, MAX_RTT_US, "us")
+    _within(where, low, 0, high, "us")
+    return low, high
+
+
+def _within(where: str, value: float, low: float, high: float, unit: str) -> None:
+    if not low <= value <= high:
+        raise NdmError(f"{where}: {value:g} is not in [{low:g}, {high:g}] {unit}".rstrip())
+
+
+def _one_of(where: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise NdmError(f"{where}: {value!r} is not one of {', '.join(known)}")
+
+
+def _check_link(link: Link, where: str) -> None:
+    _within(f"{where}.rate_bps", link.rate_bps, MIN_RATE_BPS, MAX_RATE_BPS, "bit/s")
+    _within(f"{where}.rtt_us", link.rtt_us, 0, MAX_RTT_US, "us")
+    _within(f"{where}.jitter_us", link.jitter_us, 0, MAX_RTT_US, "us")
+    _one_of(f"{where}.qdisc", link.qdisc, QDISCS)
+    _one_of(f"{where}.shaper", link.shaper, SHAPERS)
+    _one_of(f"{where}.jitter_distribution", link.jitter_distribution, DISTRIBUTIONS)
+    if link.qdisc == "cake" and link.queue_packets:
+        raise NdmError(f"{where}.queue_packets: cake sizes its queue itself; leave it out")
+    if link.qdisc != "cake":
+        _within(f"{where}.queue_packets", link.queue_packets, 1, 1_000_000, "packets")
+    chances = {"loss": link.loss, "ack_loss": link.ack_loss}
+    if link.burst:
+        chances |= {f"burst.{k}": v for k, v in dataclasses.asdict(link.burst).items()}
+    for name, chance in chances.items():
+        _within(f"{where}.{name}", chance, 0, 1, "(a probability)")
+
+
+def _check_cc(where: str, name: str) -> None:
+    if name != UNDER_TEST and not CC_NAME.fullmatch(name):
+        raise NdmError(f"{where}: {name!r} is not the name of an algorithm")
+
+
+def _check(scenario: Scenario, where: str) -> None:
+    _within(f"{where}: seconds", scenario.seconds, 0.1, 100_000, "s")
+    _within(f"{where}: repeat", scenario.repeat, 1, 1_000, "runs")
+    if not re.fullmatch(r"[A-Za-z0-9._-]+", scenario.name):
+        raise NdmError(f"{where}: name: it becomes a folder; use letters, digits, . _ -")
+    _one_of(f"{where}: topology", scenario.topology, TOPOLOGIES)
+    wanted, other = ("lo", "link") if scenario.topology == "lo" else ("link", "lo")
+    if getattr(scenario, wanted) is None:
+        raise NdmError(f"{where}: {wanted}: missing; topology {scenario.topology!r} needs it")
+    if getattr(scenario, other) is not None:
+        raise NdmError(f"{where}: {other}: topology {scenario.topology!r} has none")
+    if scenario.link:
+        _check_link(scenario.link, f"{where}: link")
+    if scenario.lo:
+        for name, words in (("netem", scenario.lo.netem), ("tbf", scenario.lo.tbf)):
+            if words and not TC_WORDS.fullmatch(words):
+                raise NdmError(f"{where}: lo.{name}: only tc's words, numbers and units")
+    if scenario.host.buffer_bytes:
+        _within(f"{where}: host.buffer_bytes", scenario.host.buffer_bytes, 16_384, 1 << 30, "bytes")
+    _within(f"{where}: host.read_wait_us", scenario.host.read_wait_us, 1, 999_999, "us")
+    if scenario.link and scenario.link.shaper == "sender" and scenario.senders() > 1:
+        raise NdmError(f"{where}: link.shaper: a shaper on the sender is for one sender")
+    _within(f"{where}: flows", len(scenario.flows), 0, MAX_FLOWS, "flows")
+    extra: dict[int, int] = {}
+    for number, flow in enumerate(scenario.flows):
+        here = f"{where}: flows[{number}]"
+        _check_cc(f"{here}.cc", flow.cc)
+        _within(f"{here}.start_s", flow.start_s, 0, 100_000, "s")
+        _within(f"{here}.seconds", flow.seconds, 0, 100_000, "s")
+        _within(f"{here}.sender", flow.sender, 0, MAX_SENDERS - 1, "")
+        _within(f"{here}.extra_rtt_us", flow.extra_rtt_us, 0, MAX_RTT_US, "us")
+        if scenario.topology == "lo" and (flow.sender or flow.extra_rtt_us):
+            raise NdmError(f"{here}: the loopback device has one sender and one RTT")
+        if extra.setdefault(flow.sender, flow.extra_rtt_us) != flow.extra_rtt_us:
+            raise NdmError(f"{here}.extra_rtt_us: sender {flow.sender} already has another")
+    if scenario.web:
+        web, here = scenario.web, f"{where}: web"
+        _check_cc(f"{here}.cc", web.cc)
+        _within(f"{here}.objects", web.objects, 1, 10_000, "objects")
+        _within(f"{here}.bytes", web.bytes, web.objects, 1 << 40, "bytes")
+        _within(f"{here}.connections", web.connections, 1, min(web.objects, 256), "connections")
+        _within(f"{here}.start_s", web.start_s, 0, 100_000, "s")
+        _within(f"{here}.sender", web.sender, 0, MAX_SENDERS - 1, "")
+        if scenario.topology == "lo" and web.sender:
+            raise NdmError(f"{here}.sender: the loopback device has one sender")
+
+
+def _follow_trace(link: Link, folder: Path | None, seconds: float, where: str) -> Link:
+    """The link with the rates of its trace."""
+    if link.rate_bps or link.steps:
+        raise NdmError(f"{where}.trace: gives the rates; leave out rate_bps and steps")
+    if folder is None or Path(link.trace).name != link.trace:
+        raise NdmError(f"{where}.trace: name a file in the folder of the scenario")
+    (_, rate_bps), *steps = mahimahi.rates(mahimahi.read(folder / link.trace), seconds)
+    return dataclasses.replace(link, rate_bps=rate_bps, steps=tuple(steps))
+
+
+def parse(text: str, name: str, where: str, folder: Path | None = None) -> Scenario:
+    """A scenario from TOML.
+
+    Args:
+        text: the file.
+        name: of the scenario, if the file gives none.
+        where: the file's name, for messages.
+        folder: where the file lies, and the trace that it may name.
+
+    Raises:
+        NdmError: not TOML; an unknown or missing key; a value of the wrong kind or size.
+    """
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise NdmError(f"{where}: not valid TOML ({error})") from None
+    lists: dict[str, list[dict[str, Any]]] = {}
+    for key in ("flows", "published"):
+        lists[key] = values.pop(key, [])
+        if not isinstance(lists[key], list) or not all(isinstance(v, dict) for v in lists[key]):
+            raise NdmError(f"{where}: {key}: write [[{key}]]")
+    if "text" in values:
+        raise NdmError(f"{where}: text: unknown key")
+    scenario: Scenario = _table({"name": name} | values, Scenario, f"{where}: scenario")
+    flows: list[Flow] = []
+    if not lists["flows"] and scenario.web is None:
+        lists["flows"] = [{}]
+    for number, table in enumerate(lists["flows"]):
+        here = f"{where}: flows[{number}]"
+        flow: Flow = _table(table, Flow, here)
+        _within(f"{here}.count", flow.count, 1, MAX_FLOWS, "flows")
+        seconds = float(math.ceil(flow.seconds or scenario.seconds))
+        flow = dataclasses.replace(flow, seconds=seconds)
+        flows += [dataclasses.replace(flow, count=1)] * flow.count
+    scenario = dataclasses.replace(
+        scenario, flows=tuple(flows), published=tuple(lists["published"]), text=text
+    )
+    if scenario.link and scenario.link.trace:
+        link = _follow_trace(scenario.link, folder, scenario.end_s(), f"{where}: link")
+        scenario = dataclasses.replace(scenario, link=link)
+    _check(scenario, where)
+    return scenario
+
+
+def find(path: Path) -> Path:
+    """A file, or one that ships: by its name in the checkout, or below lab/scenarios.
+
+    So that the same words work where there is no checkout, in an installed wheel.
+    """
+    lab = Path(__file__).resolve().parents[1]
+    places = (path, lab / "scenarios" / path, lab.parent / path)
+    return next((place for place in places if place.is_file()), path)
+
+
+def load(path: Path) -> Scenario:
+    """The scenario of a file.
+
+    Raises:
+        NdmError: see `parse`; or no such file.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise NdmError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise NdmError(f"{path}: not text") from None
+    return parse(text, path.stem, str(path), path.parent)

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The window a flow should have had: what the lab knows of a path and its traffic.
+
+A flow alone should keep the bottleneck's bandwidth-delay product in flight and a tenth more: enough
+for the link never to idle, too little for a queue worth the name. Among flows that yield to a queue
+as it does it is the flow's share of that and three packets. Where packets are delayed by jitter it
+is three tenths more and three packets: a link that waits for a late packet idles. Where they are
+lost at random and not delayed it is a tenth, what is lost, three packets and the square root of the
+product: how many are lost in a round trip differs by no more. Beside flows that fill the queue
+until it overflows, that window starves; there it is its share of the link, and a little more, times
+the RTT that the rivals make, unless each flow has a queue of its own. Where the discipline drops to
+keep the queue short, no more is right than it lets stand. Where ACKs are held back, the longest
+pause counts as part of the RTT: the sender has to send until it ends, or the link idles. Hosts with
+offloads send up to a third of a window as one packet, which the link serves while its ACK waits.
+
+Datasets hold a path's scenario, not these windows: `windows` computes them where they are read, so
+that a change of this file touches no recording.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ndm_tcp.lab.paths.scenario import UNDER_TEST, Scenario, parse
+from ndm_tcp.teaching import value
+
+YIELDING = frozenset({"ndm_tcp", "vegas", "nv", "fixed_cwnd"})
+"""algorithms that do not fill a queue until it overflows; every other is a rival"""
+IP_PACKET_BYTES = 1500
+LOOPBACK_PACKET_BYTES = 65_536  # the MTU of the loopback device
+# Chosen, with reasons, in `teaching`.
+EXTRA_SHARE = value("EXTRA_SHARE")
+EXTRA_SHARE_NOISE = value("EXTRA_SHARE_NOISE")
+EXTRA_PACKETS = value("EXTRA_PACKETS")
+EXTRA_PACKETS_ALONE = value("EXTRA_PACKETS_ALONE")
+RIVAL_SHARE = value("RIVAL_SHARE")
+QUEUE_SHARE = 0.75
+"""of the queue that there is"""
+OWN_QUEUE = frozenset({"fq", "fq_codel", "cake"})
+"""disciplines with a queue for each flow, which no rival fills"""
+CODEL = frozenset({"fq_codel", "cake"})
+CODEL_TARGET_S = 0.005
+"""that both let stand, by default"""
+OFFLOAD_PACKETS = 45
+"""in a GSO packet of 64 KB"""
+OFFLOAD_SHARE = 1 / 2
+"""of the bandwidth-delay product: a third of a window that is half larger, as tcp_tso_win_divisor
+allows"""
+JITTER_SHARE = 3.0
+"""standard deviations of jitter above the mean delay that still find a packet to send"""
+RECEIVE_WINDOW_PACKETS = 128.0
+"""more than Linux's default buffers hold of a loopback's packets: where no rate limits a flow, a
+window is only ever too small"""
+TRACES = Path(__file__).resolve().parents[1] / "scenarios" / "variable"
+"""the link traces that a scenario may name"""
+Floats = npt.NDArray[np.float64]
+US = {"us": 1.0, "ms": 1e3, "s": 1e6}
+BITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
+
+
+@dataclass(frozen=True)
+class Ideal:
+    """From a time on, the window that a flow should have."""
+
+    flow: int
+    """its number in the scenario, from 0"""
+    at_s: float
+    """s since the start of the run"""
+    packets_per_s: float
+    rtt_us: float
+    """the window is packets_per_s times this; 0: times the RTT that the rivals make"""
+
+
+@dataclass(frozen=True)
+class _Path:
+    rates_bps: tuple[tuple[float, float], ...]
+    """(from s on, bit/s); 0: nothing limits the rate"""
+    rtt_us: float
+    jitter_us: float
+    packet_bytes: int
+    queue_packets: float
+    extra_share: float
+    """of the bandwidth-delay product"""
+    clean: bool = False
+    """a routed path without loss and jitter"""
+    own_queue: bool = False
+    """of each flow"""
+    lossy: bool = False
+    """a routed path with random loss and no jitter"""
+    hold_us: float = 0.0
+    """longest time for which ACKs are held back. It is no delay that a queue can replace: with the
+    mean time instead, a constant window leaves a link idle for a sixth of the time"""
+    offloads: bool = False
+
+
+def _number(pattern: str, text: str, units: dict[str, float]) -> float:
+    found = re.search(pattern + r" ?([0-9.]+)(" + "|".join(units) + ")", text)
+    return float(found[1]) * units[found[2]] if found else 0.0
+
+
+def _path(scenario: Scenario) -> _Path:
+    if scenario.link:
+        link = scenario.link
+        rates = ((0.0, float(link.rate_bps)), *((t, float(r)) for t, r in link.steps))
+        queue = link.queue_packets or 1e9
+        if link.qdisc in CODEL:
+            target = CODEL_TARGET_S * link.rate_bps / 8 / IP_PACKET_BYTES
+            queue = max(target, EXTRA_PACKETS / QUEUE_SHARE)
+        clean = not (link.loss or link.burst or link.jitter_us)
+        extra = EXTRA_SHARE_NOISE if link.jitter_us else EXTRA_SHARE + link.loss
+        return _Path(
+            *(rates, link.rtt_us, link.jitter_us, IP_PACKET_BYTES, queue, extra),
+            clean=clean,
+            own_queue=link.qdisc in OWN_QUEUE,
+            lossy=not (clean or link.jitter_us),
+            hold_us=link.ack_hold_us[1],
+            offloads=link.offloads,
+        )
+    assert scenario.lo is not None
+    # Data and ACKs both cross the loopback device: every delay counts twice.
+    delay = _number("delay", scenario.lo.netem, US)
+    jitter = _number(r"delay [0-9.]+[a-z]+", scenario.lo.netem, US)
+    rate = _number("rate", scenario.lo.tbf, BITS)
+    extra = EXTRA_SHARE_NOISE if "loss" in scenario.lo.netem else EXTRA_SHARE
+    return _Path(((0.0, rate),), 2 * delay, 2 * jitter, LOOPBACK_PACKET_BYTES, 1e9, extra)
+
+
+def ideals(scenario: Scenario, cc: str) -> list[Ideal]:
+    """The right windows of all flows of a run, by flow and time.
+
+    Args:
+        scenario: what runs. Of a web page's connections nothing is said.
+        cc: the algorithm under test.
+    """
+    path, flows = _path(scenario), scenario.flows
+    spare = EXTRA_PACKETS_ALONE if path.clean and len(flows) == 1 else EXTRA_PACKETS
+    names = [cc if flow.cc == UNDER_TEST else flow.cc for flow in flows]
+    times = {t for t, _ in path.rates_bps}
+    times |= {flow.start_s for flow in flows} | {flow.end_s() for flow in flows}
+    found = []
+    for number, flow in enumerate(flows):
+        for at_s in sorted(times):
+            if not flow.start_s <= at_s < flow.end_s():
+                continue
+            here = [i for i, f in enumerate(flows) if f.start_s <= at_s < f.end_s()]
+            rate_bps = [r for t, r in path.rates_bps if t <= at_s][-1]
+            others = [names[i] for i in here if i != number]
+            rivals = not path.own_queue and any(name not in YIELDING for name in others)
+            rtt_us = path.rtt_us + flow.extra_rtt_us + JITTER_SHARE * path.jitter_us
+            rtt_us += scenario.host.read_wait_us  # no queue, but as good as one for the sender
+            if not rate_bps:
+                pps = RECEIVE_WINDOW_PACKETS / len(here) / rtt_us * 1e6
+                found.append(Ideal(number, at_s, pps, rtt_us))
+                continue
+            pps = rate_bps / 8 / path.packet_bytes / len(here)
+            queue_us = QUEUE_SHARE * path.queue_packets / len(here) / pps * 1e6
+            packets = spare + math.sqrt(pps * (rtt_us + path.hold_us) / 1e6) * path.lossy
+            if path.offloads:
+                served_us = min(OFFLOAD_SHARE * rtt_us, OFFLOAD_PACKETS / pps * 1e6)
+                packets += max(0.0, served_us - path.hold_us) * pps / 1e6  # in a pause it is, too
+            rtt_us += path.hold_us
+            rtt_us += min(path.extra_share * rtt_us + packets / pps * 1e6, queue_us)
+            if rivals:
+                found.append(Ideal(number, at_s, RIVAL_SHARE * pps, 0.0))
+            else:
+                found.append(Ideal(number, at_s, pps, rtt_us))
+    return found
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The windows that a flow should have, piecewise in time."""
+
+    from_us: npt.NDArray[np.int64]
+    """[k] us since the start of the run, in order"""
+    packets_per_s: npt.NDArray[np.float64]
+    """[k] the window is this times"""
+    rtt_us: npt.NDArray[np.float64]
+    """[k] this; 0: times the smoothed RTT, which the flow's rivals make"""
+
+    def packets(self, t_us: npt.NDArray[np.int64], srtt_us: npt.NDArray[Any]) -> Floats:
+        """[n] the window at these times since the start of the run; 0 before the first."""
+        index = np.searchsorted(self.from_us, t_us, side="right") - 1
+        at = index.clip(0)
+        rtt_us = np.where(self.rtt_us[at] > 0, self.rtt_us[at], srtt_us)
+        return np.where(index < 0, 0.0, self.packets_per_s[at] * rtt_us / 1e6)
+
+
+@functools.lru_cache(maxsize=4096)
+def windows(text: str, cc: str) -> dict[int, Windows]:
+    """`ideals` of a recorded scenario: number of the flow to its windows.
+
+    Args:
+        text: the scenario as it was recorded.
+        cc: the algorithm under test.
+
+    Raises:
+        NdmError: no scenario, or one whose trace the lab does not have.
+    """
+    of_flow: dict[int, list[Ideal]] = {}
+    for ideal in ideals(_parsed(text), cc):
+        of_flow.setdefault(ideal.flow, []).append(ideal)
+    return {
+        number: Windows(
+            np.array([round(i.at_s * 1e6) for i in told], dtype=np.int64),
+            # As fine as anyone can tell a rate or an RTT, so that it is no matter of the last bit.
+            np.array([round(i.packets_per_s, 3) for i in told]),
+            np.array([float(round(i.rtt_us)) for i in told]),
+        )
+        for number, told in of_flow.items()
+    }
+
+
+@functools.lru_cache(maxsize=1024)
+def _parsed(text: str) -> Scenario:
+    return parse(text, "recorded", "the scenario of a recorded run", TRACES)

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Which bars ndm_tcp reaches: `python -m ndm_tcp.lab.score.bars docs/board` writes bars.md there.
+
+Reads the boards (published.csv, ccbench.csv, fairness.csv) and compares means over seeds. The
+bars were set before there was a network: in every published scenario 0.98 of the best goodput of
+Reno, CUBIC and BBR, a smaller share of retransmitted segments than BBR's, no longer mean RTT than
+BBR's; 0.9 of the best constant window in A1 and A2; Jain's index 0.95 for equal flows; 0.33 to 0.67
+of what is sent beside CUBIC; most wins in ccBench's Set I and HTCP's in its Set II. What is missed
+by less than two standard errors of the difference is missed, and a ~ says that it may be chance.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from ndm_tcp import files
+from ndm_tcp.lab.score import tables
+from ndm_tcp.lab.score.board import SETS
+from ndm_tcp.lab.score.metrics import Cell, number, winning_rates
+
+OWN = "ndm_tcp"
+RIVALS = ("reno", "cubic", "bbr")
+GOODPUT = 0.98
+CEILING = 0.9
+JAIN = 0.95
+SHARE = (0.33, 0.67)
+ERRORS = 2
+"""standard errors that a difference must have to be significant"""
+Board = dict[str, dict[str, Cell]]
+"""scenario to algorithm to cell"""
+
+
+def load(path: Path) -> Board:
+    """A board from the CSV that `ndm lab board` writes."""
+    board: Board = {}
+    for cell in tables.read(path):
+        board.setdefault(cell.scenario, {})[cell.cc] = cell
+    return board
+
+
+def _verdict(reached: bool, text: str) -> str:
+    return text if reached else f"**{text}**"
+
+
+def _chance(own: Cell, other: Cell, measure: str) -> bool:
+    """Is the difference less than what seeds make of it?"""
+    error = math.hypot(*(cell.spread[measure] / math.sqrt(cell.runs) for cell in (own, other)))
+    return abs(own.mean[measure] - other.mean[measure]) < ERRORS * error
+
+
+def _against_bbr(cells: dict[str, Cell], measure: str, reached: bool, text: str) -> str:
+    chance = not reached and _chance(cells[OWN], cells["bbr"], measure)
+    return _verdict(reached, text) + " ~" * chance
+
+
+def _published_row(name: str, cells: dict[str, Cell]) -> tuple[str, list[bool]]:
+    own, bbr = cells[OWN].mean, cells["bbr"].mean
+    best = max(cells[cc].mean["goodput_mbps"] for cc in RIVALS)
+    ratio = own["goodput_mbps"] / best
+    verdicts = [ratio >= GOODPUT]
+    parts = [number(own["goodput_mbps"]), number(best), _verdict(verdicts[0], f"{ratio:.3f}")]
+    mine, theirs = (100 * x["retransmitted_share"] for x in (own, bbr))
+    # Where nobody resends anything, nobody can resend less.
+    fewer = mine < theirs or mine == theirs == 0
+    verdicts.append(fewer)
+    shares = f"{mine:.2f} / {theirs:.2f}"
+    parts.append(_against_bbr(cells, "retransmitted_share", fewer, shares))
+    if math.isfinite(own["rtt_mean_ms"]):
+        verdicts.append(own["rtt_mean_ms"] <= bbr["rtt_mean_ms"])
+        rtts = f"{number(own['rtt_mean_ms'])} / {number(bbr['rtt_mean_ms'])}"
+        parts.append(_against_bbr(cells, "rtt_mean_ms", verdicts[-1], rtts))
+    else:
+        parts.append("-")
+    return f"| {name} | {' | '.join(parts)} |", verdicts
+
+
+def _published(board: Board) -> Iterator[str]:
+    yield "## Published scenarios\n"
+    pairs = "retransmitted %, ndm_tcp / BBR | RTT ms, ndm_tcp / BBR"
+    yield f"| scenario | ndm_tcp Mbit/s | best of three | ratio | {pairs} |"
+    yield "|---|---|---|---|---|---|"
+    counts = [[0, 0] for _ in range(3)]
+    for name, cells in board.items():
+        row, verdicts = _published_row(name, cells)
+        yield row
+        for count, good in zip(counts, verdicts, strict=False):
+            count[0] += good
+            count[1] += 1
+    words = ("goodput", "retransmission rate", "RTT")
+    reached = ", ".join(f"{w} {a} of {b}" for w, (a, b) in zip(words, counts, strict=True))
+    yield f"\nReached: {reached}.\n"
+    for name, cells in board.items():
+        ceiling = next((c for cc, c in cells.items() if cc.startswith("ceiling")), None)
+        if ceiling and name.startswith("a"):
+            own, top = (c.mean["goodput_mbps"] for c in (cells[OWN], ceiling))
+            text = f"{own / top:.2f} of {number(top)} Mbit/s ({ceiling.cc})"
+            yield f"- {name}: {_verdict(own >= CEILING * top, text)}, bar {CEILING}"
+
+
+def _fairness(board: Board) -> Iterator[str]:
+    yield "\n## Fairness\n"
+    known = [cc for cc in (OWN, *RIVALS, "htcp") if all(cc in cells for cells in board.values())]
+    for title, measure in (("Jain's index", "jain"), ("share of the goodput", "share")):
+        names = [n for n in board if n.startswith("beside") == (measure == "share")]
+        yield f"| {title} | {' | '.join(known)} |"
+        yield "|---|" + "---|" * len(known)
+        for name in names:
+            texts = []
+            for cc in known:
+                value = board[name][cc].mean[measure]
+                good = value >= JAIN if measure == "jain" else SHARE[0] <= value <= SHARE[1]
+                judged = cc == OWN and ("equal" in name or "late" in name or "cubic" in name)
+                texts.append(_verdict(good or not judged, f"{value:.3f}"))
+            yield f"| {name} | {' | '.join(texts)} |"
+        yield ""
+
+
+def _ccbench(board: Board) -> Iterator[str]:
+    yield "## ccBench, reduced\n"
+    yield "| set | ndm_tcp | the five best |"
+    yield "|---|---|---|"
+    for title, prefix in SETS.items():
+        cells = [c for n, group in board.items() if n.startswith(prefix) for c in group.values()]
+        rates = winning_rates(cells, set_two=prefix == "set2-")
+        own = rates[OWN]
+        bar = rates["htcp"] if prefix == "set2-" else max(rates.values())
+        best = ", ".join(f"{cc} {100 * r:.1f} %" for cc, r in list(rates.items())[:5])
+        yield f"| {title} | {_verdict(own >= bar, f'{100 * own:.1f} %')} | {best} |"
+
+
+def text(folder: Path) -> str:
+    """The page of a folder of boards."""
+    boards = {name: load(folder / f"{name}.csv") for name in ("published", "ccbench", "fairness")}
+    runs = {
+        name: sorted({c.runs for group in board.values() for c in group.values()})
+        for name, board in boards.items()
+    }
+    seeds = [f"{name} {' or '.join(map(str, counts))}" for name, counts in runs.items()]
+    lines = [
+        "# Bars\n",
+        "Made by `python -m ndm_tcp.lab.score.bars docs/board`. Bold: missed; ~: by less than two "
+        f"standard errors of the difference. Seeds: {', '.join(seeds)} (two where the path draws "
+        "nothing and they end alike, more where the scenario says repeat).\n",
+    ]
+    lines += _published(boards["published"])
+    lines += _fairness(boards["fairness"])
+    lines += _ccbench(boards["ccbench"])
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    page = text(Path(sys.argv[1]))
+    files.write_text(Path(sys.argv[1]) / "bars.md", page)
+    print(page)

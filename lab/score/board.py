@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`ndm lab board`: the scoreboard of a suite."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ndm_tcp import files
+from ndm_tcp.errors import NdmError
+from ndm_tcp.lab.guest import suite
+from ndm_tcp.lab.paths.scenario import UNDER_TEST, Scenario
+from ndm_tcp.lab.score import html, tables
+from ndm_tcp.lab.score.metrics import Cell, RunMetrics, cells, number, winning_rates
+
+EXAMPLE = """example:
+  ndm lab board published --cc reno,cubic,bbr,ndm_tcp --seeds 3 -o out/board
+  ndm lab board ccbench --cc all,ndm_tcp --seeds 1 -o out/board
+  ndm lab board published/a1-extreme-jitter.toml --cc bbr,ceiling --seeds 1 -o out/a1
+  ndm lab board published --cc ndm_tcp --beside docs/board/published.csv -o out/mine"""
+
+SETS = {"ccBench Set I (reduced)": "set1-", "ccBench Set II (reduced)": "set2-"}
+PUBLISHED_WORDS = {
+    "mbps": "Mbit/s",
+    "retransmissions": "retr.",
+    "zero_intervals": "silent s",
+    "jain": "Jain",
+    "rtt_max_ms": "ms RTT at most",
+    "rtt_mean_ms": "ms RTT",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `ndm lab board`."""
+    suite.add_arguments(parser, "all", 5)
+    parser.add_argument("--full", action="store_true", help="with captures and traces")
+    parser.add_argument(
+        "--picture", type=Path, metavar="PNG", help="cwnd, RTT and rate over time, of each scenario"
+    )
+    parser.add_argument(
+        "--beside",
+        type=Path,
+        metavar="CSV",
+        help="an earlier board: what other algorithms did there, which need not run again",
+    )
+
+
+def metrics(outcome: suite.Outcome) -> RunMetrics:
+    """The figures of one run; flows of another algorithm than the tested count as others.
+
+    Shares and Jain's index are taken while all flows send. A web page counts as one flow; its
+    rate is that of all objects from the first request to the last byte.
+    """
+    result, scenario = outcome.result, outcome.job.scenario
+    assert result is not None
+    flows: list[dict[str, Any]] = result["flows"]
+    tested = [r for r, f in zip(flows, scenario.flows, strict=True) if f.cc == UNDER_TEST]
+    web = result.get("web")
+    parts = tested + ([web] if web else [])
+    sent = [float(part.get("segments", 0)) for part in parts]
+    resent = sum(part["retransmissions"] for part in parts)
+
+    def mean(key: str) -> float:
+        pairs = [(w, part[key]) for w, part in zip(sent, parts, strict=True) if key in part]
+        weight = sum(w for w, _ in pairs)
+        return sum(w * x for w, x in pairs) / weight if weight else math.nan
+
+    return RunMetrics(
+        scenario=scenario.name,
+        cc=outcome.job.cc,
+        seed=outcome.job.seed,
+        goodput_mbps=sum(f["goodput_mbps"] for f in tested) + (web["mbps"] if web else 0.0),
+        retransmissions=resent,
+        retransmitted_share=resent / sum(sent) if sum(sent) else 0.0,
+        rtt_mean_ms=mean("rtt_mean_ms"),
+        rtt_p95_ms=mean("rtt_p95_ms"),
+        zero_intervals=sum(f["zero_intervals"] for f in tested),
+        share=sum(f["share"] for f in tested) if tested else 1.0,
+        jain=float(result.get("jain", 1.0)),
+    )
+
+
+def published_text(figures: dict[str, Any]) -> str:
+    """The published figures of one algorithm in a few words."""
+    words = [
+        f"{number(float(figures[key]))} {word}"
+        for key, word in PUBLISHED_WORDS.items()
+        if key in figures
+    ]
+    where = f" ({figures['where']})" if "where" in figures else ""
+    return ", ".join(words) + where
+
+
+def published(scenarios: list[Scenario], ccs: list[str]) -> dict[tuple[str, str], str]:
+    """(scenario, algorithm) to its published figures, for the algorithms on the board."""
+    return {
+        (s.name, figures["cc"]): published_text(figures)
+        for s in scenarios
+        for figures in s.published
+        if figures["cc"] in ccs
+    }
+
+
+def _notes(scenarios: list[Scenario], ccs: list[str]) -> dict[str, str]:
+    """What each scenario is, and what was published of algorithms that are not on the board."""
+    notes = {}
+    for s in scenarios:
+        others = [f"{f['cc']} {published_text(f)}" for f in s.published if f["cc"] not in ccs]
+        extra = f" Published: {'; '.join(others)}." if others else ""
+        runs = f" {s.repeat} runs per seed." if s.repeat > 1 else ""
+        notes[s.name] = f"{s.title}.{extra}{runs}"
+    return notes
+
+
+def _only_best_window(board: list[Cell]) -> list[Cell]:
+    """Of a sweep of constant windows, keep the best and call it the ceiling."""
+    kept, seen = [], set()
+    for cell in board:  # best goodput first within a scenario
+        name, _, window = cell.cc.partition(":")
+        if name != "fixed_cwnd":
+            kept.append(cell)
+        elif cell.scenario not in seen:
+            seen.add(cell.scenario)
+            kept.append(replace(cell, cc=f"ceiling (cwnd {window})"))
+    return kept
+
+
+def build(
+    outcomes: list[suite.Outcome],
+    scenarios: list[Scenario],
+    ccs: list[str],
+    command: str,
+    earlier: Sequence[Cell] = (),
+) -> tables.Board:
+    """The board of finished and failed runs.
+
+    Args:
+        outcomes: of every run.
+        scenarios: in the order to show.
+        ccs: the algorithms that ran.
+        command: how to make it again.
+        earlier: cells of another board; those of other algorithms in these scenarios are shown.
+
+    Raises:
+        NdmError: every run failed.
+    """
+    good = [metrics(o) for o in outcomes if o.result is not None]
+    if not good:
+        raise NdmError(f"every run failed; the first: {outcomes[0].error}")
+    order = {s.name: i for i, s in enumerate(scenarios)}
+    good.sort(key=lambda m: (order[m.scenario], m.cc, m.seed))
+    board = _only_best_window(cells(good))
+    own = {cell.cc for cell in board}
+    board += [c for c in earlier if c.cc not in own and c.scenario in order]
+    board.sort(key=lambda c: (order[c.scenario], -c.mean["goodput_mbps"], c.cc))
+    ccs = sorted({*ccs, *(cell.cc for cell in board)})
+    rates = {}
+    for title, prefix in SETS.items():
+        chosen = [cell for cell in board if re.match(prefix, cell.scenario)]
+        if chosen:
+            rates[title] = winning_rates(chosen, set_two=prefix == "set2-")
+    return tables.Board(
+        title="The board",
+        command=command,
+        cells=board,
+        notes=_notes(scenarios, ccs),
+        published=published(scenarios, ccs),
+        rates=rates,
+        failed=sorted(f"{o.job.folder.name}: {o.error}" for o in outcomes if o.result is None),
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run `ndm lab board`; exit code 1 if a run failed."""
+    earlier = tables.read(args.beside) if args.beside else []
+    scenarios, ccs, outcomes = suite.run_all(args, args.out / "runs", not args.full)
+    command = f"ndm lab board {args.suite} --cc {args.cc} --seeds {args.seeds} -o DIR"
+    if args.beside:
+        command += f" --beside {args.beside}"
+    board = build(outcomes, scenarios, ccs, command, earlier)
+    print(tables.terminal(board))
+    files.write_text(args.out / "board.md", tables.markdown(board))
+    files.write_text(args.out / "board.csv", tables.comma_separated(board))
+    files.write_text(args.out / "board.html", html.page(board, outcomes))
+    print(f"\nwrote {args.out}/board.md, board.csv, board.html")
+    if args.picture:
+        with files.replacing(args.picture) as temporary:
+            temporary.write_bytes(html.picture(board, outcomes))
+        print(f"wrote {args.picture}")
+    return 1 if board.failed else 0

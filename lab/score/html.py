@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A scoreboard as one self-contained HTML page with plots."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from ndm_tcp import plots
+from ndm_tcp.datasets.readers import streams
+from ndm_tcp.lab.guest.suite import Outcome
+from ndm_tcp.lab.score import tables
+from ndm_tcp.lab.score.metrics import Cell
+
+SHOWN = ("reno", "cubic", "bbr", "ndm_tcp", "vegas")
+"""Algorithms drawn over time; more would hide each other."""
+STYLE = """
+body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem;
+       color: #1c2128; background: #fff; }
+h1 { font-size: 1.6rem; } h2 { font-size: 1.15rem; margin-top: 2.4rem; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem; }
+th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid #d8dee4; }
+th:first-child, td:first-child, th:last-child, td:last-child { text-align: left; }
+td:last-child { color: #57606a; }
+tr.ours td { font-weight: 600; background: #fff8e1; }
+img { max-width: 100%; }
+.scroll { overflow-x: auto; }
+code { background: #f2f4f6; padding: 0 .3em; }
+"""
+
+
+def _png(figure: Any) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=100, metadata=plots.NO_VERSION["png"])
+    return buffer.getvalue()
+
+
+def _image(figure: Any) -> str:
+    return f'<img alt="" src="data:image/png;base64,{base64.b64encode(_png(figure)).decode()}">'
+
+
+def _figure(columns: int, height: float = 3.2, rows: int = 1) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5 * columns, height * rows), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def _folders(outcomes: list[Outcome]) -> dict[tuple[str, str], Path]:
+    """(scenario, algorithm) to the run of its first seed."""
+    return {
+        (o.job.scenario.name, o.job.cc): o.job.folder
+        for o in sorted(outcomes, key=lambda o: -o.job.seed)
+        if o.result is not None
+    }
+
+
+def tested_port(folder: Path, cc: str) -> int | None:
+    """The sender's port of the flow under test, by result.json; the first, if there are several.
+
+    Args:
+        folder: of a run.
+        cc: the algorithm under test, as the board names it.
+
+    Returns:
+        the port; None if no flow of the run is under test, as where it is a web page.
+    """
+    result = orjson.loads((folder / "result.json").read_bytes())
+    algorithm = cc.partition(":")[0]
+    for flow in result["flows"]:
+        # Runs of before do not say which is under test; its algorithm does, but beside itself.
+        if flow.get("tested", flow["cc"] == algorithm):
+            return int(flow["port"])
+    return None
+
+
+def _draw_over_time(panels: Any, runs: list[tuple[str, Path]]) -> None:
+    for cc, folder in runs:
+        path = folder / "tcp_info.jsonl.zst"
+        if not (path.is_file() and (folder / "result.json").is_file()):
+            continue
+        port = tested_port(folder, cc)
+        with streams.open_bytes(path) as stream:
+            rows = [orjson.loads(line) for line in stream if line.strip()]
+        rows = [r for r in rows if r["sport"] == port]
+        if len(rows) < 3:
+            continue
+        t_s = np.array([r["t_ns"] for r in rows]) / 1e9
+        t_s -= t_s[0]
+        cwnd = np.array([r["cwnd"] for r in rows])
+        rtt_ms = np.array([r["srtt_us"] for r in rows]) / 1e3
+        acked = np.array([r["bytes_acked"] for r in rows])
+        grid = np.arange(0, t_s[-1], 0.5)
+        rate = np.diff(np.interp(grid, t_s, acked)) * 8 / 0.5e6
+        curves = ((t_s, cwnd), (t_s, rtt_ms), (grid[1:], rate))
+        for panel, (x, y) in zip(panels, curves, strict=True):
+            panel.plot(x, y, lw=1, color=plots.color_of(cc), label=cc)
+    for panel, label in zip(
+        panels, ("cwnd, packets", "srtt, ms", "throughput, Mbit/s"), strict=True
+    ):
+        panel.set(xlabel="s", ylabel=label, ylim=(0, None))
+    if panels[0].lines:
+        panels[0].legend(frameon=False, fontsize=8)
+
+
+@plots.plain()
+def over_time(runs: list[tuple[str, Path]]) -> str:
+    """cwnd, RTT and throughput of the flow under test; (algorithm, run folder) each."""
+    figure, axes = _figure(3)
+    _draw_over_time(axes[0], runs)
+    return _image(figure)
+
+
+@plots.plain()
+def picture(board: tables.Board, outcomes: list[Outcome]) -> bytes:
+    """A PNG of every scenario's flows under test over time, a row of panels each."""
+    folders = _folders(outcomes)
+    scenarios = [name for name, _ in tables.sections(board)]
+    figure, axes = _figure(3, 3.2, rows=len(scenarios))
+    for row, scenario in zip(axes, scenarios, strict=True):
+        runs = [(cc, folders[scenario, cc]) for cc in SHOWN if (scenario, cc) in folders]
+        _draw_over_time(row, runs)
+        row[1].set_title(scenario)
+    return _png(figure)
+
+
+@plots.plain()
+def scatter(group: list[Cell]) -> str:
+    """Goodput against delay; up and to the left is better."""
+    figure, axes = _figure(1, 3.6)
+    panel = axes[0][0]
+    for cell in group:
+        x, y = cell.mean["rtt_mean_ms"], cell.mean["goodput_mbps"]
+        if not x > 0:  # unknown: NaN
+            continue
+        panel.errorbar(
+            x,
+            y,
+            xerr=cell.spread["rtt_mean_ms"],
+            yerr=cell.spread["goodput_mbps"],
+            fmt="o",
+            ms=5,
+            color=plots.color_of(cell.cc),
+        )
+        panel.annotate(cell.cc, (x, y), xytext=(4, 3), textcoords="offset points", fontsize=7)
+    panel.axhline(0, linewidth=0)  # so that the room above is a share of all, not of the spread
+    panel.margins(0.15)
+    panel.set(xlabel="mean RTT, ms", ylabel="goodput, Mbit/s")
+    panel.set_ylim(bottom=0)
+    return _image(figure)
+
+
+@plots.plain()
+def against_loss(board: tables.Board) -> str:
+    """Goodput against the loss rate, for families of scenarios that differ in it alone."""
+    families: dict[str, dict[str, dict[float, float]]] = {}
+    for cell in board.cells:
+        found = re.fullmatch(r"(.+)-loss-([\d.]+)", cell.scenario)
+        if found and cell.cc in SHOWN:
+            family = families.setdefault(found[1], {})
+            family.setdefault(cell.cc, {})[float(found[2])] = cell.mean["goodput_mbps"]
+    drawn = {k: v for k, v in families.items() if any(len(points) > 1 for points in v.values())}
+    if not drawn:
+        return ""
+    figure, axes = _figure(len(drawn))
+    for panel, (name, curves) in zip(axes[0], drawn.items(), strict=True):
+        for cc, points in curves.items():
+            x = sorted(points)
+            panel.plot(x, [points[v] for v in x], "o-", ms=4, color=plots.color_of(cc), label=cc)
+        panel.set_xscale("symlog", linthresh=0.01)
+        panel.set(xlabel="loss, %", ylabel="goodput, Mbit/s", title=name, ylim=(0, None))
+    axes[0][0].legend(frameon=False, fontsize=8)
+    return f"<h2>Throughput against loss</h2>{_image(figure)}"
+
+
+def _table(rows: list[tuple[str, ...]]) -> str:
+    def line(cells: tuple[str, ...], tag: str) -> str:
+        ours = ' class="ours"' if cells[0] == "ndm_tcp" else ""
+        inside = "".join(f"<{tag}>{escape(c)}</{tag}>" for c in cells)
+        return f"<tr{ours}>{inside}</tr>"
+
+    body = "".join(line(r, "td") for r in rows)
+    return f'<div class="scroll"><table>{line(tables.HEAD, "th")}{body}</table></div>'
+
+
+def page(board: tables.Board, outcomes: list[Outcome]) -> str:
+    """The whole page; plots need the runs' folders, tables only the board."""
+    parts = [f"<h1>{escape(board.title)}</h1><p>Made by <code>{escape(board.command)}</code>.</p>"]
+    for name, rates in board.rates.items():
+        rows = "".join(
+            f"<tr><td>{escape(cc)}</td><td>{100 * rate:.1f} %</td></tr>"
+            for cc, rate in rates.items()
+        )
+        head = "<tr><th>algorithm</th><th>scenarios won</th></tr>"
+        parts.append(f"<h2>{escape(name)}</h2><table>{head}{rows}</table>")
+    parts.append(against_loss(board))
+    folders = _folders(outcomes)
+    for scenario, rows_of in tables.sections(board):
+        parts.append(f"<h2>{escape(scenario)}</h2><p>{escape(board.notes.get(scenario, ''))}</p>")
+        parts.append(_table(rows_of))
+        parts.append(scatter([c for c in board.cells if c.scenario == scenario]))
+        runs = [(cc, folders[scenario, cc]) for cc in SHOWN if (scenario, cc) in folders]
+        parts.append(over_time(runs))
+    if board.failed:
+        items = "".join(f"<li>{escape(reason)}</li>" for reason in board.failed)
+        parts.append(f"<h2>Failed runs</h2><ul>{items}</ul>")
+    head = f'<meta charset="utf-8"><title>{escape(board.title)}</title><style>{STYLE}</style>'
+    return f"<!doctype html><html lang=en><head>{head}</head><body>{''.join(parts)}</body></html>\n"
