@@ -232,6 +232,7 @@ board: setup test-packages ## every scenario with every algorithm of the kernel;
 	@echo "$(BOARD)/*.md and *.csv, plots in $(OUT)/board/*/board.html"
 
 docs: setup ## the pages as a site, in out/site
+	$(BIN)/python docs/cli.py
 	$(BIN)/python docs/tutorial.py
 	$(BIN)/python docs/decisions/index.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q

@@ -118,9 +118,15 @@ def check(kmod: Path) -> dict[str, object]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ndm check`."""
-    parser.add_argument("--kmod", type=Path, default=generated.GENERATED.parent)
+    parser.add_argument(
+        "--kmod",
+        type=Path,
+        metavar="DIR",
+        default=generated.GENERATED.parent,
+        help="the module's sources (default: the checkout's kmod)",
+    )
     parser.add_argument("--update", action="store_true", help="rewrite what follows from the rest")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
 
 
 def main(args: argparse.Namespace) -> int:

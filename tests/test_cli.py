@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -10,20 +11,73 @@ from pathlib import Path
 
 import pytest
 
-from ndm_tcp.cli import COMMANDS, parser_for, run_command
+import ndm_tcp
+from ndm_tcp import cli, progress
+from ndm_tcp.cli import COMMANDS, GROUPS, run_command
 
 from .conftest import ROOT, TRACES
 
 
+@pytest.fixture(scope="module")
+def parsers() -> dict[tuple[str, ...], cli.Parser]:
+    return cli.verb_parsers(cli.parser())
+
+
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_every_verb_has_help_with_an_example(words: tuple[str, ...]) -> None:
-    assert "example:" in parser_for(words).format_help()
+def test_every_verb_explains_itself(
+    words: tuple[str, ...], parsers: dict[tuple[str, ...], cli.Parser]
+) -> None:
+    """An example, and of every option what it does, its default, and a name for its value."""
+    parser = parsers[words]
+    assert "example:" in parser.format_help()
+    for action in parser._actions:
+        assert action.help, action.dest
+        if action.default not in (None, False) and isinstance(action.default, (str, int, float)):
+            assert action.default == argparse.SUPPRESS or "default" in parser.formatter_class(
+                "ndm"
+            )._get_help_string(action), action.dest
+        named = action.metavar if isinstance(action.metavar, str) else ""
+        assert not any(letter.isdigit() for letter in named), "a value, not the name of one"
 
 
-def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(["--help"]) == 0
-    text = capsys.readouterr().out
-    assert all(" ".join(words) in text for words in COMMANDS)
+@pytest.mark.parametrize("group", ["", *GROUPS])
+def test_help_lists_the_verbs(group: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = [group] if group else []
+    for arguments in (before, [*before, "--help"], [*before, "-h"]):
+        assert run_command(arguments) == 0
+        text = capsys.readouterr().out
+        assert text.startswith(f"usage: {' '.join(['ndm', *before])} ")
+        shown = {line.split()[0] for line in text.splitlines() if line.startswith("    ")}
+        here = {words[len(before)] for words in COMMANDS if [*words[: len(before)]] == before}
+        here |= set() if group else {*GROUPS}
+        assert here <= shown
+        assert not shown & ({words[-1] for words in COMMANDS} - here)
+
+
+def test_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["--version"]) == 0
+    assert capsys.readouterr().out == f"ndm {ndm_tcp.__version__}\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_completion_knows_every_word(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert all(word in script for words in COMMANDS for word in words)
+    assert "--expectile" in script or shell == "tcsh"
+    if shell == "bash":
+        subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+
+
+def test_progress_is_lines_on_a_pipe(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "LINE_S", 0.0)
+    with progress.bar(3, "run", quiet=False) as bar:
+        for _ in range(3):
+            bar.update()
+    text = capsys.readouterr().err
+    assert "3/3" in text and "\r" not in text and text.endswith("\n")
 
 
 @pytest.mark.parametrize(
@@ -37,6 +91,9 @@ def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
         (["check", "--kmod", "{tmp}"], "run: ndm export"),
         (["fly"], "unknown verb 'fly'"),
         (["dataset", "burn"], "unknown verb 'dataset burn'"),
+        (["train", "-o", "{tmp}/run"], "--data; run: ndm train --help"),
+        (["lab", "board", "x", "--fast"], "run: ndm lab board --help"),
+        (["convert", "{tmp}/x.txt", "-o", "{tmp}/y"], "neither .onnx nor .json"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(

@@ -93,6 +93,11 @@ def test_the_index_of_decisions_is_current() -> None:
     assert index == written, "run: python docs/decisions/index.py"
 
 
+def test_the_page_of_the_command_line_is_current() -> None:
+    page = load(Path("cli.py"))["page"]()
+    assert page == (ROOT / "docs/cli.md").read_text(), "run: python docs/cli.py"
+
+
 def test_the_tutorial_is_current() -> None:
     page = load(Path("tutorial.py"))["page"]()
     assert page == (ROOT / "docs/tutorial.md").read_text(), "run: python docs/tutorial.py"

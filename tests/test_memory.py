@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.disk import store
 from ndm_tcp.datasets.readers import sources
 from ndm_tcp.errors import NdmError
+from ndm_tcp.export import convert
 from ndm_tcp.export.integers import generated, golden, model_c
 from ndm_tcp.export.onnx import memory as onnx_memory
 from ndm_tcp.export.onnx import reader, writer
@@ -261,10 +263,10 @@ def test_an_old_file_is_refused_with_the_command_that_puts_the_memory_before_it(
             onnx.save(model, path)
         assert run_command(["export", str(path), "-o", str(tmp_path / "out")]) == 2
         said = capsys.readouterr().err
-        command = f"python -m ndm_tcp.export.onnx.memory {path} -o NEW.onnx"
+        command = f"ndm convert {path} -o NEW.onnx"
         assert said.endswith(f"run: {command}\n") and said.count("\n") == 1
-        words = command.replace("NEW.onnx", str(new)).split()[3:]
-        assert onnx_memory.main(words) == 0
+        words = command.replace("NEW.onnx", str(new)).split()[1:]
+        assert run_command(words) == 0
         graph = reader.read(new, "make it")
         assert graph.contract == (c.INTERFACE_HASH if named else None)
         for layer, want in zip(graph.layers, layers, strict=True):
@@ -299,17 +301,17 @@ def test_an_old_model_is_refused_with_the_command_that_converts_it(tmp_path: Pat
     data |= {"model": shipped.hash(model_json.BEFORE_MEMORY)}
     old, new = tmp_path / "old.json", tmp_path / "new.json"
     old.write_bytes(orjson.dumps(data))
-    command = f"python -m ndm_tcp.model_json {old} -o NEW.json"
+    command = f"ndm convert {old} -o NEW.json"
     with pytest.raises(NdmError, match=f"run: {command}$"):
         model_c.from_json(old)
-    assert model_json.main(command.replace("NEW.json", str(new)).split()[3:]) == 0
+    assert run_command(command.replace("NEW.json", str(new)).split()[1:]) == 0
     assert model_c.from_json(new).hash() == shipped.hash()
     with pytest.raises(NdmError, match="made for contract"):
-        model_json.main([str(new), "-o", str(tmp_path / "twice.json")])
+        convert.main(argparse.Namespace(file=new, out=tmp_path / "twice.json"))
     data["layers"][0]["bias"][0] += 1
     old.write_bytes(orjson.dumps(data))
     with pytest.raises(NdmError, match="do not match its hash"):
-        model_json.main([str(old), "-o", str(tmp_path / "no.json")])
+        convert.main(argparse.Namespace(file=old, out=tmp_path / "no.json"))
 
 
 # --- before and after ----------------------------------------------------------------------------

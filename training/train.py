@@ -36,13 +36,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--data", type=Path, nargs="+", required=True, help="dataset folders, put together"
     )
     parser.add_argument("-o", "--out", type=Path, required=True, help="run folder; resumes")
-    parser.add_argument("--objective", choices=OBJECTIVES, default=default.objective)
-    parser.add_argument("--hidden", type=_numbers, default=default.hidden, metavar="32,32")
     parser.add_argument(
-        "--mask", type=_numbers, default=default.mask, metavar="7,8", help="inputs held at 0"
+        "--objective",
+        choices=OBJECTIVES,
+        default=default.objective,
+        help="what to regress: the sender's step (bc, awbc) or the step towards the lab's target",
     )
-    parser.add_argument("--sampling", choices=("per_ack", "poll"), default=default.sampling)
-    parser.add_argument("--epochs", type=int, default=default.epochs)
+    parser.add_argument(
+        "--hidden",
+        type=_numbers,
+        default=default.hidden,
+        metavar="UNITS",
+        help="units of each hidden layer, separated by commas (default: 32,32)",
+    )
+    parser.add_argument(
+        "--mask",
+        type=_numbers,
+        default=default.mask,
+        metavar="INPUTS",
+        help="numbers of inputs held at 0, separated by commas (default: none)",
+    )
+    parser.add_argument(
+        "--sampling",
+        choices=("per_ack", "poll"),
+        default=default.sampling,
+        help="rounds to train on: those of ACKs or those of polled tcp_info",
+    )
+    parser.add_argument("--epochs", type=int, default=default.epochs, help="passes over the rounds")
     parser.add_argument(
         "--batch",
         type=int,
@@ -52,12 +72,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lr", type=float, default=default.lr, help="highest learning rate of the cycle"
     )
-    parser.add_argument("--weight-decay", type=float, default=default.weight_decay)
+    parser.add_argument("--weight-decay", type=float, default=default.weight_decay, help="of AdamW")
     parser.add_argument(
         "--pool-weight",
         type=float,
         default=default.pool_weight,
-        help="of other algorithms' flows, for the objective target_step",
+        help="weight of other algorithms' flows, for the objective target_step",
     )
     parser.add_argument(
         "--expectile",
@@ -83,7 +103,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--beta", type=float, default=default.beta, help="advantage temperature")
     parser.add_argument("--gamma", type=float, default=default.gamma, help="discount per round")
-    parser.add_argument("--seed", type=int, default=default.seed)
+    parser.add_argument(
+        "--seed", type=int, default=default.seed, help="of weights and order of rounds"
+    )
     parser.add_argument(
         "--seeds",
         type=int,

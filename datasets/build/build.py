@@ -17,9 +17,8 @@ from typing import Any, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tqdm import tqdm
 
-from ndm_tcp import files
+from ndm_tcp import files, progress
 from ndm_tcp.datasets.build import remote, workers
 from ndm_tcp.datasets.build.parts import CannotWriteError, Task
 from ndm_tcp.datasets.disk import card, store
@@ -152,14 +151,8 @@ def _make_parts(
     """Facts of every task in order, None where its source could not be read; and these."""
     facts: list[dict[str, Any] | None] = [None] * len(tasks)
     failed: dict[str, str] = {}
-    with tqdm(
-        total=sum(_cost(task.source) for task in tasks),
-        unit="B",
-        unit_scale=True,
-        desc="reading",
-        mininterval=0.5,
-        disable=quiet or not sys.stderr.isatty(),
-    ) as bar:
+    size = sum(_cost(task.source) for task in tasks)
+    with progress.bar(size, "B", quiet, unit_scale=True, desc="reading") as bar:
         done = workers.run(tasks, engine, jobs, bar.update)
         for count, (number, outcome) in enumerate(done, start=1):
             bar.set_postfix_str(f"{count}/{len(tasks)}", refresh=False)

@@ -17,8 +17,8 @@ BARS = "▁▂▃▄▅▆▇█"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ndm dataset info`."""
-    parser.add_argument("data", type=Path, metavar="DIR")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("data", type=Path, metavar="DIR", help="dataset folder")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
 
 
 def _spark(histogram: list[int]) -> str:

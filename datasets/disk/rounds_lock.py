@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """`datasets/rounds.lock`: the lab's recordings that train the network, and what is committed.
 
-TOML, written by `python -m ndm_tcp.lab.recordings.write_lock`. A `[[file]]` is committed. A
+TOML, written by `ndm data lock`. A `[[file]]` is committed. A
 `[[recording]]` is a dataset of one recording, too large to commit: its recipe, and the SHA-256 of
 its rounds.
 """
@@ -20,7 +20,7 @@ from ndm_tcp.errors import NdmError
 LOCK = Path(__file__).resolve().parents[1] / "rounds.lock"
 HEAD = """\
 # SPDX-License-Identifier: CC0-1.0
-# Written by: python -m ndm_tcp.lab.recordings.write_lock
+# Written by: ndm data lock
 """
 RESTORE = "restore it with: git checkout -- datasets/rounds.lock"
 HERE = Path("out/rounds")

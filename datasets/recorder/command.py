@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 from ndm_tcp.datasets.recorder import record
@@ -27,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pid", type=int, help="sockets of this process and its children")
     parser.add_argument("--seconds", type=float, help="at most so long")
     parser.add_argument("--device", default="any", help="network device (default: any)")
+    parser.add_argument("--json", action="store_true", help="print the facts of the recording")
     parser.add_argument("command", nargs="*", metavar="CMD", help="program to run, after --")
 
 
@@ -38,6 +40,9 @@ def main(args: argparse.Namespace) -> int:
         raise NdmError(f"--pid {args.pid}: no such process")
     wanted = Wanted(args.port, args.pid)
     facts = record.record(args.out, args.command, wanted, args.seconds, args.device)
+    if args.json:
+        print(json.dumps(facts, indent=2, default=str))
+        return int(facts.get("exit_code", 0))
     probe = f"no tcp_probe: {facts['no_tcp_probe']}" if "no_tcp_probe" in facts else "tcp_probe"
     print(
         f"{args.out}: {facts['packets']} packets of {facts['connections']} connections, "

@@ -7,7 +7,7 @@ a power of two, so float32 has no error in it. `known` recognises the memory by 
 not by how a framework spells it: onnxruntime runs the part of the graph before any weight on
 probes, and values that are bit for bit the contract's are what the dense layers may take.
 
-    python -m ndm_tcp.export.onnx.memory OLD.onnx -o NEW.onnx
+    ndm convert OLD.onnx -o NEW.onnx
 
 puts the memory before a network that takes inputs and means, such as one made before it had a
 memory of its own.
@@ -15,9 +15,7 @@ memory of its own.
 
 from __future__ import annotations
 
-import argparse
 import copy
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +27,7 @@ import onnxruntime
 import onnx
 from ndm_tcp import contract as c
 from ndm_tcp import files
-from ndm_tcp.errors import NdmError, exit_with
+from ndm_tcp.errors import NdmError
 from ndm_tcp.export.onnx import limits
 from onnx import TensorProto, helper, numpy_helper
 
@@ -41,7 +39,7 @@ BEFORE_MEMORY = "9682b82887b1b138"
 theirs; with it before them they compute the same."""
 OLDEST_OPSET = 9
 """The first with Where."""
-PUT_BEFORE = "python -m ndm_tcp.export.onnx.memory {path} -o NEW.onnx"
+PUT_BEFORE = "ndm convert {path} -o NEW.onnx"
 ONE = float(1 << (c.Q_INPUT + c.MEAN_BITS))
 HIGHEST = 32767.0
 OF = [i.index - 1 for i in c.INPUTS if i.name in c.MEMORY.of]
@@ -271,18 +269,3 @@ def put_before(path: Path, out: Path) -> None:
     onnx.checker.check_model(new)
     with files.replacing(out) as temporary:
         temporary.write_bytes(new.SerializeToString(deterministic=True))
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """See the module."""
-    parser = argparse.ArgumentParser(description="put the memory before a network that lacks it")
-    parser.add_argument("file", type=Path, help="ONNX file that takes inputs and means")
-    parser.add_argument("-o", "--out", type=Path, required=True, help="ONNX file to write")
-    args = parser.parse_args(arguments)
-    put_before(args.file, args.out)
-    print(f"{args.out}: takes {INPUT} [n, {c.N_INPUTS}] and {STATE} [n, {c.N_MEANS}]")
-    return 0
-
-
-if __name__ == "__main__":
-    exit_with(main)

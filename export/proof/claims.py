@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The claims of a certificate beside recorded rounds: does anything recorded lie where they speak?
 
-    python -m ndm_tcp.export.proof.claims DATASET...
+    ndm claims DIR...
 
 For every claim: rounds inside its box, those of them in which the committed network breaks it, how
 many of these are in slow start, where its gain is not asked for, and lowest, median and highest
@@ -11,8 +11,7 @@ output in the box.
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,6 @@ import numpy as np
 from ndm_tcp import contract as c
 from ndm_tcp import fixedpoint
 from ndm_tcp.datasets.disk import store
-from ndm_tcp.errors import NdmError
 from ndm_tcp.export.integers import generated, model_c
 from ndm_tcp.export.proof import properties
 from ndm_tcp.fixedpoint import IntArray, Layer
@@ -55,22 +53,20 @@ def table(layers: list[Layer], x: IntArray) -> Iterator[str]:
         yield line
 
 
-def main(arguments: Sequence[str]) -> int:
+EXAMPLE = """example:
+  ndm claims datasets/lab-rounds/*/"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The argument of `ndm claims`."""
+    parser.add_argument("data", metavar="DIR", type=Path, nargs="+", help="dataset folders")
+
+
+def main(args: argparse.Namespace) -> int:
     """Print the table of the committed network."""
-    parser = argparse.ArgumentParser(description="Claims of the certificate on recorded rounds.")
-    parser.add_argument("data", metavar="DATASET", type=Path, nargs="+")
-    args = parser.parse_args(arguments)
-    try:
-        layers = model_c.from_json(generated.GENERATED / "ndm_model.json").layers
-        rounds = store.load_all(args.data).rounds
-    except NdmError as error:
-        print(f"claims: {error}", file=sys.stderr)
-        return 2
+    layers = model_c.from_json(generated.GENERATED / "ndm_model.json").layers
+    rounds = store.load_all(args.data).rounds
     x = derived.dense(rounds).astype(np.int64)
     valid = rounds.column("valid").to_numpy(zero_copy_only=False).astype(bool)
     print("\n".join(table(layers, x[valid])))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

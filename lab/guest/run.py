@@ -279,6 +279,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="of it")
     parser.add_argument("--force", action="store_true", help="replace what another run left in -o")
     parser.add_argument("--light", action="store_true", help="no packets, no kernel events")
+    parser.add_argument("--json", action="store_true", help="print result.json")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -291,6 +292,6 @@ def main(args: argparse.Namespace) -> int:
         require_free(out, loaded, args.cc, args.seed)
     uml_build.build()
     result = run(loaded, args.cc, args.seed, out, args.cpu, args.kmod, params, args.light)
-    print(summary(result))
+    print(json.dumps(result, indent=2) if args.json else summary(result))
     print(f"in {out}", file=sys.stderr)
     return 0

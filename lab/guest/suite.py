@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from tqdm import tqdm
 
+from ndm_tcp import progress
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import run as lab_run
 from ndm_tcp.lab.paths.scenario import Scenario, load
@@ -112,6 +112,7 @@ def add_arguments(parser: argparse.ArgumentParser, cc: str | None, seeds: int) -
     """
     parser.add_argument(
         "suite",
+        metavar="SUITE",
         help="scenario file, folder, or a name below lab/scenarios; several, separated by commas",
     )
     parser.add_argument(
@@ -129,6 +130,7 @@ def add_arguments(parser: argparse.ArgumentParser, cc: str | None, seeds: int) -
     parser.add_argument("-o", "--out", type=Path, required=True, help="folder; resumes")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="guests at a time")
     lab_run.add_kmod(parser)
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
 
 
 def run_all(
@@ -250,7 +252,7 @@ def execute(
         cpus.put(available[number % len(available)])
     total_s = sum(job.scenario.end_s() for job in jobs)
     done_s, started_s = 0.0, time.monotonic()
-    bar = tqdm(total=len(jobs), unit="run", disable=quiet or not sys.stderr.isatty())
+    bar = progress.bar(len(jobs), "run", quiet)
     with bar, ThreadPoolExecutor(max_workers=workers) as pool:
         waiting: set[Future[Outcome]] = {pool.submit(_one, job, cpus, light, kmod) for job in jobs}
         try:

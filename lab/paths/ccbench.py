@@ -4,7 +4,7 @@
 ccBench (Sage, SIGCOMM 2023) has 660 environments of a single flow and 125 in which a flow
 joins CUBIC. This is a grid of the same shape with fewer points, so that every algorithm of
 the kernel can run it in minutes; runs are scored as a whole, not in four segments.
-Regenerate with `python -m ndm_tcp.lab.paths.ccbench`.
+Regenerate with `ndm lab scenarios ccbench`.
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ def scenarios() -> dict[str, str]:
     return {f"{name}.toml": HEAD + text for name, text in made.items()}
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Write every file anew."""
     for name, text in scenarios().items():
         files.write_text(FOLDER / name, text)

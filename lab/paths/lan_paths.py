@@ -135,7 +135,3 @@ def main() -> None:
             old.unlink()
         for name, text in made.items():
             files.write_text(FOLDER / suite / name, text)
-
-
-if __name__ == "__main__":
-    main()

@@ -5,7 +5,7 @@ One line per opportunity to deliver 1,504 bytes: the millisecond, from the start
 the trace repeats when it ends. The lab's queue sends at a rate, so a trace becomes the mean rate
 of each tenth of a second; variation that is faster is lost.
 
-`python -m ndm_tcp.lab.paths.mahimahi` writes the trace that ships with the lab.
+`ndm lab scenarios variable` writes the trace that ships with the lab.
 """
 
 from __future__ import annotations
@@ -86,5 +86,6 @@ def wandering(seconds: int = 20, seed: int = 20261121) -> str:
     return "\n".join(lines) + "\n"
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Write the trace that ships with the lab."""
     files.write_text(SHIPPED, wandering())

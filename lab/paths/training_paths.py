@@ -362,7 +362,3 @@ def main() -> None:
             path.unlink()
         for name, text in made.items():
             files.write_text(FOLDER / suite / name, text)
-
-
-if __name__ == "__main__":
-    main()

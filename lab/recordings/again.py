@@ -116,7 +116,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="guests at a time")
     lab_run.add_kmod(parser)
     parser.add_argument(
-        "--lock", type=Path, default=rounds_lock.LOCK, help="(default: the checkout's)"
+        "--lock", type=Path, default=rounds_lock.LOCK, help="lock file (default: the checkout's)"
     )
 
 

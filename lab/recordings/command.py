@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 from pathlib import Path
 
@@ -31,6 +32,10 @@ def main(args: argparse.Namespace) -> int:
             args.kmod = explore.sources(args.kmod or uml_build.KMOD, Path(folder) / "kmod")
         _, _, outcomes = suite.run_all(args, args.out, args.light)
     failed = [o for o in outcomes if o.result is None]
+    if args.json:
+        runs = [{"run": o.job.folder.name, "error": o.error or None} for o in outcomes]
+        print(json.dumps({"folder": str(args.out), "runs": runs}, indent=2))
+        return 1 if failed else 0
     print(f"{args.out}: {len(outcomes) - len(failed)} of {len(outcomes)} runs recorded")
     for outcome in failed:
         print(f"  failed: {outcome.job.folder.name}: {outcome.error}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Writes datasets/rounds.lock: `python -m ndm_tcp.lab.recordings.write_lock DIR`.
+"""Writes datasets/rounds.lock: `ndm data lock DIR`.
 
 DIR holds all recordings. Run it after recording, or after another core set was chosen. The recipes
 are here; sizes and hashes come from the files. What is recorded again with another
@@ -8,10 +8,9 @@ module has other bytes, and gets it.
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
-import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -151,20 +150,18 @@ def make(recorded: Path, folder: Path) -> rounds_lock.Lock:
     return rounds_lock.Lock(committed, entries)
 
 
-def main(arguments: Sequence[str]) -> int:
+EXAMPLE = """example:
+  ndm data lock out/rounds          # of out/rounds/pool, out/rounds/1 and so on"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The argument of `ndm data lock`."""
+    parser.add_argument("folder", type=Path, metavar="DIR", help="of recordings, by their names")
+
+
+def main(args: argparse.Namespace) -> int:
     """Write the lock."""
-    if len(arguments) != 1:
-        print("usage: python -m ndm_tcp.lab.recordings.write_lock DIR", file=sys.stderr)
-        return 2
-    try:
-        found = make(Path(arguments[0]), rounds_lock.LOCK.parent)
-    except NdmError as error:
-        print(f"ndm: {error}", file=sys.stderr)
-        return 2
+    found = make(args.folder, rounds_lock.LOCK.parent)
     files.write_text(rounds_lock.LOCK, rounds_lock.text(found))
     print(f"{rounds_lock.LOCK}: {len(found.files)} files, {len(found.recordings)} recordings")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which bars ndm_tcp reaches: `python -m ndm_tcp.lab.score.bars docs/board` writes bars.md there.
+"""Which bars ndm_tcp reaches: `ndm lab bars docs/board` writes bars.md there.
 
 Reads the boards (published.csv, ccbench.csv, fairness.csv) and compares means over seeds. The
 bars were set before there was a network: in every published scenario 0.98 of the best goodput of
@@ -11,8 +11,8 @@ by less than two standard errors of the difference is missed, and a ~ says that 
 
 from __future__ import annotations
 
+import argparse
 import math
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -141,7 +141,7 @@ def text(folder: Path) -> str:
     seeds = [f"{name} {' or '.join(map(str, counts))}" for name, counts in runs.items()]
     lines = [
         "# Bars\n",
-        "Made by `python -m ndm_tcp.lab.score.bars docs/board`. Bold: missed; ~: by less than two "
+        "Made by `ndm lab bars docs/board`. Bold: missed; ~: by less than two "
         f"standard errors of the difference. Seeds: {', '.join(seeds)} (two where the path draws "
         "nothing and they end alike, more where the scenario says repeat).\n",
     ]
@@ -151,7 +151,18 @@ def text(folder: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-if __name__ == "__main__":
-    page = text(Path(sys.argv[1]))
-    files.write_text(Path(sys.argv[1]) / "bars.md", page)
+EXAMPLE = """example:
+  ndm lab bars docs/board          # of its published.csv, ccbench.csv and fairness.csv"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The argument of `ndm lab bars`."""
+    parser.add_argument("folder", type=Path, metavar="DIR", help="of boards as CSV")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Write bars.md beside the boards, and print it."""
+    page = text(args.folder)
+    files.write_text(args.folder / "bars.md", page)
     print(page)
+    return 0

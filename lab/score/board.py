@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import re
+import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +177,12 @@ def build(
     )
 
 
+def json_text(board: tables.Board) -> str:
+    """Means and deviations of every cell, and the runs that failed."""
+    found = {"cells": [asdict(cell) for cell in board.cells], "failed": board.failed}
+    return json.dumps({**found, "rates": board.rates}, indent=2)
+
+
 def main(args: argparse.Namespace) -> int:
     """Run `ndm lab board`; exit code 1 if a run failed."""
     earlier = tables.read(args.beside) if args.beside else []
@@ -183,13 +191,13 @@ def main(args: argparse.Namespace) -> int:
     if args.beside:
         command += f" --beside {args.beside}"
     board = build(outcomes, scenarios, ccs, command, earlier)
-    print(tables.terminal(board))
+    print(json_text(board) if args.json else tables.terminal(board))
     files.write_text(args.out / "board.md", tables.markdown(board))
     files.write_text(args.out / "board.csv", tables.comma_separated(board))
     files.write_text(args.out / "board.html", html.page(board, outcomes))
-    print(f"\nwrote {args.out}/board.md, board.csv, board.html")
+    print(f"\nwrote {args.out}/board.md, board.csv, board.html", file=sys.stderr)
     if args.picture:
         with files.replacing(args.picture) as temporary:
             temporary.write_bytes(html.picture(board, outcomes))
-        print(f"wrote {args.picture}")
+        print(f"wrote {args.picture}", file=sys.stderr)
     return 1 if board.failed else 0

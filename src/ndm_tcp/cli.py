@@ -9,75 +9,175 @@ import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NoReturn
 
 from ndm_tcp import __version__, files
 from ndm_tcp.errors import BAD_INPUT, NdmError
 
 COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
-    ("dataset", "build"): ("ndm_tcp.datasets.build.command", "captures and logs to rounds"),
-    ("dataset", "info"): ("ndm_tcp.datasets.disk.info_command", "what a dataset holds"),
-    ("dataset", "record"): ("ndm_tcp.datasets.recorder.command", "transfers of this host (root)"),
-    ("dataset", "convert"): ("ndm_tcp.lab.recordings.convert", "datasets of before to this format"),
-    ("data", "core"): ("ndm_tcp.training.core_set", "the flows most worth training on"),
-    ("data", "record"): ("ndm_tcp.lab.recordings.again", "a recording of rounds.lock, made again"),
+    ("dataset", "build"): ("ndm_tcp.datasets.build.command", "turn captures and logs into rounds"),
+    ("dataset", "info"): ("ndm_tcp.datasets.disk.info_command", "show what a dataset holds"),
+    ("dataset", "record"): (
+        "ndm_tcp.datasets.recorder.command",
+        "record transfers of this host (root)",
+    ),
+    ("dataset", "convert"): ("ndm_tcp.lab.recordings.convert", "bring old datasets to this format"),
+    ("data", "core"): ("ndm_tcp.training.core_set", "choose the flows most worth training on"),
+    ("data", "record"): ("ndm_tcp.lab.recordings.again", "make a recording of rounds.lock again"),
     ("data", "verify"): (
         "ndm_tcp.datasets.disk.verify_command",
-        "the recordings against rounds.lock",
+        "compare recordings with rounds.lock",
     ),
+    ("data", "lock"): ("ndm_tcp.lab.recordings.write_lock", "write rounds.lock of recordings"),
     ("trace",): (
         "ndm_tcp.datasets.module_event.command",
-        "the module's event of every round: rows, picture",
+        "turn the module's events into rows or a picture",
     ),
     ("train",): ("ndm_tcp.training.train", "train the network on a dataset"),
-    ("select",): ("ndm_tcp.selection", "one network of a population, by the closed loop"),
-    ("eval",): ("ndm_tcp.training.eval_command", "metrics of a run on a dataset's flows"),
-    ("export",): ("ndm_tcp.export.command", "a run to ONNX, integers, C header and vectors"),
-    ("check",): ("ndm_tcp.export.check", "golden vectors and generated files"),
-    ("kmod", "status"): ("ndm_tcp.kmod_status", "the module: loaded, which network, who uses it"),
-    ("lab", "build"): ("ndm_tcp.lab.guest.uml_build", "the lab's kernel, and the module for it"),
-    ("lab", "run"): ("ndm_tcp.lab.guest.run", "one run of a scenario in virtual time"),
-    ("lab", "record"): ("ndm_tcp.lab.recordings.command", "many runs, to train on"),
-    ("lab", "board"): ("ndm_tcp.lab.score.board", "the scoreboard of a suite"),
+    ("select",): ("ndm_tcp.selection", "choose a network of a population by the closed loop"),
+    ("eval",): ("ndm_tcp.training.eval_command", "measure a run on a dataset's flows"),
+    ("export",): ("ndm_tcp.export.command", "turn a run into ONNX, integers, C header and vectors"),
+    ("check",): ("ndm_tcp.export.check", "check golden vectors and generated files"),
+    ("claims",): (
+        "ndm_tcp.export.proof.claims",
+        "count how recorded rounds fare by the certificate's claims",
+    ),
+    ("convert",): (
+        "ndm_tcp.export.convert",
+        "bring an old ONNX file or ndm_model.json to this format",
+    ),
+    ("kmod", "status"): (
+        "ndm_tcp.kmod_status",
+        "show whether the module is loaded, its network and users",
+    ),
+    ("lab", "build"): (
+        "ndm_tcp.lab.guest.uml_build",
+        "build the lab's kernel, and the module for it",
+    ),
+    ("lab", "run"): ("ndm_tcp.lab.guest.run", "run a scenario once, in virtual time"),
+    ("lab", "record"): ("ndm_tcp.lab.recordings.command", "record many runs, to train on"),
+    ("lab", "board"): ("ndm_tcp.lab.score.board", "run a suite and write its scoreboard"),
+    ("lab", "bars"): ("ndm_tcp.lab.score.bars", "show which bars the boards of a folder reach"),
+    ("lab", "scenarios"): ("ndm_tcp.lab.paths.command", "write the drawn scenarios again"),
     ("lab", "host-record"): (
         "ndm_tcp.lab.experiments.host_record",
-        "record transfers on this host",
+        "record transfers over emulated paths on this host (root)",
     ),
+    ("completion",): ("ndm_tcp.completion", "print a script that completes ndm's words in a shell"),
 }
 GROUPS = {
     "dataset": "build and inspect datasets",
-    "data": "the recordings that the shipped network is trained on",
-    "kmod": "the module in this kernel",
-    "lab": "the real stack in virtual time",
+    "data": "manage the recordings that the shipped network is trained on",
+    "kmod": "look at the module in this kernel",
+    "lab": "run the real stack in virtual time",
 }
 
 
-def parser_for(words: tuple[str, ...]) -> argparse.ArgumentParser:
-    """The parser of one verb, with its example."""
-    name, summary = COMMANDS[words]
-    module = importlib.import_module(name)
-    parser = argparse.ArgumentParser(
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Examples as they are written, and the default of every option that has one."""
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        text = action.help or ""
+        plain = isinstance(action.default, (str, int, float, Path)) and action.default is not False
+        if not text or "default" in text or not plain or action.default == argparse.SUPPRESS:
+            return text
+        return f"{text} (default: %(default)s)"
+
+
+class Parser(argparse.ArgumentParser):
+    """Takes the options of its verb from the verb's module when it needs them."""
+
+    module = ""
+
+    def load(self) -> None:
+        """Import the verb's module and take its options; once."""
+        name, self.module = self.module, ""
+        if name:
+            verb: Any = importlib.import_module(name)
+            self.epilog = verb.EXAMPLE
+            verb.add_arguments(self)
+            self.set_defaults(main=verb.main)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self.load()
+        return super().parse_known_args(args, namespace)
+
+    def format_help(self) -> str:
+        self.load()
+        return super().format_help()
+
+    def error(self, message: str) -> NoReturn:
+        raise NdmError(f"{self.prog.removeprefix('ndm ')}: {message}; run: {self.prog} --help")
+
+
+def listed() -> str:
+    """Every verb with a summary."""
+    width = max(len(" ".join(words)) for words in COMMANDS)
+    return "\n".join(f"  {' '.join(w):{width}}  {text}" for w, (_, text) in COMMANDS.items())
+
+
+def _add(parsers: Any, words: tuple[str, ...], text: str) -> Parser:
+    title = text[0].upper() + text[1:] + "."
+    made: Parser = parsers.add_parser(
+        words[-1],
+        help=text,
         prog=" ".join(["ndm", *words]),
-        description=summary[0].upper() + summary[1:] + ".",
-        epilog=module.EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=title,
+        formatter_class=HelpFormatter,
     )
-    module.add_arguments(parser)
-    parser.set_defaults(main=module.main)
-    return parser
+    return made
 
 
-def usage(group: str = "") -> str:
-    """What `ndm --help` prints, or `ndm GROUP --help`."""
-    listed = {k: summary for k, (_, summary) in COMMANDS.items() if not group or k[0] == group}
-    width = max(len(" ".join(words)) for words in listed)
-    rows = "\n".join(f"  {' '.join(words):{width}}  {text}" for words, text in listed.items())
-    options = "--help" if group else "--help, --version"
-    verb = f"{group} VERB" if group else "VERB"
-    title = f"{GROUPS[group]}\n\n" if group else ""
-    return (
-        f"usage: ndm {verb} ... (ndm {verb} --help shows an example)\n\n"
-        f"{title}{rows}\n\noptions:\n  {options}\n"
+def parser() -> Parser:
+    """The whole tree; the options of a verb come when it is used, or by `load_all`."""
+    root = Parser(
+        prog="ndm",
+        formatter_class=HelpFormatter,
+        epilog="ndm VERB --help shows options and an example; docs/cli.md has them all.",
     )
+    root.add_argument("--version", action="version", version=f"ndm {__version__}")
+    root.set_defaults(parser=root)
+    subs = root.add_subparsers(title="verbs", metavar="VERB", parser_class=Parser)
+    groups: dict[str, Any] = {}
+    for words, (module, text) in COMMANDS.items():
+        under = subs
+        if len(words) > 1:
+            if words[0] not in groups:
+                group = _add(subs, words[:1], GROUPS[words[0]])
+                group.set_defaults(parser=group)
+                groups[words[0]] = group.add_subparsers(
+                    title="verbs", metavar="VERB", parser_class=Parser
+                )
+            under = groups[words[0]]
+        _add(under, words, text).module = module
+    return root
+
+
+def verb_parsers(root: Parser) -> dict[tuple[str, ...], Parser]:
+    """The parsers of all verbs, with their options."""
+    found = {}
+    for words in COMMANDS:
+        at: Parser = root
+        for word in words:
+            subs = next(a for a in at._actions if isinstance(a, argparse._SubParsersAction))
+            at = subs.choices[word]
+        at.load()
+        found[words] = at
+    return found
+
+
+def require_verb(words: Sequence[str]) -> None:
+    """Refuse what is no verb, by name.
+
+    Raises:
+        NdmError: naming it, and where all are listed.
+    """
+    said = [*words[:2]] if words and words[0] in GROUPS else [*words[:1]]
+    if not said or said[-1].startswith("-") or (len(said) == 1 and said[0] in GROUPS):
+        return
+    if tuple(said) not in COMMANDS:
+        group = f"{said[0]} " if len(said) == 2 else ""
+        raise NdmError(f"unknown verb {' '.join(said)!r}; run: ndm {group}--help")
 
 
 def remedy(package: str) -> str:
@@ -88,25 +188,12 @@ def remedy(package: str) -> str:
 
 def run_command(arguments: Sequence[str]) -> int:
     """Run one command line; bad input prints one line and returns 2."""
-    words = tuple(arguments)
-    if not words or words[0] in ("-h", "--help"):
-        print(usage(), end="")
-        return 0
-    if words[0] == "--version":
-        print(f"ndm {__version__}")
-        return 0
-    if words[0] in GROUPS and words[1:2] in ((), ("-h",), ("--help",)):
-        print(usage(words[0]), end="")
-        return 0
-    verb = next((key for key in COMMANDS if words[: len(key)] == key), None)
     try:
-        if verb is None:
-            group = words[0] if words[0] in GROUPS else None
-            raise NdmError(
-                f"unknown verb {' '.join(words[: 2 if group else 1])!r}; "
-                f"run: ndm {f'{group} ' if group else ''}--help"
-            )
-        args = parser_for(verb).parse_args(words[len(verb) :])
+        require_verb(arguments)
+        args = parser().parse_args(arguments)
+        if not hasattr(args, "main"):
+            args.parser.print_help()
+            return 0
         return int(args.main(args))
     except NdmError as error:
         print(f"ndm: {one_line(str(error))}", file=sys.stderr)
@@ -119,6 +206,8 @@ def run_command(arguments: Sequence[str]) -> int:
             file=sys.stderr,
         )
         return BAD_INPUT
+    except SystemExit as end:  # argparse after --help and --version
+        return int(end.code or 0)
     except KeyboardInterrupt:
         print("ndm: interrupted; run the same command again to carry on", file=sys.stderr)
         return 130

@@ -78,7 +78,7 @@ def text(facts: dict[str, str | int | bool | None]) -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `ndm kmod status`."""
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print it as JSON")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A quantised network and `ndm_model.json`, its twin for tools.
 
-    python -m ndm_tcp.model_json OLD.json -o NEW.json
+    ndm convert OLD.json -o NEW.json
 
 gives a model of before the memory was a layer of the network the contract of today.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +18,7 @@ import numpy.typing as npt
 import orjson
 
 from ndm_tcp import contract as c
-from ndm_tcp import files
-from ndm_tcp.errors import NdmError, exit_with
+from ndm_tcp.errors import NdmError
 from ndm_tcp.fixedpoint import Layer
 
 JSON_FORMAT = "ndm-tcp-model-1"
@@ -108,7 +105,7 @@ def from_json(path: Path, ours: str = c.HASH) -> Model:
             f"{path}: not a model written by ndm export ({error}); run: {remedy}"
         ) from None
     if contract_hash == BEFORE_MEMORY:
-        remedy = f"python -m ndm_tcp.model_json {path} -o NEW.json"
+        remedy = f"ndm convert {path} -o NEW.json"
     c.require(contract_hash, str(path), remedy, ours)
     model = Model(layers, notes)
     if model.hash(ours) != model_hash:
@@ -124,19 +121,3 @@ def real_weights(layers: list[Layer]) -> list[tuple[Floats, Floats]]:
         bits = layer.shift.astype(np.int64) + c.Q_PRE - q_in
         result.append((layer.weight / 2.0 ** bits[:, None], layer.bias / 2.0 ** (bits + q_in)))
     return result
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """See the module."""
-    parser = argparse.ArgumentParser(description="give a model of before the contract of today")
-    parser.add_argument("file", type=Path, help="ndm_model.json of before")
-    parser.add_argument("-o", "--out", type=Path, required=True, help="file to write")
-    args = parser.parse_args(arguments)
-    model = from_json(args.file, BEFORE_MEMORY)
-    files.write_text(args.out, to_json(model))
-    print(f"{args.out}: model {model.hash()}, which was {model.hash(BEFORE_MEMORY)}")
-    return 0
-
-
-if __name__ == "__main__":
-    exit_with(main)

@@ -212,12 +212,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--suites",
         default="validation",
-        metavar="A,B",
-        help="scenario files, folders or names below lab/scenarios (default: validation)",
+        metavar="SUITES",
+        help="scenario files, folders or names below lab/scenarios, separated by commas",
     )
-    parser.add_argument(
-        "--lab-seeds", type=int, default=FEWEST_SEEDS, help="runs of each scenario (default: 3)"
-    )
+    parser.add_argument("--lab-seeds", type=int, default=FEWEST_SEEDS, help="runs of each scenario")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="guests at a time")
     parser.add_argument(
         "--beside-shipped",

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`ndm lab scenarios`: the suites that are drawn or counted out, written again."""
+
+from __future__ import annotations
+
+import argparse
+
+from ndm_tcp.lab.paths import ccbench, lan_paths, mahimahi, training_paths
+
+SETS = {
+    "ccbench": ccbench.main,
+    "lan": lan_paths.main,
+    "training": training_paths.main,
+    "variable": mahimahi.main,
+}
+EXAMPLE = """example:
+  ndm lab scenarios training        # training, and every validation suite drawn with it
+  ndm lab scenarios lan             # lan and training-lan"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The argument of `ndm lab scenarios`."""
+    parser.add_argument("set", choices=tuple(SETS), help="which, with the suites drawn beside it")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Write the files; the same code writes the same bytes."""
+    SETS[args.set]()
+    return 0
