@@ -36,7 +36,7 @@ KDIR ?= $(firstword $(wildcard /lib/modules/$(shell uname -r)/build) \
 CORE_SOURCES := $(wildcard kmod/ndm_*.h datasets/native/*) kmod/generated/ndm_contract.h kmod/generated/ndm_tables.h \
 	src/ndm_tcp/core.c src/ndm_tcp/core_build.py setup.py pyproject.toml
 
-.PHONY: help setup docs packages test-packages install-test-packages demo-packages demo test test-long test-debug test-ray fuzz \
+.PHONY: help setup docs pictures packages test-packages install-test-packages demo-packages demo test test-long test-debug test-ray fuzz \
 	bench-datasets board lint shipped generated check-generated notebooks ablation clean
 
 help: ## this list
@@ -230,6 +230,13 @@ board: setup test-packages ## every scenario with every algorithm of the kernel;
 	@for suite in published ccbench fairness; do for kind in md csv; do \
 		cp $(OUT)/board/$$suite/board.$$kind $(BOARD)/$$suite.$$kind; done; done
 	@echo "$(BOARD)/*.md and *.csv, plots in $(OUT)/board/*/board.html"
+
+PICTURED = cubic bbr ndm_tcp
+pictures: setup ## the pictures of the README, of one path in the lab and of docs/board
+	for cc in $(PICTURED); do $(BIN)/ndm lab run published/c-dumbbell-loss-1.toml --cc $$cc --seed 1 \
+		--light --force -o $(OUT)/pictures/$$cc; done
+	$(BIN)/ndm lab plot $(addprefix $(OUT)/pictures/,$(PICTURED)) -o docs/pictures/closed_loop.svg
+	$(BIN)/ndm lab plot docs/board/published.csv --cc $(ALL_FOUR) -o docs/pictures/board.svg
 
 docs: setup ## the pages as a site, in out/site
 	$(BIN)/python docs/cli.py

@@ -29,6 +29,7 @@ from ndm_tcp.plots import (  # noqa: F401  (the notebooks' palette)
     PINK,
     RED,
     SKY,
+    STYLE,
     YELLOW,
 )
 from ndm_tcp.training.checkpoint import MODEL, load_policy
@@ -47,19 +48,7 @@ DELAY = [i.name for i in contract.DENSE if {i.name, i.of} & {"rtt_variation", "r
 MODEL_NAME = re.compile(r"^(?:train|valid|reno|cubic|bbr)-\d+-(?P<kind>[a-z-]+?)(?:--.*)?$")
 
 torch.set_num_threads(1)
-mpl.rcParams.update(
-    {
-        "figure.dpi": 80,
-        "savefig.dpi": 120,
-        "figure.constrained_layout.use": True,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.titlesize": "medium",
-        "axes.titlelocation": "left",
-        "legend.frameon": False,
-        "font.size": 9,
-    }
-)
+mpl.rcParams.update({**STYLE, "figure.dpi": 80, "figure.constrained_layout.use": True})
 
 
 def data_folders():

@@ -15,12 +15,21 @@ import orjson
 
 from ndm_tcp import plots
 from ndm_tcp.datasets.readers import streams
+from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest.suite import Outcome
 from ndm_tcp.lab.score import tables
 from ndm_tcp.lab.score.metrics import Cell
 
 SHOWN = ("reno", "cubic", "bbr", "ndm_tcp", "vegas")
 """Algorithms drawn over time; more would hide each other."""
+RATE_S = 1.0
+"""seconds that a point of the goodput stands for"""
+OVER_TIME = {
+    "Congestion window": "packets",
+    "Smoothed RTT": "ms",
+    "Acknowledged per second": "Mbit/s",
+}
+"""panel to its unit"""
 STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem;
        color: #1c2128; background: #fff; }
@@ -46,10 +55,13 @@ def _image(figure: Any) -> str:
     return f'<img alt="" src="data:image/png;base64,{base64.b64encode(_png(figure)).decode()}">'
 
 
-def _figure(columns: int, height: float = 3.2, rows: int = 1) -> tuple[Any, Any]:
+def figure_of(
+    columns: int, height: float = 3.2, width: float = 5, rows: int = 1
+) -> tuple[Any, Any]:
+    """A figure and its panels [rows, columns]; sizes of one panel, inches."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(5 * columns, height * rows), layout="constrained")
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False)
 
 
@@ -95,27 +107,42 @@ def _draw_over_time(panels: Any, runs: list[tuple[str, Path]]) -> None:
         t_s = np.array([r["t_ns"] for r in rows]) / 1e9
         t_s -= t_s[0]
         cwnd = np.array([r["cwnd"] for r in rows])
-        rtt_ms = np.array([r["srtt_us"] for r in rows]) / 1e3
+        rtt_ms = np.array([r["srtt_us"] or np.nan for r in rows]) / 1e3
         acked = np.array([r["bytes_acked"] for r in rows])
-        grid = np.arange(0, t_s[-1], 0.5)
-        rate = np.diff(np.interp(grid, t_s, acked)) * 8 / 0.5e6
+        grid = np.linspace(0, t_s[-1], max(int(t_s[-1] / RATE_S), 8) + 1)
+        rate = np.diff(np.interp(grid, t_s, acked)) * 8e-6 / grid[1]
         curves = ((t_s, cwnd), (t_s, rtt_ms), (grid[1:], rate))
         for panel, (x, y) in zip(panels, curves, strict=True):
             panel.plot(x, y, lw=1, color=plots.color_of(cc), label=cc)
-    for panel, label in zip(
-        panels, ("cwnd, packets", "srtt, ms", "throughput, Mbit/s"), strict=True
-    ):
-        panel.set(xlabel="s", ylabel=label, ylim=(0, None))
+    for panel, (title, unit) in zip(panels, OVER_TIME.items(), strict=True):
+        panel.set(xlabel="time, s", ylabel=unit, title=title, ylim=(0, None))
     if panels[0].lines:
-        panels[0].legend(frameon=False, fontsize=8)
+        panels[0].legend(fontsize=8)
+
+
+def algorithm_of(folder: Path) -> str:
+    """The algorithm under test of a run.
+
+    Raises:
+        NdmError: no run there.
+    """
+    try:
+        return str(orjson.loads((folder / "result.json").read_bytes())["cc"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise NdmError(f"{folder}: no run here; expected a folder of ndm lab run") from None
+
+
+def time_figure(runs: list[tuple[str, Path]]) -> Any:
+    """cwnd, RTT and throughput of the flow under test of (algorithm, run folder) each."""
+    figure, axes = figure_of(3)
+    _draw_over_time(axes[0], runs)
+    return figure
 
 
 @plots.plain()
 def over_time(runs: list[tuple[str, Path]]) -> str:
     """cwnd, RTT and throughput of the flow under test; (algorithm, run folder) each."""
-    figure, axes = _figure(3)
-    _draw_over_time(axes[0], runs)
-    return _image(figure)
+    return _image(time_figure(runs))
 
 
 @plots.plain()
@@ -123,7 +150,7 @@ def picture(board: tables.Board, outcomes: list[Outcome]) -> bytes:
     """A PNG of every scenario's flows under test over time, a row of panels each."""
     folders = _folders(outcomes)
     scenarios = [name for name, _ in tables.sections(board)]
-    figure, axes = _figure(3, 3.2, rows=len(scenarios))
+    figure, axes = figure_of(3, rows=len(scenarios))
     for row, scenario in zip(axes, scenarios, strict=True):
         runs = [(cc, folders[scenario, cc]) for cc in SHOWN if (scenario, cc) in folders]
         _draw_over_time(row, runs)
@@ -134,7 +161,7 @@ def picture(board: tables.Board, outcomes: list[Outcome]) -> bytes:
 @plots.plain()
 def scatter(group: list[Cell]) -> str:
     """Goodput against delay; up and to the left is better."""
-    figure, axes = _figure(1, 3.6)
+    figure, axes = figure_of(1, 3.6)
     panel = axes[0][0]
     for cell in group:
         x, y = cell.mean["rtt_mean_ms"], cell.mean["goodput_mbps"]
@@ -169,7 +196,7 @@ def against_loss(board: tables.Board) -> str:
     drawn = {k: v for k, v in families.items() if any(len(points) > 1 for points in v.values())}
     if not drawn:
         return ""
-    figure, axes = _figure(len(drawn))
+    figure, axes = figure_of(len(drawn))
     for panel, (name, curves) in zip(axes[0], drawn.items(), strict=True):
         for cc, points in curves.items():
             x = sorted(points)

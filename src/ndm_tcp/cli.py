@@ -57,6 +57,7 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
     ("lab", "run"): ("ndm_tcp.lab.guest.run", "run a scenario once, in virtual time"),
     ("lab", "record"): ("ndm_tcp.lab.recordings.command", "record many runs, to train on"),
     ("lab", "board"): ("ndm_tcp.lab.score.board", "run a suite and write its scoreboard"),
+    ("lab", "plot"): ("ndm_tcp.lab.score.plot", "draw a board, two boards, or runs over time"),
     ("lab", "bars"): ("ndm_tcp.lab.score.bars", "show which bars the boards of a folder reach"),
     ("lab", "scenarios"): ("ndm_tcp.lab.paths.command", "write the drawn scenarios again"),
     ("lab", "host-record"): (

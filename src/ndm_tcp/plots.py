@@ -26,6 +26,21 @@ CC = {
 """Algorithm to its colour, in every picture of the project."""
 
 
+STYLE: dict[str, Any] = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": "medium",
+    "axes.titlelocation": "left",
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "font.size": 9,
+    "savefig.dpi": 120,
+    "svg.hashsalt": "ndm",
+    "svg.fonttype": "path",
+}
+"""How every picture looks: board, report, cards, notebooks, README."""
+
+
 def color_of(cc: str) -> str:
     """The colour of an algorithm; black of what is none, such as the best constant window."""
     return CC.get(cc, BLACK)
@@ -33,7 +48,7 @@ def color_of(cc: str) -> str:
 
 @contextlib.contextmanager
 def plain(settings: dict[str, Any] | None = None) -> Iterator[None]:
-    """Draw inside with matplotlib's defaults and `settings`; also decorates a function.
+    """Draw inside with `STYLE` and `settings`; also decorates a function.
 
     A notebook, or a matplotlibrc, may have a style of its own; it is as before afterwards.
     """
@@ -41,6 +56,6 @@ def plain(settings: dict[str, Any] | None = None) -> Iterator[None]:
 
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        values: Any = settings or {}
+        values: Any = STYLE | (settings or {})
         matplotlib.rcParams.update(values)
         yield

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`ndm lab plot`: pictures of a board.csv, of two, or of runs over time."""
+
+from __future__ import annotations
+
+import argparse
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ndm_tcp import files, plots
+from ndm_tcp.errors import NdmError
+from ndm_tcp.lab.score import html, tables
+from ndm_tcp.lab.score.metrics import Cell
+
+FORMATS = (".svg", ".png")
+MARKS = {"reno": "v", "cubic": "^", "bbr": "D", "ndm_tcp": "o"}
+RIVALS = ("reno", "cubic", "bbr")
+EXAMPLE = """example:
+  ndm lab plot docs/board/published.csv -o board.svg                # an overview
+  ndm lab plot docs/board/published.csv --kind cdf -o cdf.svg
+  ndm lab plot docs/board/published.csv --kind latency -o latency.svg
+  ndm lab plot before/board.csv after/board.csv -o compared.svg     # the second over the first
+  ndm lab plot out/bbr out/ndm_tcp -o flows.svg                     # runs of ndm lab run"""
+
+Board = dict[str, dict[str, Cell]]
+"""scenario to algorithm to its cell"""
+
+
+def board(path: Path, ccs: Sequence[str]) -> Board:
+    """The cells of a board.csv, by scenario; only these algorithms, all if none is named.
+
+    Raises:
+        NdmError: no board, or none of the algorithms in it.
+    """
+    found: Board = {}
+    for cell in tables.read(path):
+        if not ccs or cell.cc in ccs:
+            found.setdefault(cell.scenario, {})[cell.cc] = cell
+    if not found:
+        raise NdmError(f"{path}: no algorithm {', '.join(ccs)} in it; see its column cc")
+    return found
+
+
+def _algorithms(*boards: Board) -> list[str]:
+    """In the order of the palette, which is that of every legend."""
+    names = {cc for one in boards for group in one.values() for cc in group}
+    order = [*plots.CC]
+    return sorted(names, key=lambda cc: (order.index(cc) if cc in order else len(order), cc))
+
+
+def _dots(
+    panel: Any, made: Board, ccs: Sequence[str], value: Callable[[dict[str, Cell], Cell], float]
+) -> None:
+    rows = np.arange(len(made))
+    for cc in ccs:
+        x = [value(group, group[cc]) if cc in group else np.nan for group in made.values()]
+        ours = cc == "ndm_tcp"
+        style = {"ms": 6 if ours else 4.5, "zorder": 3 if ours else 2, "alpha": 1 if ours else 0.8}
+        panel.plot(
+            x, rows, MARKS.get(cc, "s"), color=plots.color_of(cc), label=cc, clip_on=False, **style
+        )
+    panel.set_yticks(rows, [])
+    panel.set_ylim(len(made) - 0.4, -0.6)
+    panel.grid(axis="y", color="#e4e4e4", lw=0.6)
+
+
+def _best(group: dict[str, Cell], measure: str) -> float:
+    rivals = [cell for cc, cell in group.items() if cc in RIVALS] or [*group.values()]
+    return max(cell.mean[measure] for cell in rivals)
+
+
+def overview(made: Board) -> Any:
+    """A row of dots for each scenario: goodput, retransmission rate, RTT."""
+    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
+
+    figure, axes = html.figure_of(3, 0.9 + 0.22 * len(made), 4.1)
+    left, middle, right = axes[0]
+    ccs = _algorithms(made)
+    _dots(left, made, ccs, lambda g, c: c.mean["goodput_mbps"] / _best(g, "goodput_mbps"))
+    _dots(middle, made, ccs, lambda _, c: 100 * c.mean["retransmitted_share"])
+    _dots(right, made, ccs, lambda _, c: c.mean["rtt_mean_ms"] or np.nan)
+    left.set_yticks(range(len(made)), list(made), fontsize=8)
+    left.axvline(1, color=plots.GREY, lw=0.8, ls="--")
+    left.set(title="Goodput / best of Reno, CUBIC, BBR", xlim=(0, None))
+    middle.set_title("Retransmitted, %")
+    middle.set_xscale("symlog", linthresh=0.1)
+    middle.set_xticks([0, 0.1, 1, 10], ["0", "0.1", "1", "10"])
+    middle.set_xlim(0, None)
+    right.set(title="Mean RTT, ms", xscale="log")
+    right.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    right.xaxis.set_major_formatter(FormatStrFormatter("%g"))
+    right.xaxis.set_minor_formatter(NullFormatter())
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=len(ccs))
+    return figure
+
+
+def cdf(made: Board) -> Any:
+    """Over scenarios: the share of them with at most this goodput, retransmission rate, RTT."""
+    figure, axes = html.figure_of(3, 3.2)
+    values: list[tuple[str, Callable[[dict[str, Cell], Cell], float]]] = [
+        (
+            "Goodput / best of Reno, CUBIC, BBR",
+            lambda g, c: c.mean["goodput_mbps"] / _best(g, "goodput_mbps"),
+        ),
+        ("Retransmitted, %", lambda _, c: 100 * c.mean["retransmitted_share"]),
+        (
+            "Mean RTT / lowest of all",
+            lambda g, c: (
+                c.mean["rtt_mean_ms"] / min(o.mean["rtt_mean_ms"] or np.inf for o in g.values())
+            ),
+        ),
+    ]
+    for panel, (title, value) in zip(axes[0], values, strict=True):
+        for cc in _algorithms(made):
+            seen = sorted(value(g, g[cc]) for g in made.values() if cc in g)
+            steps = np.arange(1, len(seen) + 1) / len(seen)
+            panel.step(
+                seen,
+                steps,
+                where="post",
+                color=plots.color_of(cc),
+                label=cc,
+                lw=2 if cc == "ndm_tcp" else 1.2,
+            )
+        panel.set(title=title, ylim=(0, 1.02))
+    axes[0][0].set_ylabel("share of scenarios")
+    axes[0][0].legend()
+    return figure
+
+
+def latency(made: Board) -> Any:
+    """Latency under load: goodput over mean RTT, a panel for each scenario."""
+    columns = min(4, len(made))
+    rows = -(-len(made) // columns)
+    figure, axes = html.figure_of(columns, 2.6, 3.2, rows)
+    for panel, (name, group) in zip(axes.flat, made.items(), strict=False):
+        for cc, cell in group.items():
+            x, y = cell.mean["rtt_mean_ms"], cell.mean["goodput_mbps"]
+            spread = {"xerr": cell.spread["rtt_mean_ms"], "yerr": cell.spread["goodput_mbps"]}
+            panel.errorbar(
+                x, y, **spread, fmt=MARKS.get(cc, "s"), ms=5, color=plots.color_of(cc), label=cc
+            )
+        panel.set_title(name, fontsize=8)
+        panel.margins(0.15)
+        panel.set_ylim(bottom=0)
+    for panel in axes.flat[len(made) :]:
+        panel.set_visible(False)
+    figure.supxlabel("mean RTT, ms (left is better)", fontsize=9)
+    figure.supylabel("goodput, Mbit/s (up is better)", fontsize=9)
+    handles: dict[str, Any] = {}
+    for panel in axes.flat:
+        handles |= dict(zip(*reversed(panel.get_legend_handles_labels()), strict=True))
+    figure.legend(handles.values(), handles, loc="outside upper center", ncols=len(handles))
+    return figure
+
+
+def compared(before: Board, after: Board) -> Any:
+    """The second board over the first: ratios of goodput and RTT, points of retransmission rate.
+
+    Raises:
+        NdmError: no scenario has an algorithm in both.
+    """
+    both = {
+        name: {cc: cell for cc, cell in group.items() if cc in before.get(name, {})}
+        for name, group in after.items()
+    }
+    both = {name: group for name, group in both.items() if group}
+    if not both:
+        raise NdmError("the two boards have no scenario and algorithm in common")
+    old = {id(c): before[n][cc] for n, group in both.items() for cc, c in group.items()}
+
+    def ratio(measure: str) -> Callable[[dict[str, Cell], Cell], float]:
+        return lambda _, c: (
+            c.mean[measure] / old[id(c)].mean[measure] if old[id(c)].mean[measure] else np.nan
+        )
+
+    figure, axes = html.figure_of(3, 0.9 + 0.22 * len(both), 4.1)
+    left, middle, right = axes[0]
+    ccs = _algorithms(both)
+    _dots(left, both, ccs, ratio("goodput_mbps"))
+    _dots(right, both, ccs, ratio("rtt_mean_ms"))
+    share = "retransmitted_share"
+    _dots(middle, both, ccs, lambda _, c: 100 * (c.mean[share] - old[id(c)].mean[share]))
+    left.set_yticks(range(len(both)), list(both), fontsize=8)
+    left.set(title="Goodput, second / first")
+    middle.set(title="Retransmitted, second - first, points")
+    right.set(title="Mean RTT, second / first")
+    for panel, same in ((left, 1), (middle, 0), (right, 1)):
+        panel.axvline(same, color=plots.GREY, lw=0.8, ls="--")
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=len(ccs))
+    return figure
+
+
+def over_time(folders: Sequence[Path]) -> Any:
+    """Rate, RTT and window of the flow under test of each run.
+
+    Raises:
+        NdmError: a folder without a run.
+    """
+    runs = [(html.algorithm_of(folder), folder) for folder in folders]
+    return html.time_figure(runs)
+
+
+KINDS = {"overview": overview, "cdf": cdf, "latency": latency}
+
+
+def draw(what: Sequence[Path], kind: str, ccs: Sequence[str]) -> Any:
+    """The figure of one board, of two, or of run folders."""
+    if all(path.is_dir() for path in what):
+        return over_time(what)
+    if len(what) == 2:
+        return compared(board(what[0], ccs), board(what[1], ccs))
+    if len(what) > 2:
+        raise NdmError(f"{len(what)} boards: one is drawn, or two are compared")
+    return KINDS[kind](board(what[0], ccs))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `ndm lab plot`."""
+    parser.add_argument(
+        "what",
+        type=Path,
+        nargs="+",
+        metavar="WHAT",
+        help="board.csv, two of them, or folders of runs",
+    )
+    parser.add_argument(
+        "-o", "--out", type=Path, required=True, help="picture to write: .svg, .png"
+    )
+    parser.add_argument("--kind", choices=tuple(KINDS), default="overview", help="of one board")
+    parser.add_argument(
+        "--cc", default="", help="algorithms to draw, comma separated (default: all)"
+    )
+
+
+@plots.plain()
+def main(args: argparse.Namespace) -> int:
+    """Write the picture."""
+    if args.out.suffix not in FORMATS:
+        raise NdmError(f"{args.out}: name it {' or '.join('*' + f for f in FORMATS)}")
+    figure = draw(args.what, args.kind, [cc for cc in args.cc.split(",") if cc])
+    kind, buffer = args.out.suffix[1:], io.BytesIO()
+    figure.savefig(buffer, format=kind, metadata=plots.NO_VERSION[kind])
+    with files.replacing(args.out) as temporary:
+        temporary.write_bytes(buffer.getvalue())
+    print(args.out)
+    return 0
