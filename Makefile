@@ -20,7 +20,7 @@ HEADERS_612 = $(shell apt-cache search --names-only '^linux-headers-6\.12\.[0-9]
 	awk '{print $$1}' | grep -vE 'cloud|rt' | sort -V | tail -n 1)
 BUILD_PACKAGES = gcc libc6-dev make kmod linux-headers-amd64
 LAB_PACKAGES = flex bison bc patch xz-utils util-linux iproute2 iperf3
-TEST_PACKAGES = $(HEADERS_612) qemu-system-x86 busybox-static tcpdump sparse clang dkms libelf-dev \
+TEST_PACKAGES = $(HEADERS_612) chromium qemu-system-x86 busybox-static tcpdump sparse clang dkms libelf-dev \
 	$(LAB_PACKAGES) $(CROSS_PACKAGES)
 # The sanitizers of whatever clang this release has.
 CLANG_RT = $(shell apt-cache depends clang 2>/dev/null | sed -n 's/.*clang-\([0-9]*\)$$/libclang-rt-\1-dev/p' | head -n 1)

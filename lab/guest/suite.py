@@ -261,8 +261,8 @@ def execute(
                 for future in finished:
                     outcome = future.result()
                     done_s += outcome.job.scenario.end_s()
+                    bar.set_postfix_str(_left(started_s, done_s, total_s), refresh=False)
                     bar.update()
-                    bar.set_postfix_str(_left(started_s, done_s, total_s))
                     if outcome.result is None:
                         name = outcome.job.folder.name
                         print(

@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import re
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import orjson
 
-from ndm_tcp import plots
+from ndm_tcp import pages, plots
 from ndm_tcp.datasets.readers import streams
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest.suite import Outcome
@@ -22,6 +20,14 @@ from ndm_tcp.lab.score.metrics import Cell
 
 SHOWN = ("reno", "cubic", "bbr", "ndm_tcp", "vegas")
 """Algorithms drawn over time; more would hide each other."""
+RATE_S = 1.0
+"""seconds that a point of the goodput stands for"""
+OVER_TIME = {
+    "Congestion window": "packets",
+    "Smoothed RTT": "ms",
+    "Acknowledged per second": "Mbit/s",
+}
+"""panel to its unit"""
 RATE_S = 1.0
 """seconds that a point of the goodput stands for"""
 OVER_TIME = {
@@ -52,7 +58,7 @@ def _png(figure: Any) -> bytes:
 
 
 def _image(figure: Any) -> str:
-    return f'<img alt="" src="data:image/png;base64,{base64.b64encode(_png(figure)).decode()}">'
+    return pages.image(_png(figure))
 
 
 def figure_of(
@@ -186,7 +192,7 @@ def scatter(group: list[Cell]) -> str:
 
 @plots.plain()
 def against_loss(board: tables.Board) -> str:
-    """Goodput against the loss rate, for families of scenarios that differ in it alone."""
+    """Goodput against the loss rate, for families of scenarios that differ in it alone; or ""."""
     families: dict[str, dict[str, dict[float, float]]] = {}
     for cell in board.cells:
         found = re.fullmatch(r"(.+)-loss-([\d.]+)", cell.scenario)
@@ -203,40 +209,39 @@ def against_loss(board: tables.Board) -> str:
             panel.plot(x, [points[v] for v in x], "o-", ms=4, color=plots.color_of(cc), label=cc)
         panel.set_xscale("symlog", linthresh=0.01)
         panel.set(xlabel="loss, %", ylabel="goodput, Mbit/s", title=name, ylim=(0, None))
-    axes[0][0].legend(frameon=False, fontsize=8)
-    return f"<h2>Throughput against loss</h2>{_image(figure)}"
+    axes[0][0].legend(fontsize=8)
+    return _image(figure)
 
 
-def _table(rows: list[tuple[str, ...]]) -> str:
-    def line(cells: tuple[str, ...], tag: str) -> str:
-        ours = ' class="ours"' if cells[0] == "ndm_tcp" else ""
-        inside = "".join(f"<{tag}>{escape(c)}</{tag}>" for c in cells)
-        return f"<tr{ours}>{inside}</tr>"
-
-    body = "".join(line(r, "td") for r in rows)
-    return f'<div class="scroll"><table>{line(tables.HEAD, "th")}{body}</table></div>'
+def _section(
+    name: str, rows: list[tuple[str, ...]], board: tables.Board, runs: list[tuple[str, Path]]
+) -> dict[str, Any]:
+    pictures = [
+        (f"{name}: goodput over mean RTT. Up and to the left is better.",
+         scatter([c for c in board.cells if c.scenario == name])),
+    ]  # fmt: skip
+    if runs:
+        text = f"{name}: one run of each algorithm, its first seed."
+        pictures.append((text, over_time(runs)))
+    return {"name": name, "note": board.notes.get(name, ""), "rows": rows, "pictures": pictures}
 
 
 def page(board: tables.Board, outcomes: list[Outcome]) -> str:
     """The whole page; plots need the runs' folders, tables only the board."""
-    parts = [f"<h1>{escape(board.title)}</h1><p>Made by <code>{escape(board.command)}</code>.</p>"]
-    for name, rates in board.rates.items():
-        rows = "".join(
-            f"<tr><td>{escape(cc)}</td><td>{100 * rate:.1f} %</td></tr>"
-            for cc, rate in rates.items()
-        )
-        head = "<tr><th>algorithm</th><th>scenarios won</th></tr>"
-        parts.append(f"<h2>{escape(name)}</h2><table>{head}{rows}</table>")
-    parts.append(against_loss(board))
     folders = _folders(outcomes)
-    for scenario, rows_of in tables.sections(board):
-        parts.append(f"<h2>{escape(scenario)}</h2><p>{escape(board.notes.get(scenario, ''))}</p>")
-        parts.append(_table(rows_of))
-        parts.append(scatter([c for c in board.cells if c.scenario == scenario]))
-        runs = [(cc, folders[scenario, cc]) for cc in SHOWN if (scenario, cc) in folders]
-        parts.append(over_time(runs))
-    if board.failed:
-        items = "".join(f"<li>{escape(reason)}</li>" for reason in board.failed)
-        parts.append(f"<h2>Failed runs</h2><ul>{items}</ul>")
-    head = f'<meta charset="utf-8"><title>{escape(board.title)}</title><style>{STYLE}</style>'
-    return f"<!doctype html><html lang=en><head>{head}</head><body>{''.join(parts)}</body></html>\n"
+    sections = []
+    for name, rows in tables.sections(board):
+        runs = [(cc, folders[name, cc]) for cc in SHOWN if (name, cc) in folders]
+        sections.append(_section(name, rows, board, runs))
+    loss = against_loss(board)
+    return pages.render(
+        "board.html.j2",
+        title=board.title,
+        command=board.command,
+        head=tables.HEAD,
+        help=tables.HELP,
+        rates={k: [(cc, 100 * r) for cc, r in v.items()] for k, v in board.rates.items()},
+        overview=[("Goodput against the loss rate.", loss)] if loss else [],
+        sections=sections,
+        failed=board.failed,
+    )

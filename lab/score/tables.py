@@ -44,6 +44,20 @@ HEAD = (
     "published",
 )
 
+HELP = {
+    "algorithm": "congestion control under test",
+    "Mbit/s": "goodput: what arrived at the receiving application",
+    "retransmitted": "segments sent more than once",
+    "retr. %": "retransmission rate: retransmitted / sent segments",
+    "RTT ms": "mean of the smoothed RTT, over all polls",
+    "RTT p95 ms": "95th percentile of the smoothed RTT",
+    "silent s": "seconds in which nothing arrived",
+    "share": "part of the goodput of all flows, while all of them send",
+    "Jain": "Jain's index of the flows' goodputs; 1: all equal",
+    "published": "figures that the experiment's authors published",
+}
+"""title of a column to what it says"""
+
 
 def row(board: Board, cell: Cell) -> tuple[str, ...]:
     """One algorithm's line, by `HEAD`."""
