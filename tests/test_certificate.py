@@ -24,10 +24,11 @@ from ndm_tcp import core, fixedpoint
 from ndm_tcp.datasets.readers import sources
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export.check import CHECKER, run_checker
-from ndm_tcp.export.command import claims_text, write_model
-from ndm_tcp.export.integers import generated, golden, model_c, quantize
+from ndm_tcp.export.integers import generated, model_c, quantize
+from ndm_tcp.export.integers.network import IntegerNetwork
 from ndm_tcp.export.proof import certificate, claims, enclosure, law, properties
 from ndm_tcp.export.proof.relaxation import Bounder
+from ndm_tcp.export.report.card import claims_text
 from ndm_tcp.fixedpoint import Layer
 from ndm_tcp.training.model import Policy
 
@@ -377,7 +378,7 @@ def test_the_checker_accepts_other_networks(
 ) -> None:
     layers = network(4, scale, hidden)
     model = model_c.Model(layers, {"network": "a test"})
-    write_model(model, golden.compute(layers, golden.inputs()), folder)
+    generated.write(IntegerNetwork(model), folder)
     assert model.hash() in run_checker(folder)
 
 

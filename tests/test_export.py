@@ -23,8 +23,9 @@ from ndm_tcp import contract as c
 from ndm_tcp import core, fixedpoint
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export import check
-from ndm_tcp.export.command import export, write_model
+from ndm_tcp.export.command import export
 from ndm_tcp.export.integers import generated, golden, model_c, quantize
+from ndm_tcp.export.integers.network import IntegerNetwork
 from ndm_tcp.export.integers.sensitivity import sensitivity
 from ndm_tcp.export.onnx import limits, writer
 from ndm_tcp.export.proof import law, properties
@@ -347,7 +348,7 @@ def test_a_model_for_another_contract_does_not_compile(kmod: Path) -> None:
 def test_another_network_can_be_written_and_passes(kmod: Path) -> None:
     layers = random_layers(3, 2.0, (12,))
     other = model_c.Model(layers, {"network": "a test"})
-    write_model(other, golden.compute(layers, golden.inputs()), kmod / "generated")
+    generated.write(IntegerNetwork(other), kmod / "generated")
     result = check.check(kmod)
     assert result["model"] == other.hash()
     renamed = replace(other, notes={"network": "renamed"})
