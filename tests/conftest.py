@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 SLOWEST = (
-    *("test_certificate.py", "test_boot.py", "test_export.py", "test_mutants.py"),
+    *(
+        "test_certificate.py",
+        "test_checker.py",
+        "test_boot.py",
+        "test_export.py",
+        "test_mutants.py",
+    ),
     *("test_clamped.py", "test_notebook.py", "test_cross.py", "test_watchdog.py", "test_style.py"),
 )
 """Files that take longest on one processor, the longest first."""

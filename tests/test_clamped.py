@@ -29,7 +29,8 @@ from ndm_tcp.fixedpoint import Layer
 from ndm_tcp.training.model import Policy
 
 from .remembering import exported
-from .test_certificate import bounds_sub_boxes, errors_are_within, forge, refused
+from .test_certificate import bounds_sub_boxes, errors_are_within
+from .test_checker import forge, refused
 from .test_mutants import FLAGS, report
 from .test_portability import TARGETS, Target, compile_and_run
 

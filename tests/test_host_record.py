@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -169,6 +170,46 @@ def test_only_names_a_transfer_of_the_plan(tmp_path: Path) -> None:
         host_record.record_plan(_plan(tmp_path / "plan.toml", GOOD), tmp_path / "out", "b")
 
 
+def _agrees_with_the_capture(folder: Path, run: dict[str, Any], drops: list[Any]) -> list[Any]:
+    """Every drop was seen leaving; what was sent again is what was dropped. The data packets."""
+    truth, port = run["truth"], run["sender_port"]
+    data = [
+        segment
+        for segment in pcap.segments(folder / "sender.pcap.zst", pcap.CaptureReport())
+        if segment.source[1] == port and segment.payload
+    ]
+    sent: dict[int, list[int]] = {}
+    for segment in data:
+        sent.setdefault(segment.seq, []).append(segment.time_ns)
+    repaired = 0
+    for row in drops:
+        times = sent[int(row["seq"])]
+        at_ns = int(row["t_ns"])
+        assert min(times) <= at_ns
+        repaired += any(time_ns > at_ns for time_ns in times)
+    assert sum(len(times) - 1 for times in sent.values()) == repaired
+    assert len(drops) - repaired <= 3
+    assert repaired - 3 <= truth["retransmitted_segments"] <= repaired
+    return data
+
+
+def _agrees_with_the_kernel(folder: Path, run: dict[str, Any], data: list[Any]) -> None:
+    """Nothing but the sending socket, and no RTT below the path's."""
+    port = run["sender_port"]
+    columns = tcp_probe.read_columns(folder / "tcp_probe.txt.zst")
+    assert set(columns) == {(port, 5201)}
+    probe = columns[port, 5201]
+    assert 20_000 <= probe.srtt_us.min() < 23_000
+    assert len(probe.state_t_s) and len(probe.retransmit_t_s)
+    offset_s = (run["clock"]["realtime_ns"] - run["clock"]["monotonic_ns"]) / 1e9
+    assert data[0].time_ns / 1e9 - 0.1 < probe.t_s[0] + offset_s < data[-1].time_ns / 1e9
+    (polled,) = ss.read(folder / "ss.txt.zst")
+    assert polled.cc_name == "cubic" and polled.facts["unknown_tokens"] == 0
+    with streams.open_text(folder / "iperf3.json.zst") as text_stream:
+        report = text_stream.read()
+    assert "system_info" not in report and "cookie" not in report
+
+
 def test_a_real_recording_agrees_with_its_truth(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -189,44 +230,14 @@ def test_a_real_recording_agrees_with_its_truth(
     assert not list((host_record.TRACING / "instances").glob(f"ndm-{os.getpid()}-*"))
 
     run = tomllib.loads((folder / "run.toml").read_text(encoding="utf-8"))
-    truth, port = run["truth"], run["sender_port"]
+    truth = run["truth"]
     with (folder / "drops.csv").open(encoding="ascii") as stream:
         drops = list(csv.DictReader(stream))
     assert len(drops) == truth["drops_random"] + truth["drops_queue"] > 0
     assert truth["mean_mbps"] <= 8.0 * 1448 / 1500 + 0.1
 
-    # The capture: every drop was seen leaving; what was sent again is what was dropped.
-    data = [
-        segment
-        for segment in pcap.segments(folder / "sender.pcap.zst", pcap.CaptureReport())
-        if segment.source[1] == port and segment.payload
-    ]
-    sent: dict[int, list[int]] = {}
-    for segment in data:
-        sent.setdefault(segment.seq, []).append(segment.time_ns)
-    repaired = 0
-    for row in drops:
-        times = sent[int(row["seq"])]
-        at_ns = int(row["t_ns"])
-        assert min(times) <= at_ns
-        repaired += any(time_ns > at_ns for time_ns in times)
-    assert sum(len(times) - 1 for times in sent.values()) == repaired
-    assert len(drops) - repaired <= 3
-    assert repaired - 3 <= truth["retransmitted_segments"] <= repaired
-
-    # The kernel: nothing but the sending socket, and no RTT below the path's.
-    columns = tcp_probe.read_columns(folder / "tcp_probe.txt.zst")
-    assert set(columns) == {(port, 5201)}
-    probe = columns[port, 5201]
-    assert 20_000 <= probe.srtt_us.min() < 23_000
-    assert len(probe.state_t_s) and len(probe.retransmit_t_s)
-    offset_s = (run["clock"]["realtime_ns"] - run["clock"]["monotonic_ns"]) / 1e9
-    assert data[0].time_ns / 1e9 - 0.1 < probe.t_s[0] + offset_s < data[-1].time_ns / 1e9
-    (polled,) = ss.read(folder / "ss.txt.zst")
-    assert polled.cc_name == "cubic" and polled.facts["unknown_tokens"] == 0
-    with streams.open_text(folder / "iperf3.json.zst") as text_stream:
-        report = text_stream.read()
-    assert "system_info" not in report and "cookie" not in report
+    data = _agrees_with_the_capture(folder, run, drops)
+    _agrees_with_the_kernel(folder, run, data)
 
     # Again: finished runs are left alone.
     before = (folder / "run.toml").stat().st_mtime_ns

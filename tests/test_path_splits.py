@@ -132,7 +132,7 @@ def test_a_run_behind_a_shaper_of_its_own_is_refused(tmp_path: Path, clock: bool
 
 
 def test_so_is_one_that_only_has_tcp_info(tmp_path: Path) -> None:
-    from .test_poll_readers import _tcp_info, _tcp_info_file
+    from .test_poll_formats import _tcp_info, _tcp_info_file
 
     run = tmp_path / "run"
     run.mkdir()

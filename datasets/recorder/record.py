@@ -354,6 +354,30 @@ def _watch(poller: _Poller, process: subprocess.Popen[bytes] | None, until_s: fl
                 time.sleep(wait_s)
 
 
+def _events_facts(
+    instance: Path | str, connections: set[tuple[int, int]], folder: Path
+) -> dict[str, Any]:
+    """Write the kernel's events of these connections; how many were lost, or why there are none."""
+    if not isinstance(instance, Path):
+        return {"no_tcp_probe": instance}
+    lost = _write_events(instance, connections, folder / "tcp_probe.txt.zst")
+    return {"events_lost": lost}
+
+
+def _started(command: list[str]) -> subprocess.Popen[bytes] | None:
+    """The program to record, if there is one.
+
+    Raises:
+        NdmError: it does not start.
+    """
+    if not command:
+        return None
+    try:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    except OSError as error:
+        raise NdmError(f"{command[0]}: {error.strerror}") from None
+
+
 def record(
     out: Path,
     command: list[str],
@@ -386,14 +410,9 @@ def record(
             _tcpdump(device, wanted.port, work / "all.pcap") as tcpdump,
             _events(wanted.port) as (instance),
         ):
-            begin, process = clocks_ns(), None
-            if command:
-                try:
-                    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-                except OSError as error:
-                    raise NdmError(f"{command[0]}: {error.strerror}") from None
-                if wanted.port is None:
-                    wanted = Wanted(pid=process.pid)
+            begin, process = clocks_ns(), _started(command)
+            if process is not None and wanted.port is None:
+                wanted = Wanted(pid=process.pid)
             poller = _Poller(work, wanted)
             try:
                 _watch(poller, process, None if seconds is None else time.monotonic() + seconds)
@@ -415,12 +434,7 @@ def record(
                 work / "all.pcap", folder / "sender.pcap.zst", connections
             )
             facts["packets_lost"] = int(lost[1]) if lost else 0
-            if isinstance(instance, Path):
-                facts["events_lost"] = _write_events(
-                    instance, connections, folder / "tcp_probe.txt.zst"
-                )
-            else:
-                facts["no_tcp_probe"] = instance
+            facts |= _events_facts(instance, connections, folder)
         if not facts["packets"]:
             raise NdmError("no packet of a TCP connection of these sockets was seen")
         poller.finish(folder / "tcp_info.jsonl.zst")
