@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from ndm_tcp.datasets.readers import ss, streams, tcp_probe
+from ndm_tcp.datasets.recorder.kernel_events import TRACING
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.experiments import host_record
 from ndm_tcp.lab.experiments.host_path import Bottleneck, Impairments, LinkSpec
@@ -31,7 +32,7 @@ def _cannot_record() -> str | None:
         os.close(os.open("/dev/net/tun", os.O_RDWR))
     except OSError:
         return "no /dev/net/tun"
-    if not host_record.TRACING.is_dir():
+    if not TRACING.is_dir():
         return "no tracefs"
     try:
         probe = f"ndm-test-{os.getpid()}"
@@ -227,7 +228,7 @@ def test_a_real_recording_agrees_with_its_truth(
     ]
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["a"]
     assert set(Path("/run/netns").glob("ndm-*")) == namespaces
-    assert not list((host_record.TRACING / "instances").glob(f"ndm-{os.getpid()}-*"))
+    assert not list((TRACING / "instances").glob(f"ndm-{os.getpid()}-*"))
 
     run = tomllib.loads((folder / "run.toml").read_text(encoding="utf-8"))
     truth = run["truth"]
