@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from ndm_tcp.cli import run_command
-from ndm_tcp.datasets.build import build
+from ndm_tcp.datasets.builder import build
 from ndm_tcp.datasets.disk import rounds_lock, store
 from ndm_tcp.datasets.rounds import columns
 from ndm_tcp.errors import NdmError

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
 from ndm_tcp import files, progress
-from ndm_tcp.datasets.build import remote, workers
-from ndm_tcp.datasets.build.parts import CannotWriteError, Task
+from ndm_tcp.datasets.builder import remote, workers
+from ndm_tcp.datasets.builder.parts import CannotWriteError, Task
 from ndm_tcp.datasets.disk import card, store
 from ndm_tcp.datasets.readers import sources
 from ndm_tcp.errors import NdmError
