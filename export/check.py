@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from ndm_tcp import contract as c
-from ndm_tcp import core
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export.integers import generated, golden, model_c, quantize
-from ndm_tcp.export.proof import certificate, law
+from ndm_tcp.export.integers import generated, model_c
+from ndm_tcp.export.integers.network import IntegerNetwork
+from ndm_tcp.export.proof import law
 
 CHECKER = Path(__file__).resolve().parent / "checker" / "check_certificate.py"
 EXAMPLE = """example:
@@ -88,26 +88,19 @@ def check(kmod: Path) -> dict[str, object]:
         NdmError: the first that fails.
     """
     folder = kmod / "generated"
-    model = model_c.from_json(folder / "ndm_model.json")
-    proof = certificate.prove(model.layers)
-    vectors = golden.compute(model.layers, golden.for_model(model.layers, proof.inputs()))
-    out, pre = core.infer(model.layers, vectors.x)
-    if not (np.array_equal(out, vectors.out) and np.array_equal(pre, vectors.pre)):
+    network = IntegerNetwork.read(folder)
+    if not network.same_in_c():
         raise NdmError(f"{kmod}: C and fixedpoint.py disagree on the golden vectors")
-    real = quantize.real_forward(
-        quantize.dequantize(model.layers), vectors.x / float(1 << c.Q_INPUT)
-    )
-    error = np.abs(real - vectors.out / float(1 << c.Q_PRE)).max(axis=0)
-    bound = quantize.error_bound(model.layers)
+    error, bound = np.abs(network.error).max(axis=0), network.bound
     if (error > bound).any():
         raise NdmError(f"{kmod}: |fixed - real| is {error}, above the bound {bound}")
-    compared = generated.check(folder, proof)
+    compared = generated.check(folder, network)
     law.require(kmod)
     return {
         "contract": c.HASH,
-        "model": model.hash(),
-        "vectors": len(vectors.x),
-        "vectors_sha256": vectors.digest(),
+        "model": network.model.hash(),
+        "vectors": len(network.trace.x),
+        "vectors_sha256": network.trace.digest(),
         "bound": bound.tolist(),
         "observed": error.tolist(),
         "generated_files": compared,
@@ -133,10 +126,7 @@ def main(args: argparse.Namespace) -> int:
     """Run `ndm check`."""
     folder = args.kmod / "generated"
     if args.update:
-        from ndm_tcp import files
-
-        for name, text in generated.expected(folder).items():
-            files.write_text(folder / name, text)
+        generated.write(IntegerNetwork.read(folder), folder)
     result = check(args.kmod)
     if args.json:
         print(json.dumps(result, indent=2))

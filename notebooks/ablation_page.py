@@ -19,7 +19,8 @@ from ndm_tcp.export.onnx import writer
 from ndm_tcp.lab.score import bars
 from ndm_tcp.training.config import TrainConfig
 from ndm_tcp.training.evaluate import auc
-from ndm_tcp.training.experiments.ablation import FULL, GROUPS, OFFLINE, Draws, interval
+from ndm_tcp.training.experiments.ablation import FULL, GROUPS, OFFLINE
+from ndm_tcp.training.experiments.draws import Draws, interval
 from ndm_tcp.training.objective import examples
 
 BOARDS = {

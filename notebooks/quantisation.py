@@ -26,7 +26,7 @@ from ndm_tcp.export.integers import quantize
 from ndm_tcp.export.integers.sensitivity import sensitivity
 from ndm_tcp.export.onnx import writer
 from ndm_tcp.export.proof import certificate, law, properties
-from ndm_tcp.export.report import page
+from ndm_tcp.export.report.claim_rows import property_rows
 from ndm_tcp.training import derived
 
 policy, checkpoint, table = f.load()
@@ -120,5 +120,5 @@ for cost in costs:
 for claim in law.CLAIMS:
     print(f"proved    {claim.statement} ({claim.cases:,} cases)")
 print(f"\nthe network by itself, at most {properties.BOXES} sub-boxes per claim\n")
-for _, text, verdict, proved, seen, _ in page.property_rows(proof):
+for _, text, verdict, proved, seen, _ in property_rows(proof):
     print(f"{verdict:9} {text} (proved {proved}, worst seen {seen:.4f})")

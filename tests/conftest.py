@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 SLOWEST = (
-    *("test_certificate.py", "test_boot.py", "test_export.py", "test_mutants.py"),
+    *(
+        "test_certificate.py",
+        "test_checker.py",
+        "test_boot.py",
+        "test_export.py",
+        "test_mutants.py",
+    ),
     *("test_clamped.py", "test_notebook.py", "test_cross.py", "test_watchdog.py", "test_style.py"),
 )
 """Files that take longest on one processor, the longest first."""
@@ -40,7 +46,7 @@ def realdata() -> Path:
 @pytest.fixture(scope="session")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset of six shipped traces."""
-    from ndm_tcp.datasets.build.build import build
+    from ndm_tcp.datasets.builder.build import build
 
     names = ["reno-03-lossy", "reno-07-jitter", "cubic-00-clean", "cubic-04-lossy"]
     names += ["bbr-01-clean", "bbr-03-lossy"]

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from ndm_tcp import contract
-from ndm_tcp.datasets.build.build import build
+from ndm_tcp.datasets.builder.build import build
 from ndm_tcp.datasets.disk import store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export.command import export

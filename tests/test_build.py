@@ -19,7 +19,7 @@ import orjson
 import pytest
 
 from ndm_tcp.cli import run_command
-from ndm_tcp.datasets.build import build, parts, workers
+from ndm_tcp.datasets.builder import build, parts, workers
 from ndm_tcp.datasets.disk import card, store
 from ndm_tcp.datasets.readers import sources
 from ndm_tcp.errors import NdmError

@@ -19,8 +19,9 @@ from ndm_tcp import contract as c
 from ndm_tcp import core, fixedpoint
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export import check
-from ndm_tcp.export.command import export, write_model
+from ndm_tcp.export.command import export
 from ndm_tcp.export.integers import generated, golden, model_c, qat, quantize
+from ndm_tcp.export.integers.network import IntegerNetwork
 from ndm_tcp.export.integers.quantize import Dense
 from ndm_tcp.export.onnx import reader
 from ndm_tcp.export.proof import certificate, enclosure, properties, relaxation
@@ -28,7 +29,8 @@ from ndm_tcp.fixedpoint import Layer
 from ndm_tcp.training.model import Policy
 
 from .remembering import exported
-from .test_certificate import bounds_sub_boxes, errors_are_within, forge, refused
+from .test_certificate import bounds_sub_boxes, errors_are_within
+from .test_checker import forge, refused
 from .test_mutants import FLAGS, report
 from .test_portability import TARGETS, Target, compile_and_run
 
@@ -67,7 +69,7 @@ def kmod(tmp_path: Path) -> Path:
 
 def write(layers: list[Layer], kmod: Path) -> model_c.Model:
     model = model_c.Model(layers, {"network": "a test"})
-    write_model(model, golden.compute(layers, golden.inputs()), kmod / "generated")
+    generated.write(IntegerNetwork(model), kmod / "generated")
     return model
 
 

@@ -21,6 +21,11 @@ def test_rounds_and_real_weights_outlive_the_arithmetic_only(
     assert (contract.measured() == measured) == of_network
 
 
+def test_no_number_of_the_contract_is_left_out() -> None:
+    numbers = {name for name, value in vars(contract).items() if type(value) is int}
+    assert numbers == set(contract.CONSTANTS)
+
+
 def test_the_arithmetic_is_constants() -> None:
     assert set(contract.constants()) > contract.ARITHMETIC
     assert len({contract.HASH, contract.INTERFACE_HASH, contract.DATA_HASH}) == 3

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from ndm_tcp.cli import run_command
-from ndm_tcp.datasets.build import build
+from ndm_tcp.datasets.builder import build
 from ndm_tcp.datasets.disk import rounds_lock, store
 from ndm_tcp.datasets.rounds import columns
 from ndm_tcp.errors import NdmError
@@ -145,9 +145,9 @@ def test_a_path_without_flows_comes_before_more_of_another_and_held_out_ones_cou
 
 
 def test_what_training_weighs_more_is_worth_more(recorded: tuple[Path, Path]) -> None:
-    found = core_set.flows_of(recorded, TrainConfig())
+    found = core_set.flows_of(core_set.read(recorded), TrainConfig())
     assert len({f.flow_id for f in found}) == len(found), "a flow in two recordings counts once"
     assert {f.recording for f in found} == {"one", "two"}
     assert all(f.worth >= 0 and not f.own for f in found) and any(f.worth for f in found)
     with pytest.raises(NdmError, match="no dataset here"):
-        core_set.flows_of([recorded[0] / "none"], TrainConfig())
+        core_set.read([recorded[0] / "none"])

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ndm_tcp import contract, files
-from ndm_tcp.datasets.build import build
+from ndm_tcp.datasets.builder import build
 from ndm_tcp.datasets.disk import card, info_command, store
 from ndm_tcp.datasets.readers import sources
 from ndm_tcp.datasets.rounds import columns

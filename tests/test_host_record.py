@@ -10,10 +10,12 @@ import shutil
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ndm_tcp.datasets.readers import ss, streams, tcp_probe
+from ndm_tcp.datasets.recorder.kernel_events import TRACING
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.experiments import host_record
 from ndm_tcp.lab.experiments.host_path import Bottleneck, Impairments, LinkSpec
@@ -30,7 +32,7 @@ def _cannot_record() -> str | None:
         os.close(os.open("/dev/net/tun", os.O_RDWR))
     except OSError:
         return "no /dev/net/tun"
-    if not host_record.TRACING.is_dir():
+    if not TRACING.is_dir():
         return "no tracefs"
     try:
         probe = f"ndm-test-{os.getpid()}"
@@ -169,33 +171,9 @@ def test_only_names_a_transfer_of_the_plan(tmp_path: Path) -> None:
         host_record.record_plan(_plan(tmp_path / "plan.toml", GOOD), tmp_path / "out", "b")
 
 
-def test_a_real_recording_agrees_with_its_truth(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    reason = _cannot_record()
-    if reason:
-        pytest.skip(f"cannot record: {reason}")
-    namespaces = set(Path("/run/netns").glob("ndm-*")) if Path("/run/netns").is_dir() else set()
-    text = GOOD.replace("seconds = 2", "seconds = 3") + "loss = 0.004\nseed = 11\n"
-    plan = _plan(tmp_path / "plan.toml", text)
-    (folder,) = host_record.record_plan(plan, tmp_path / "out")
-
-    assert sorted(path.name for path in folder.iterdir()) == [
-        *("drops.csv", "iperf3.json.zst", "run.toml"),
-        *("sender.pcap.zst", "ss.txt.zst", "tcp_probe.txt.zst"),
-    ]
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a"]
-    assert set(Path("/run/netns").glob("ndm-*")) == namespaces
-    assert not list((host_record.TRACING / "instances").glob(f"ndm-{os.getpid()}-*"))
-
-    run = tomllib.loads((folder / "run.toml").read_text(encoding="utf-8"))
+def _agrees_with_the_capture(folder: Path, run: dict[str, Any], drops: list[Any]) -> list[Any]:
+    """Every drop was seen leaving; what was sent again is what was dropped. The data packets."""
     truth, port = run["truth"], run["sender_port"]
-    with (folder / "drops.csv").open(encoding="ascii") as stream:
-        drops = list(csv.DictReader(stream))
-    assert len(drops) == truth["drops_random"] + truth["drops_queue"] > 0
-    assert truth["mean_mbps"] <= 8.0 * 1448 / 1500 + 0.1
-
-    # The capture: every drop was seen leaving; what was sent again is what was dropped.
     data = [
         segment
         for segment in pcap.segments(folder / "sender.pcap.zst", pcap.CaptureReport())
@@ -213,8 +191,12 @@ def test_a_real_recording_agrees_with_its_truth(
     assert sum(len(times) - 1 for times in sent.values()) == repaired
     assert len(drops) - repaired <= 3
     assert repaired - 3 <= truth["retransmitted_segments"] <= repaired
+    return data
 
-    # The kernel: nothing but the sending socket, and no RTT below the path's.
+
+def _agrees_with_the_kernel(folder: Path, run: dict[str, Any], data: list[Any]) -> None:
+    """Nothing but the sending socket, and no RTT below the path's."""
+    port = run["sender_port"]
     columns = tcp_probe.read_columns(folder / "tcp_probe.txt.zst")
     assert set(columns) == {(port, 5201)}
     probe = columns[port, 5201]
@@ -227,6 +209,36 @@ def test_a_real_recording_agrees_with_its_truth(
     with streams.open_text(folder / "iperf3.json.zst") as text_stream:
         report = text_stream.read()
     assert "system_info" not in report and "cookie" not in report
+
+
+def test_a_real_recording_agrees_with_its_truth(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reason = _cannot_record()
+    if reason:
+        pytest.skip(f"cannot record: {reason}")
+    namespaces = set(Path("/run/netns").glob("ndm-*")) if Path("/run/netns").is_dir() else set()
+    text = GOOD.replace("seconds = 2", "seconds = 3") + "loss = 0.004\nseed = 11\n"
+    plan = _plan(tmp_path / "plan.toml", text)
+    (folder,) = host_record.record_plan(plan, tmp_path / "out")
+
+    assert sorted(path.name for path in folder.iterdir()) == [
+        *("drops.csv", "iperf3.json.zst", "run.toml"),
+        *("sender.pcap.zst", "ss.txt.zst", "tcp_probe.txt.zst"),
+    ]
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a"]
+    assert set(Path("/run/netns").glob("ndm-*")) == namespaces
+    assert not list((TRACING / "instances").glob(f"ndm-{os.getpid()}-*"))
+
+    run = tomllib.loads((folder / "run.toml").read_text(encoding="utf-8"))
+    truth = run["truth"]
+    with (folder / "drops.csv").open(encoding="ascii") as stream:
+        drops = list(csv.DictReader(stream))
+    assert len(drops) == truth["drops_random"] + truth["drops_queue"] > 0
+    assert truth["mean_mbps"] <= 8.0 * 1448 / 1500 + 0.1
+
+    data = _agrees_with_the_capture(folder, run, drops)
+    _agrees_with_the_kernel(folder, run, data)
 
     # Again: finished runs are left alone.
     before = (folder / "run.toml").stat().st_mtime_ns

@@ -69,6 +69,64 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     assert not inside, "these import each other, or what does"
 
 
+LONGEST_FILE, LONGEST_FUNCTION = 500, 60
+"""Lines; of a function in Python without its docstring."""
+LONGER = {
+    "kmod/ndm_tcp.c": "to be split",
+    "kmod/ndm_kunit.c": "to be split: ndm_test_ceiling",
+    "tests/test_features.py": "real_features: the contract's formulas in one place, to be read",
+}
+
+
+def long_functions(path: Path) -> list[str]:
+    """Functions of a Python or C file that are too long to be read at once."""
+    text = path.read_text()
+    found = []
+    if path.suffix == ".py":
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                doc = node.body[0] if ast.get_docstring(node, clean=False) else None
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                if doc is not None:
+                    lines -= (doc.end_lineno or 0) - doc.lineno + 1
+                if lines > LONGEST_FUNCTION:
+                    found.append(node.name)
+        return found
+    start, lines = 0, text.splitlines()
+    for number, line in enumerate(lines):
+        if line == "{":
+            start = number
+        elif line == "}" and number - start + 1 > LONGEST_FUNCTION:
+            found.append(lines[start - 1])
+    return found
+
+
+def test_files_and_functions_are_short() -> None:
+    words = ["git", "-C", ROOT, "ls-files", "*.py", "*.c", "*.h"]
+    tracked = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+    paths = [ROOT / name for name in tracked if "generated" not in Path(name).parts]
+    long = {}
+    for path in paths:
+        if path.is_symlink() or not path.is_file():
+            continue
+        n = len(path.read_text().splitlines())
+        functions = long_functions(path)
+        if n > LONGEST_FILE or functions:
+            long[str(path.relative_to(ROOT))] = (n, functions)
+    assert set(long) <= set(LONGER), {k: v for k, v in long.items() if k not in LONGER}
+
+
+def test_files_that_texts_name_exist() -> None:
+    """But in the decisions, which say what was where on their day."""
+    words = ["git", "-C", ROOT, "grep", "-nIoE"]
+    words += [r"\b(datasets|training|export|lab)/[a-z_0-9/]+\.(py|c|h)\b"]
+    words += ["--", ".", ":!docs/decisions"]
+    found = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+    assert len(found) > 20
+    gone = [line for line in found if not (ROOT / line.split(":")[2]).is_file()]
+    assert not gone
+
+
 def test_the_contract_needs_only_the_standard_library() -> None:
     names = imports(ROOT / "src/ndm_tcp/contract.py") | imports(ROOT / "src/ndm_tcp/errors.py")
     roots = {name.split(".")[0] for name in names} - {"ndm_tcp"}

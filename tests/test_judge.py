@@ -12,8 +12,8 @@ import pytest
 
 from ndm_tcp.cli import run_command
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import command as export_run
 from ndm_tcp.export import judge
+from ndm_tcp.export.command import export
 from ndm_tcp.export.integers import generated, model_c, quantize
 from ndm_tcp.export.onnx import writer
 from ndm_tcp.training.loop import RESULTS
@@ -120,7 +120,7 @@ def test_a_network_that_does_not_beat_holding_still_needs_a_flag(
 
 def test_a_better_one_says_by_how_much(copy: Path) -> None:
     judged(copy, **BETTER)
-    export_run.export(copy, copy / "generated", even_if_worse=False)
+    export(copy, copy / "generated", even_if_worse=False)
     text = "better than holding the window still: mean error of the step 0.1750, holding the "
     assert text in (copy / "MODEL_CARD.md").read_text()
     assert "held out" not in (copy / "generated" / "ndm_model.json").read_text()

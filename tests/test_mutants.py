@@ -22,9 +22,9 @@ import torch
 from ndm_tcp import contract, core, fixedpoint
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export import check
-from ndm_tcp.export.command import write_model
 from ndm_tcp.export.integers import generated, golden, model_c, quantize
 from ndm_tcp.export.integers.golden import Vectors
+from ndm_tcp.export.integers.network import IntegerNetwork
 from ndm_tcp.export.proof import certificate, enclosure
 from ndm_tcp.fixedpoint import Layer
 from ndm_tcp.training.model import Policy
@@ -315,7 +315,7 @@ def narrow(tmp_path: Path) -> Path:
     kmod = tmp_path / "narrow" / "kmod"
     shutil.copytree(KMOD, kmod, ignore=shutil.ignore_patterns("*.ko", "*.o", ".*"))
     model = model_c.Model(layers, {"network": "a test"})
-    write_model(model, golden.compute(layers, golden.inputs()), kmod / "generated")
+    generated.write(IntegerNetwork(model), kmod / "generated")
     return kmod
 
 
@@ -346,7 +346,7 @@ def test_clamps(tmp_path: Path) -> None:
     kmod = tmp_path / "kmod"
     shutil.copytree(KMOD, kmod, ignore=shutil.ignore_patterns("*.ko", "*.o", ".*"))
     model = model_c.Model(layers, {"network": "a test"})
-    write_model(model, golden.compute(layers, golden.inputs()), kmod / "generated")
+    generated.write(IntegerNetwork(model), kmod / "generated")
     check.run_selftest(kmod)
     clamps = [new for old, new in INFER if old == CLAMP]
     assert len(clamps) == 3

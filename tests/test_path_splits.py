@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ndm_tcp.datasets.build import build
+from ndm_tcp.datasets.builder import build
 from ndm_tcp.datasets.disk import store
 from ndm_tcp.datasets.readers import run_folder
 from ndm_tcp.datasets.rounds.flow import host_pair
@@ -132,7 +132,7 @@ def test_a_run_behind_a_shaper_of_its_own_is_refused(tmp_path: Path, clock: bool
 
 
 def test_so_is_one_that_only_has_tcp_info(tmp_path: Path) -> None:
-    from .test_poll_readers import _tcp_info, _tcp_info_file
+    from .test_poll_formats import _tcp_info, _tcp_info_file
 
     run = tmp_path / "run"
     run.mkdir()

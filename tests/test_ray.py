@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ndm_tcp.cli import run_command
-from ndm_tcp.datasets.build import build, remote
+from ndm_tcp.datasets.builder import build, remote
 from ndm_tcp.datasets.readers import sources
 from ndm_tcp.errors import NdmError
 

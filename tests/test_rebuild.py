@@ -12,8 +12,8 @@ import pytest
 
 from ndm_tcp import model_json
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import command as export_run
 from ndm_tcp.export import judge
+from ndm_tcp.export import source as export_source
 from ndm_tcp.export.integers import quantize
 from ndm_tcp.training import checkpoint as ckpt
 from ndm_tcp.training import rebuild
@@ -44,7 +44,7 @@ def test_the_split_of_a_run_survives(split_by: str, run: Path, tmp_path: Path) -
     checkpoint = ckpt.load(run / ckpt.MODEL)
     old = replace(checkpoint, config=replace(checkpoint.config, split_by=split_by))
     ckpt.save(tmp_path / "run" / ckpt.MODEL, old)
-    source = export_run.from_run(tmp_path / "run", even_if_worse=True)
+    source = export_source.from_run(tmp_path / "run", even_if_worse=True)
     layers = quantize.quantize(source.graph.layers)
     (tmp_path / "model.json").write_text(model_json.to_json(model_json.Model(layers, source.notes)))
     rebuild.rebuild(tmp_path / "model.json", tmp_path / "again")

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ndm_tcp.cli import run_command
-from ndm_tcp.datasets.build.build import assign_splits, build
+from ndm_tcp.datasets.builder.build import assign_splits, build
 from ndm_tcp.datasets.disk import store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.training import checkpoint as ckpt

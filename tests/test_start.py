@@ -13,7 +13,7 @@ import torch
 
 from ndm_tcp import contract, model_json
 from ndm_tcp.cli import run_command
-from ndm_tcp.datasets.build.build import build
+from ndm_tcp.datasets.builder.build import build
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export.integers import golden, quantize
 from ndm_tcp.fixedpoint import Layer, forward

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ndm_tcp import contract
-from ndm_tcp.datasets.build.build import build
+from ndm_tcp.datasets.builder.build import build
 from ndm_tcp.datasets.disk import store
 from ndm_tcp.datasets.rounds.columns import Named
 from ndm_tcp.errors import NdmError

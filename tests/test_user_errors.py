@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from ndm_tcp.cli import run_command
-from ndm_tcp.datasets.build import build, parts
+from ndm_tcp.datasets.builder import build, parts
 from ndm_tcp.datasets.disk import store
 
-from .test_field_logs import LOG, tar
+from .test_archives import LOG, tar
 
 Capture = pytest.CaptureFixture[str]
 

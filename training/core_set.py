@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -64,13 +64,12 @@ class Flow:
         return ROUND_BYTES * self.rounds + FLOW_BYTES
 
 
-def _weighed(folder: Path, config: TrainConfig) -> list[tuple[Flow, float, int]]:
+def _weighed(folder: Path, table: pa.Table, config: TrainConfig) -> list[tuple[Flow, float, int]]:
     """Of each flow also its weight in the loss of the gain, and its losses of known cause.
 
     Raises:
-        NdmError: no dataset, or not one of the lab's paths.
+        NdmError: not one of the lab's paths.
     """
-    table = store.load(folder).rounds
     data = objective.examples(table, config)
     edges = np.flatnonzero(begins(table))
     counts = np.diff(np.append(edges, table.num_rows))
@@ -88,15 +87,24 @@ def _weighed(folder: Path, config: TrainConfig) -> list[tuple[Flow, float, int]]
     return found
 
 
-def flows_of(folders: Sequence[Path], config: TrainConfig) -> list[Flow]:
-    """The flows of some recordings; one that is in two of them counts once.
+def read(folders: Sequence[Path]) -> dict[Path, pa.Table]:
+    """The rounds of every recording.
+
+    Raises:
+        NdmError: no dataset.
+    """
+    return {folder: store.load(folder).rounds for folder in folders}
+
+
+def flows_of(recordings: Mapping[Path, pa.Table], config: TrainConfig) -> list[Flow]:
+    """The flows of some recordings, by folder; one that is in two of them counts once.
 
     Raises:
         NdmError: see `_weighed`.
     """
     seen: dict[str, tuple[Flow, float, int]] = {}
-    for folder in folders:
-        for flow, weight, causes in _weighed(folder, config):
+    for folder, table in recordings.items():
+        for flow, weight, causes in _weighed(folder, table, config):
             seen.setdefault(flow.flow_id, (flow, weight, causes))
     weights = max(sum(weight for _, weight, _ in seen.values()), 1e-9)
     losses = max(sum(causes for *_, causes in seen.values()), 1)
@@ -142,11 +150,10 @@ def choose(flows: Sequence[Flow], budget: float) -> list[Flow]:
     return [flows[number] for number in sorted(chosen)]
 
 
-def _rows(folders: Sequence[Path], chosen: Sequence[Flow]) -> Iterator[pa.Table]:
+def _rows(recordings: Mapping[Path, pa.Table], chosen: Sequence[Flow]) -> Iterator[pa.Table]:
     """The rounds of the chosen flows, recording by recording."""
-    for folder in folders:
+    for folder, table in recordings.items():
         wanted = pa.array([f.flow_id for f in chosen if f.recording == folder.name], pa.string())
-        table = store.load(folder).rounds
         flow_id = table["flow_id"].cast(pa.string())
         yield lean(table.filter(pc.is_in(flow_id, wanted)))
 
@@ -164,13 +171,14 @@ def write(folders: Sequence[Path], out: Path, budget: float) -> dict[str, Any]:
         the manifest. Its `recordings` are in the order of the rows.
 
     Raises:
-        NdmError: see `_weighed`; or two folders of one name.
+        NdmError: see `read` and `_weighed`; or two folders of one name.
     """
     folders = sorted(folders, key=lambda folder: folder.name)
     names = [folder.name for folder in folders]
     if twice := [name for name in names if names.count(name) > 1]:
         raise NdmError(f"{twice[0]}: two recordings of this name; rename one folder")
-    chosen = choose(flows_of(folders, TrainConfig()), budget)
+    tables = read(folders)
+    chosen = choose(flows_of(tables, TrainConfig()), budget)
     if not chosen:
         raise NdmError(f"{out}: {budget:.0f} bytes hold no flow; raise --megabytes")
     recordings = []
@@ -188,7 +196,7 @@ def write(folders: Sequence[Path], out: Path, budget: float) -> dict[str, Any]:
         "splits": dict(sorted(Counter(flow.split for flow in chosen).items())),
     }
     out.mkdir(parents=True, exist_ok=True)
-    store.write(out, _rows(folders, chosen), manifest, smallest=True)
+    store.write(out, _rows(tables, chosen), manifest, smallest=True)
     return manifest
 
 

@@ -73,6 +73,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--lr", type=float, default=default.lr, help="highest learning rate of the cycle"
     )
     parser.add_argument("--weight-decay", type=float, default=default.weight_decay, help="of AdamW")
+    _add_objective(parser, default)
+
+
+def _add_objective(parser: argparse.ArgumentParser, default: TrainConfig) -> None:
+    """What is learned, from which start, and how often."""
     parser.add_argument(
         "--pool-weight",
         type=float,

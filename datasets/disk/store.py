@@ -121,28 +121,57 @@ def load(folder: Path, columns: Sequence[str] | None = None) -> Dataset:
     Raises:
         NdmError: not a dataset, another contract, or files that do not belong together.
     """
-    manifest_path, rounds_path = folder / MANIFEST, folder / ROUNDS
-    for path in (manifest_path, rounds_path):
+    read = read_whole(folder, contract.DATA_HASH, _stored(columns))
+    if not _fits(read.schema):
+        raise NdmError(f"{folder}: {ROUNDS} has other columns than this code; run: {REBUILD}")
+    derives = columns is None or DERIVES.intersection(columns)
+    return Dataset(with_derived(read.table) if derives else read.table, read.manifest, read.sha256)
+
+
+@dataclass(frozen=True)
+class Files:
+    """What the files of a dataset hold, whatever its columns are."""
+
+    table: pa.Table
+    schema: pa.Schema
+    """of the file"""
+    manifest: dict[str, Any]
+    sha256: str
+    """of rounds.parquet"""
+
+
+def read_whole(folder: Path, ours: str, columns: Sequence[str] | None = None) -> Files:
+    """Read the files of a dataset, and check that they belong together.
+
+    Args:
+        folder: of the dataset.
+        ours: the contract that it should be of.
+        columns: which to read, as far as there are; None: all.
+
+    Raises:
+        NdmError: not a dataset, another contract, or files that do not belong together.
+    """
+    rounds_path = folder / ROUNDS
+    for path in (folder / MANIFEST, rounds_path):
         if not path.is_file():
             raise NdmError(f"{folder}: no dataset here ({path.name} is missing); run: {REBUILD}")
     try:
         manifest = manifest_of(folder)
         schema = pq.read_schema(rounds_path)
-        kept = [name for name in _stored(columns) if name in schema.names]
+        kept = None if columns is None else [n for n in columns if n in schema.names]
         table = pq.read_table(rounds_path, columns=kept, read_dictionary=TEXT)
     except (orjson.JSONDecodeError, pa.ArrowInvalid, OSError) as error:
         detail = str(error).splitlines()[0]
         raise NdmError(f"{folder}: damaged dataset ({detail}); run: {REBUILD}") from None
     found = (schema.metadata or {}).get(b"ndm_contract", b"").decode() or None
+    if found == contract.DATA_HASH != ours:
+        raise NdmError(f"{folder}: needs no conversion; leave it out")
     remedy = CONVERT.format(folder=folder) if found == BEFORE_MEMORY else REBUILD
-    contract.require(found, str(folder), remedy, contract.DATA_HASH)
+    contract.require(found, str(folder), remedy, ours)
     digest = files.sha256(rounds_path)
     if manifest.get("sha256") != digest:
         raise NdmError(f"{folder}: {ROUNDS} is not the one {MANIFEST} describes; run: {REBUILD}")
-    if not _fits(schema):
-        raise NdmError(f"{folder}: {ROUNDS} has other columns than this code; run: {REBUILD}")
-    derives = columns is None or DERIVES.intersection(columns)
-    return Dataset(with_derived(table) if derives else table, manifest, digest)
+    return Files(table, schema, manifest, digest)
 
 
 def _stored(columns: Sequence[str] | None) -> list[str]:

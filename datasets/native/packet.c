@@ -222,6 +222,20 @@ static enum ndm_packet parse_tcp(const uint8_t *tcp, uint32_t left, int64_t leng
 	return NDM_PACKET_TCP;
 }
 
+/* What follows the extension headers of IPv6. */
+static uint8_t skip_extensions(const uint8_t *ip, uint32_t left, uint8_t protocol,
+			       uint32_t *header, int64_t *length)
+{
+	while (is_extension(protocol) && left >= *header + 8) {
+		uint32_t bytes = (ip[*header + 1] + 1u) * 8;
+
+		protocol = ip[*header];
+		*header += bytes;
+		*length -= bytes;
+	}
+	return protocol;
+}
+
 /* `wire`: bytes from here on that the packet had, for lengths that IP gives as 0. */
 static enum ndm_packet parse_ip(const uint8_t *ip, uint32_t left, int64_t wire,
 				struct ndm_segment *s)
@@ -256,13 +270,7 @@ static enum ndm_packet parse_ip(const uint8_t *ip, uint32_t left, int64_t wire,
 		memcpy(s->ends[0], ip + 8, 16);
 		memcpy(s->ends[1], ip + 24, 16);
 		header = 40;
-		while (is_extension(protocol) && left >= header + 8) {
-			uint32_t bytes = (ip[header + 1] + 1u) * 8;
-
-			protocol = ip[header];
-			header += bytes;
-			length -= bytes;
-		}
+		protocol = skip_extensions(ip, left, protocol, &header, &length);
 		if (protocol == 44)
 			return NDM_PACKET_FRAGMENT;
 	} else {

@@ -1,17 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #define _GNU_SOURCE
-#include "text.h"
 #include "text_scan.h"
-
-static bool take_key(struct span *s, const char *key, size_t n)
-{
-	if (!starts(*s, key, n))
-		return false;
-	s->p += n;
-	return true;
-}
-
-#define TAKE(s, key) take_key(s, key, sizeof(key) - 1)
 
 static bool take_value(struct span *s, struct span *value)
 {
@@ -86,8 +75,9 @@ static int32_t socket_number(struct ndm_names *sockets, struct span src, struct 
 	return ndm_names_number(sockets, text, a + b + c + 2);
 }
 
-static bool parse(struct span line, struct ndm_names *sockets, struct ndm_probe_row *row)
+static bool parse(struct span line, struct ndm_names *sockets, void *to)
 {
+	struct ndm_probe_row *row = to;
 	const char *name = memmem(line.p, (size_t)(line.end - line.p), "tcp_probe: ", 11);
 	const char *event = name;
 	struct span s, src, dest, skipped, time, cookie = { "", "" };
@@ -143,20 +133,5 @@ void ndm_probe_lines(const char *text, size_t n, struct ndm_names *sockets,
 		     struct ndm_probe_row *row, struct ndm_line *other,
 		     struct ndm_chunk *done)
 {
-	const char *p = text, *end = text + n;
-
-	memset(done, 0, sizeof(*done));
-	while (p < end) {
-		const char *next = memchr(p, '\n', (size_t)(end - p));
-		struct span line = { p, next ? next : end };
-
-		if (parse(line, sockets, &row[done->rows]))
-			done->rows++;
-		else if (line.end > line.p)
-			other[done->others++] = (struct ndm_line){
-				(uint64_t)(p - text), (uint64_t)(line.end - p), done->lines,
-				done->rows };
-		done->lines++;
-		p = next ? next + 1 : end;
-	}
+	scan_lines(text, n, parse, sockets, row, sizeof(*row), other, done);
 }

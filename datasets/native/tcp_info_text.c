@@ -1,16 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-#include "text.h"
 #include "text_scan.h"
-
-static bool take(struct span *s, const char *word, size_t n)
-{
-	if (!starts(*s, word, n))
-		return false;
-	s->p += n;
-	return true;
-}
-
-#define TAKE(s, word) take(s, word, sizeof(word) - 1)
 
 static bool two(struct span *s, int64_t *value)
 {
@@ -113,8 +102,9 @@ static bool take_attribute(struct span *s, uint8_t *out, int32_t room, int32_t *
 	return TAKE(s, "null") || take_base64(s, out, room, size);
 }
 
-static bool parse(struct span s, struct ndm_names *ccs, struct ndm_tcp_info_row *row)
+static bool parse(struct span s, struct ndm_names *ccs, void *to)
 {
+	struct ndm_tcp_info_row *row = to;
 	int32_t size, number;
 	uint8_t name[32];
 
@@ -156,20 +146,5 @@ void ndm_tcp_info_lines(const char *text, size_t n, struct ndm_names *ccs,
 			struct ndm_tcp_info_row *row, struct ndm_line *other,
 			struct ndm_chunk *done)
 {
-	const char *p = text, *end = text + n;
-
-	memset(done, 0, sizeof(*done));
-	while (p < end) {
-		const char *next = memchr(p, '\n', (size_t)(end - p));
-		struct span line = { p, next ? next : end };
-
-		if (parse(line, ccs, &row[done->rows]))
-			done->rows++;
-		else if (line.end > line.p)
-			other[done->others++] = (struct ndm_line){
-				(uint64_t)(p - text), (uint64_t)(line.end - p), done->lines,
-				done->rows };
-		done->lines++;
-		p = next ? next + 1 : end;
-	}
+	scan_lines(text, n, parse, ccs, row, sizeof(*row), other, done);
 }

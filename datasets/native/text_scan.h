@@ -3,7 +3,7 @@
 #ifndef NDM_TEXT_SCAN_H
 #define NDM_TEXT_SCAN_H
 
-#include "bytes.h"
+#include "text.h"
 
 struct span {
 	const char *p;
@@ -26,6 +26,16 @@ static inline bool starts(struct span s, const char *word, size_t n)
 }
 
 #define STARTS(s, word) starts(s, word, sizeof(word) - 1)
+
+static inline bool take_text(struct span *s, const char *word, size_t n)
+{
+	if (!starts(*s, word, n))
+		return false;
+	s->p += n;
+	return true;
+}
+
+#define TAKE(s, word) take_text(s, word, sizeof(word) - 1)
 
 /* At most 15 digits, so that the value is exact in a double. */
 static inline bool take_digits(struct span *s, int64_t *value, int *digits)
@@ -88,6 +98,31 @@ static inline bool is_plain(struct span s)
 		if ((unsigned char)*s.p - 32u >= 95u && *s.p != '\t' && *s.p != '\n')
 			return false;
 	return true;
+}
+
+typedef bool (*line_parser)(struct span line, struct ndm_names *names, void *row);
+
+/* Every line of a chunk to a row of `size` bytes, or to the others. */
+static inline void scan_lines(const char *text, size_t n, line_parser parse,
+			      struct ndm_names *names, void *rows, size_t size,
+			      struct ndm_line *other, struct ndm_chunk *done)
+{
+	const char *p = text, *end = text + n;
+
+	memset(done, 0, sizeof(*done));
+	while (p < end) {
+		const char *next = memchr(p, '\n', (size_t)(end - p));
+		struct span line = { p, next ? next : end };
+
+		if (parse(line, names, (char *)rows + done->rows * size))
+			done->rows++;
+		else if (line.end > line.p)
+			other[done->others++] = (struct ndm_line){
+				(uint64_t)(p - text), (uint64_t)(line.end - p), done->lines,
+				done->rows };
+		done->lines++;
+		p = next ? next + 1 : end;
+	}
 }
 
 #endif

@@ -194,7 +194,7 @@ class Engine:
         links = int(counters.other_links)
         if links and links == counters.packets and not self.by_scapy:
             link = int(counters.bad_link_type)
-            if not scapy_frames.knows(link):
+            if not scapy_frames.knows(link, path):
                 raise NdmError(
                     f"{path}: link type {link} of its {links} packets cannot be read here; capture "
                     "with tcpdump -i any, or on the Ethernet or IP interface below"

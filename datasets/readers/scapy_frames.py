@@ -7,14 +7,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ndm_tcp.datasets.readers import streams
+from ndm_tcp.errors import NdmError
 
 RAW_IP = 101  # DLT of the bytes that `frames` gives
 
 
-def knows(link: int) -> bool:
-    """True if scapy can dissect this link type."""
-    import scapy.layers.all  # noqa: F401  (fills the table)
-    from scapy.config import conf
+def knows(link: int, path: Path) -> bool:
+    """True if scapy can dissect the link type of this capture.
+
+    Raises:
+        NdmError: scapy is not installed.
+    """
+    try:
+        import scapy.layers.all  # noqa: F401  (fills the table)
+        from scapy.config import conf
+    except ModuleNotFoundError:
+        raise NdmError(
+            f"{path}: only scapy reads its link type {link}; run: pip install 'ndm-tcp[scapy]'"
+        ) from None
 
     return link in conf.l2types.num2layer
 

@@ -30,15 +30,13 @@ from typing import Any
 import orjson
 import zstandard
 
+from ndm_tcp.datasets.recorder import kernel_events
 from ndm_tcp.datasets.recorder.inet_diag import Diag
+from ndm_tcp.datasets.recorder.kernel_events import POINTERS, NoEventsError
 from ndm_tcp.errors import NdmError
 
 PERIOD_S = 0.01
 SNAPLEN_BYTES = 160  # cooked v2, IPv6, all of TCP; what is payload is cut off afterwards
-TRACING = Path("/sys/kernel/tracing")
-EVENTS = ("tcp/tcp_probe", "tcp/tcp_cong_state_set", "tcp/tcp_retransmit_skb")
-TRACE_BUFFER_KB = 16_384
-POINTERS = re.compile(r" (?:skbaddr|skaddr)=\S+")
 PORTS = re.compile(r"(?:src|dest|sport|dport)=(?:\S*:)?(\d+) ")
 ZSTD_LEVEL = 9
 LINK_COOKED_V2, LINK_RAW = 276, 101
@@ -173,42 +171,20 @@ def _zstd(path: Path) -> Iterator[Any]:
 @contextlib.contextmanager
 def _events(port: int | None) -> Iterator[Path | str]:
     """A tracing instance of our own; or why there is none."""
-    instances = TRACING / "instances"
-    instance = instances / f"ndm-record-{os.getpid()}"
-    if not instances.is_dir():
-        words = ["mount", "-t", "tracefs", "nodev", str(TRACING)]
-        subprocess.run(words, capture_output=True, check=False)
-    try:
-        instance.mkdir()
-    except OSError as error:
-        yield f"no tracefs ({error.strerror})"
-        return
-    try:
+    sockets = None if port is None else f"sport == {port} || dport == {port}"
+    with contextlib.ExitStack() as stack:
         try:
-            (instance / "buffer_size_kb").write_text(str(TRACE_BUFFER_KB))
-            (instance / "trace_clock").write_text("mono")
-            for event in EVENTS:
-                folder = instance / "events" / event
-                if port is not None:
-                    (folder / "filter").write_text(f"sport == {port} || dport == {port}")
-                (folder / "enable").write_text("1")
-        except OSError as error:
-            yield f"no tcp events in this kernel ({error.strerror})"
-            return
-        yield instance
-    finally:
-        for event in EVENTS:
-            with contextlib.suppress(OSError):
-                (instance / "events" / event / "enable").write_text("0")
-        instance.rmdir()
+            found: Path | str = stack.enter_context(
+                kernel_events.recorded(f"ndm-record-{os.getpid()}", sockets)
+            )
+        except NoEventsError as error:
+            found = error.short
+        yield found
 
 
 def _write_events(instance: Path, connections: set[tuple[int, int]], target: Path) -> int:
     """The events of the connections, without kernel pointers; returns how many were lost."""
-    lost = kept = 0
-    for stats in sorted(instance.glob("per_cpu/cpu*/stats")):
-        overrun = re.search(r"overrun: (\d+)", stats.read_text())
-        lost += int(overrun[1]) if overrun else 0
+    lost, kept = kernel_events.lost(instance), 0
     known = {frozenset(ends) for ends in connections}
     with (
         (instance / "trace").open(encoding="ascii", errors="replace") as stream,
@@ -354,6 +330,30 @@ def _watch(poller: _Poller, process: subprocess.Popen[bytes] | None, until_s: fl
                 time.sleep(wait_s)
 
 
+def _events_facts(
+    instance: Path | str, connections: set[tuple[int, int]], folder: Path
+) -> dict[str, Any]:
+    """Write the kernel's events of these connections; how many were lost, or why there are none."""
+    if not isinstance(instance, Path):
+        return {"no_tcp_probe": instance}
+    lost = _write_events(instance, connections, folder / "tcp_probe.txt.zst")
+    return {"events_lost": lost}
+
+
+def _started(command: list[str]) -> subprocess.Popen[bytes] | None:
+    """The program to record, if there is one.
+
+    Raises:
+        NdmError: it does not start.
+    """
+    if not command:
+        return None
+    try:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    except OSError as error:
+        raise NdmError(f"{command[0]}: {error.strerror}") from None
+
+
 def record(
     out: Path,
     command: list[str],
@@ -386,14 +386,9 @@ def record(
             _tcpdump(device, wanted.port, work / "all.pcap") as tcpdump,
             _events(wanted.port) as (instance),
         ):
-            begin, process = clocks_ns(), None
-            if command:
-                try:
-                    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-                except OSError as error:
-                    raise NdmError(f"{command[0]}: {error.strerror}") from None
-                if wanted.port is None:
-                    wanted = Wanted(pid=process.pid)
+            begin, process = clocks_ns(), _started(command)
+            if process is not None and wanted.port is None:
+                wanted = Wanted(pid=process.pid)
             poller = _Poller(work, wanted)
             try:
                 _watch(poller, process, None if seconds is None else time.monotonic() + seconds)
@@ -415,12 +410,7 @@ def record(
                 work / "all.pcap", folder / "sender.pcap.zst", connections
             )
             facts["packets_lost"] = int(lost[1]) if lost else 0
-            if isinstance(instance, Path):
-                facts["events_lost"] = _write_events(
-                    instance, connections, folder / "tcp_probe.txt.zst"
-                )
-            else:
-                facts["no_tcp_probe"] = instance
+            facts |= _events_facts(instance, connections, folder)
         if not facts["packets"]:
             raise NdmError("no packet of a TCP connection of these sockets was seen")
         poller.finish(folder / "tcp_info.jsonl.zst")

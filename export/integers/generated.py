@@ -5,12 +5,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
-from ndm_tcp import core
+from ndm_tcp import core, files
 from ndm_tcp.datasets.readers import sources
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export.integers import contract_c, golden, model_c
+from ndm_tcp.export.integers.network import IntegerNetwork
 from ndm_tcp.export.proof import certificate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,58 +31,40 @@ def stream_text() -> str:
     return model_c.stream_header(acks, rounds.dense()[rounds.valid], str(STREAM_SOURCE))
 
 
-def expected(out: Path, proof: certificate.Proof | None = None) -> dict[str, str]:
-    """What every generated file must say, given the contract and the model's JSON twin.
-
-    Args:
-        out: where the twin lies.
-        proof: of that model, if there is one already.
-
-    Raises:
-        NdmError: the twin is missing or damaged.
-    """
-    model = model_c.from_json(out / "ndm_model.json")
-    proof = proof or certificate.prove(model.layers)
-    vectors = golden.compute(model.layers, golden.inputs())
-    return model_files(model, proof, vectors)
-
-
-def model_files(
-    model: model_c.Model, proof: certificate.Proof, vectors: golden.Vectors
-) -> dict[str, str]:
-    """Every generated file; the model's header last.
-
-    Args:
-        model: the network.
-        proof: of the same network.
-        vectors: begin with those of `golden.inputs()`.
-    """
+def expected(network: IntegerNetwork) -> dict[str, str]:
+    """What every generated file says of a network; the model's header last."""
+    trace = network.trace
     fixed = len(golden.inputs())
-    extra = golden.compute(model.layers, golden.edges(model.layers, proof.inputs()))
-    every = golden.Vectors(
-        np.concatenate([vectors.x[:fixed], extra.x]),
-        np.concatenate([vectors.pre[:fixed], extra.pre]),
-        np.concatenate([vectors.out[:fixed], extra.out]),
-    )
+    extra = trace.part(slice(fixed, None))
     headers = {
         "ndm_contract.h": contract_c.contract_header(),
         "ndm_tables.h": contract_c.tables_header(),
-        "ndm_model.h": model_c.model_header(model, proof),
+        "ndm_model.h": model_c.model_header(network.model, network.proof),
     }
     return {
         "ndm_contract.h": headers["ndm_contract.h"],
         "ndm_tables.h": headers["ndm_tables.h"],
         "ndm_stream.h": stream_text(),
-        "ndm_vectors.h": model_c.vectors_header(model, golden.for_kernel(vectors, extra)),
-        "ndm_digests.h": model_c.digests_header(model, extra.x, golden.digests(every)),
-        "ndm_model.json": model_c.to_json(model),
-        certificate.NAME: certificate.to_json(proof, model.hash(), headers),
+        "ndm_vectors.h": model_c.vectors_header(network.model, golden.for_kernel(trace, extra)),
+        "ndm_digests.h": model_c.digests_header(network.model, extra.x, golden.digests(trace)),
+        "ndm_model.json": model_c.to_json(network.model),
+        certificate.NAME: certificate.to_json(network.proof, network.model.hash(), headers),
         "ndm_model.h": headers["ndm_model.h"],
     }
 
 
-def check(out: Path, proof: certificate.Proof | None = None) -> int:
+def write(network: IntegerNetwork, out: Path) -> None:
+    """Everything generated that the module builds from; the model's header last."""
+    for name, text in expected(network).items():
+        files.write_text(out / name, text)
+
+
+def check(out: Path, network: IntegerNetwork | None = None) -> int:
     """Regenerate in memory and compare.
+
+    Args:
+        out: the folder.
+        network: that of the folder, if it was read already.
 
     Returns:
         how many files were compared.
@@ -91,7 +72,7 @@ def check(out: Path, proof: certificate.Proof | None = None) -> int:
     Raises:
         NdmError: naming the first file that differs, and what to run.
     """
-    wanted = expected(out, proof)
+    wanted = expected(network or IntegerNetwork.read(out))
     for name, text in wanted.items():
         path = out / name
         if not path.is_file() or path.read_text(encoding="utf-8") != text:

@@ -40,6 +40,10 @@ class Vectors:
     out: npt.NDArray[np.int64]
     """[n, 2], Q16"""
 
+    def part(self, rows: slice) -> Vectors:
+        """Some of them."""
+        return Vectors(self.x[rows], self.pre[rows], self.out[rows])
+
     def digest(self) -> str:
         """SHA-256 over all integers, as little-endian s32."""
         h = hashlib.sha256()

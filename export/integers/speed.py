@@ -27,6 +27,7 @@ import onnxruntime
 from ndm_tcp import contract as c
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export.integers import generated, golden, quantize
+from ndm_tcp.export.integers.network import IntegerNetwork
 from ndm_tcp.export.onnx import memory, writer
 from ndm_tcp.fixedpoint import Layer
 
@@ -237,11 +238,11 @@ def _instructions(program: Path, kind: str, folder: Path) -> float | None:
     return (totals[1] - totals[0]) / (2 * VECTORS)
 
 
-def measure(layers: list[Layer], headers: Path, rounds: int = 9, count: int = 200_000) -> Speed:
+def measure(network: IntegerNetwork, headers: Path, rounds: int = 9, count: int = 200_000) -> Speed:
     """All figures; the competitors take turns, so that a busy machine hits all alike.
 
     Args:
-        layers: the network.
+        network: what to time.
         headers: the folder of generated headers that hold it.
         rounds: turns.
         count: inferences of the C programs in a turn.
@@ -252,8 +253,8 @@ def measure(layers: list[Layer], headers: Path, rounds: int = 9, count: int = 20
     x = golden.inputs()[:VECTORS]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        program = build(layers, x, headers, folder)
-        writer.write_layers(quantize.dequantize(layers), folder / "bench.onnx", {}, False)
+        program = build(network.layers, x, headers, folder)
+        writer.write_layers(quantize.dequantize(network.layers), folder / "bench.onnx", {}, False)
         engine = _session(folder / "bench.onnx")
         real = (x / float(1 << c.Q_INPUT)).astype(np.float32)
         single = [{memory.DENSE: row[None]} for row in real]

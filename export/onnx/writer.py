@@ -43,17 +43,10 @@ def write(policy: Policy, path: Path, metadata: dict[str, str]) -> None:
     write_layers(layers, path, metadata)
 
 
-def write_layers(
-    layers: Sequence[Dense], path: Path, metadata: dict[str, str], remembers: bool = True
-) -> None:
-    """Write a network of any layers that `reader` gives.
-
-    Args:
-        layers: the dense layers.
-        path: the file.
-        metadata: what it says of itself.
-        remembers: with the memory; else the input is what the dense layers take.
-    """
+def _dense(
+    layers: Sequence[Dense],
+) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
+    """The dense layers and the clamps of the outputs: nodes and their constants."""
     nodes: list[onnx.NodeProto] = []
     initializers: list[onnx.TensorProto] = []
 
@@ -97,6 +90,21 @@ def write_layers(
         constant(values, kind)
         nodes.append(helper.make_node(op, [name, kind], [target], f"clamp_{kind}"))
         name = target
+    return nodes, initializers
+
+
+def write_layers(
+    layers: Sequence[Dense], path: Path, metadata: dict[str, str], remembers: bool = True
+) -> None:
+    """Write a network of any layers that `reader` gives.
+
+    Args:
+        layers: the dense layers.
+        path: the file.
+        metadata: what it says of itself.
+        remembers: with the memory; else the input is what the dense layers take.
+    """
+    nodes, initializers = _dense(layers)
     dense, outputs = (
         helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", width])
         for name, width in ((memory.DENSE, c.N_DENSE), (OUTPUT, c.N_OUTPUTS))

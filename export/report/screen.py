@@ -3,14 +3,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ndm_tcp import contract as c
 from ndm_tcp.export.integers.model_c import upward
 from ndm_tcp.export.proof import law
-
-if TYPE_CHECKING:
-    from ndm_tcp.export.command import Report
+from ndm_tcp.export.report.facts import Report
 
 
 def screen(report: Report) -> str:

@@ -38,6 +38,8 @@ from typing import Any
 
 import orjson
 
+from ndm_tcp.datasets.recorder import kernel_events
+from ndm_tcp.datasets.recorder.kernel_events import POINTERS
 from ndm_tcp.datasets.recorder.record import clocks_ns
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.experiments.host_path import (
@@ -48,16 +50,13 @@ from ndm_tcp.lab.experiments.host_path import (
     path_up,
 )
 from ndm_tcp.lab.guest.boot import signals_as_exit
-from ndm_tcp.lab.guest.scrub import POINTERS, compress, iperf3_report
+from ndm_tcp.lab.guest.scrub import compress, iperf3_report, toml
 from ndm_tcp.lab.paths.scenario import find
 
 EXAMPLE = """example:
   sudo ndm lab host-record lab/plans/training.toml -o out/traces
   sudo ndm lab host-record lab/plans/training.toml -o out/traces --only cubic-00-clean"""
 
-TRACING = Path("/sys/kernel/tracing")
-EVENTS = ("tcp/tcp_probe", "tcp/tcp_cong_state_set", "tcp/tcp_retransmit_skb")
-TRACE_BUFFER_KB = 16_384
 IPERF3_PORT = 5201
 SNAPLEN_BYTES = 80  # IPv4, TCP, time stamps and three SACK blocks
 SS_PERIOD_S = 0.04
@@ -187,17 +186,8 @@ def make_plan(seed: int = 6) -> str:
                 entry["rate_steps"] = [[5.0, down], [9.0, int(rate_bps)]]
             entry["seed"] = draw.randrange(1 << 31)
             lines += ["", f"[{cc}-{number:02d}-{kind}]"]
-            lines += [f"{key} = {_toml(value)}" for key, value in entry.items()]
+            lines += [f"{key} = {toml(value)}" for key, value in entry.items()]
     return "\n".join(lines) + "\n"
-
-
-def _toml(value: object) -> str:
-    """One value in TOML; strings here hold no quotes."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
 # --- one transfer ----------------------------------------------------------------------------
@@ -219,51 +209,14 @@ def _running(words: list[str]) -> Iterator[subprocess.Popen[bytes]]:
         process.communicate()
 
 
-@contextlib.contextmanager
-def _kernel_events(port: int) -> Iterator[Path]:
-    """A tracing instance of our own that records the events of sockets with this port.
-
-    Raises:
-        NdmError: tracefs or an event is missing.
-    """
-    instances = TRACING / "instances"
-    if not instances.is_dir():
-        subprocess.run(
-            ["mount", "-t", "tracefs", "nodev", str(TRACING)], capture_output=True, check=False
-        )
-    instance = instances / f"ndm-{os.getpid()}-{port}"
-    try:
-        instance.mkdir()
-    except OSError as error:
-        raise NdmError(f"{instances}: {error.strerror}; a kernel with tracefs is needed") from None
-    try:
-        try:
-            (instance / "buffer_size_kb").write_text(str(TRACE_BUFFER_KB))
-            (instance / "trace_clock").write_text("mono")
-            for event in EVENTS:
-                folder = instance / "events" / event
-                (folder / "filter").write_text(f"sport == {port}")
-                (folder / "enable").write_text("1")
-        except OSError as error:
-            raise NdmError(f"{error.filename}: {error.strerror}; not in this kernel") from None
-        yield instance
-    finally:
-        for event in EVENTS:
-            with contextlib.suppress(OSError):
-                (instance / "events" / event / "enable").write_text("0")
-        instance.rmdir()
-
-
 def _event_lines(instance: Path, port: int) -> str:
     """The events of the sending socket, in order of time, without kernel pointers.
 
     Raises:
         NdmError: the buffer overflowed.
     """
-    for stats in sorted(instance.glob("per_cpu/cpu*/stats")):
-        lost = re.search(r"overrun: (\d+)", stats.read_text())
-        if lost and int(lost[1]):
-            raise NdmError(f"{lost[1]} kernel events lost; shorten the transfer")
+    if lost := kernel_events.lost(instance):
+        raise NdmError(f"{lost} kernel events lost; shorten the transfer")
     ours = (f"src={SENDER_ADDRESS}:{port} ", f"sport={port} ")
     address = f"saddr={SENDER_ADDRESS} "
     lines = []
@@ -356,7 +309,7 @@ def _run_toml(
     text = "# SPDX-License-Identifier: CC0-1.0\n"
     for title, values in parts:
         text += f"\n[{title}]\n" if title else ""
-        text += "".join(f"{key} = {_toml(value)}\n" for key, value in values.items())
+        text += "".join(f"{key} = {toml(value)}\n" for key, value in values.items())
     return text
 
 
@@ -375,7 +328,7 @@ def record(transfer: Transfer, folder: Path) -> dict[str, Any]:
     # The capture may write as another user, in a folder that only this user may enter.
     with (
         path_up(transfer.link, port, drops) as path,
-        _kernel_events(port) as events,
+        kernel_events.recorded(f"ndm-{os.getpid()}-{port}", f"sport == {port}") as events,
         _running(
             _inside(
                 path.sender,

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import shutil
@@ -14,6 +13,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
+
+from filelock import FileLock, Timeout
 
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import uml_build
@@ -49,9 +50,8 @@ def _one_cpu(cpu: int | None) -> Iterator[int]:
     with contextlib.ExitStack() as stack:
         chosen = allowed[os.getpid() % len(allowed)]
         for candidate in reversed(allowed):
-            lock = stack.enter_context((folder / str(candidate)).open("w"))
-            with contextlib.suppress(OSError):
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with contextlib.suppress(Timeout):
+                stack.enter_context(FileLock(folder / str(candidate), blocking=False))
                 chosen = candidate
                 break
         yield chosen

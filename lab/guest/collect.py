@@ -6,7 +6,6 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
-import json
 import re
 import struct
 from dataclasses import dataclass
@@ -16,11 +15,12 @@ from typing import Any
 import numpy as np
 import orjson
 
+from ndm_tcp.datasets.recorder.kernel_events import POINTERS
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import uml_build
 from ndm_tcp.lab.guest.boot import START_NS
 from ndm_tcp.lab.guest.plan import FIRST_PORT, WEB_PORT, shaped_device
-from ndm_tcp.lab.guest.scrub import POINTERS, compress, iperf3_report
+from ndm_tcp.lab.guest.scrub import compress, iperf3_report, toml
 from ndm_tcp.lab.paths import scenario as scenarios
 from ndm_tcp.lab.paths.scenario import UNDER_TEST, Scenario
 
@@ -216,14 +216,6 @@ def _web_result(
     return result | (_rtts(rtts_us) if rtts_us.size else {})
 
 
-def _toml(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value) if isinstance(value, str) else repr(value)
-
-
 def _run_toml(
     scenario: Scenario,
     cc: str,
@@ -255,7 +247,7 @@ def _run_toml(
     text = "# SPDX-License-Identifier: CC0-1.0\n"
     for title, values in (("", run), ("truth", facts), ("clock", clock)):
         text += f"\n[{title}]\n" if title else ""
-        text += "".join(f"{key} = {_toml(value)}\n" for key, value in values.items())
+        text += "".join(f"{key} = {toml(value)}\n" for key, value in values.items())
     return text
 
 

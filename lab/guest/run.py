@@ -74,6 +74,27 @@ def _modules(
     return found
 
 
+def _prepare(work: Path, scenario: Scenario, modules: list[Path]) -> None:
+    """What the guest finds beside its plan: modules, and the batches of tc."""
+    for path in [uml_build.build_module(uml_build.WATCH), *modules]:
+        shutil.copy(path, work)
+    if scenario.link:
+        for file, text in path_batches(scenario).items():
+            (work / file).write_text(text, encoding="ascii")
+
+
+def _require_well(log: str, title: str, out: Path) -> None:
+    """Refuse a run whose guest failed, and keep what it printed beside the folder.
+
+    Raises:
+        NdmError: why it failed.
+    """
+    if problem := verdict(log):
+        failed = out.with_name(out.name + ".failed.log")
+        failed.write_text(log, encoding="utf-8")
+        raise NdmError(f"{title}: {problem} (all of it: {failed})")
+
+
 def run(
     scenario: Scenario | Path,
     cc: str,
@@ -126,11 +147,7 @@ def run(
         work, folder = Path(name) / "work", Path(name) / "run"
         work.mkdir()
         folder.mkdir()
-        for path, _ in [(uml_build.build_module(uml_build.WATCH), {}), *modules]:
-            shutil.copy(path, work)
-        if scenario.link:
-            for file, text in path_batches(scenario).items():
-                (work / file).write_text(text, encoding="ascii")
+        _prepare(work, scenario, [path for path, _ in modules])
         named = [(path.stem, values) for path, values in modules]
         (work / "plan.sh").write_text(plan(scenario, cc, named, light, events), encoding="ascii")
         title = f"{scenario.name} with {cc}"
@@ -140,11 +157,7 @@ def run(
         except NdmError as error:
             raise NdmError(f"{title}: {error}") from None
         wall_s = time.monotonic() - before_s
-        problem = verdict(log)
-        if problem:
-            failed = out.with_name(out.name + ".failed.log")
-            failed.write_text(log, encoding="utf-8")
-            raise NdmError(f"{title}: {problem} (all of it: {failed})")
+        _require_well(log, title, out)
         try:
             result = collect(scenario, cc, seed, work / "out", folder, light)
         except NdmError as error:

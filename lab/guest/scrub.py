@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import re
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,6 @@ import orjson
 import zstandard
 
 from ndm_tcp.errors import NdmError
-
-POINTERS = re.compile(r" (?:skbaddr|skaddr)=\S+")
-"""kernel addresses in the text of an event: nobody's business"""
 
 
 def compress(path: Path, data: bytes, level: int) -> None:
@@ -43,3 +40,11 @@ def iperf3_report(output: bytes, said: str, name: str) -> dict[str, Any]:
     report["end"].pop("cpu_utilization_percent", None)
     assert isinstance(report, dict)
     return report
+
+
+def toml(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return json.dumps(value) if isinstance(value, str) else repr(value)

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from ndm_tcp import files
-from ndm_tcp.datasets.build import build
+from ndm_tcp.datasets.builder import build
 from ndm_tcp.datasets.disk import rounds_lock, store
 from ndm_tcp.datasets.rounds import columns
 from ndm_tcp.errors import NdmError

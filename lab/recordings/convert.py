@@ -18,11 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from ndm_tcp import contract, files
 from ndm_tcp.datasets.disk import store
 from ndm_tcp.datasets.rounds.columns import DETAIL, SCHEMA, begins
 from ndm_tcp.errors import NdmError
@@ -55,24 +52,8 @@ def _old(folder: Path) -> tuple[pa.Table, dict[str, Any]]:
     Raises:
         NdmError: none, a damaged one, or one of another contract.
     """
-    path = folder / store.ROUNDS
-    if not path.is_file() or not (folder / store.MANIFEST).is_file():
-        raise NdmError(f"{folder}: no dataset here; run: {store.REBUILD}")
-    try:
-        manifest = store.manifest_of(folder)
-        table = pq.read_table(path, read_dictionary=[n for n in store.TEXT if n not in TRUTH])
-    except (orjson.JSONDecodeError, pa.ArrowInvalid, OSError) as error:
-        detail = str(error).splitlines()[0]
-        raise NdmError(f"{folder}: damaged dataset ({detail}); run: {store.REBUILD}") from None
-    found = (table.schema.metadata or {}).get(b"ndm_contract", b"").decode() or None
-    if found == contract.DATA_HASH:
-        raise NdmError(f"{folder}: needs no conversion; leave it out")
-    contract.require(found, str(folder), store.REBUILD, store.BEFORE_MEMORY)
-    if manifest.get("sha256") != files.sha256(path):
-        raise NdmError(
-            f"{folder}: {store.ROUNDS} is not the one {store.MANIFEST} describes; "
-            f"run: {store.REBUILD}"
-        )
+    read = store.read_whole(folder, store.BEFORE_MEMORY)
+    table, manifest = read.table, read.manifest
     missing = set(SCHEMA.names) - set(TRUTH) - DETAIL - set(table.column_names)
     if missing or OLD not in table.column_names:
         name = sorted(missing)[0] if missing else OLD

@@ -15,7 +15,10 @@ from ndm_tcp import __version__, files
 from ndm_tcp.errors import BAD_INPUT, NdmError
 
 COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
-    ("dataset", "build"): ("ndm_tcp.datasets.build.command", "turn captures and logs into rounds"),
+    ("dataset", "build"): (
+        "ndm_tcp.datasets.builder.command",
+        "turn captures and logs into rounds",
+    ),
     ("dataset", "info"): ("ndm_tcp.datasets.disk.info_command", "show what a dataset holds"),
     ("dataset", "record"): (
         "ndm_tcp.datasets.recorder.command",

@@ -198,13 +198,21 @@ ACK_DTYPE = [(f.name, NUMPY_TYPES[f.ctype]) for f in ACK_FIELDS]
 """NumPy structured type of `struct ndm_ack`: 64 bytes, no padding."""
 
 
+CONSTANTS = (
+    *("REVISION", "Q_INPUT", "Q_ACT", "Q_PRE"),
+    *("TANH_RANGE_LOG2", "TANH_STEPS_LOG2", "EXP2_STEPS_LOG2"),
+    *("MAX_WIDTH", "MAX_LAYERS", "WEIGHT_SHIFT_MIN", "WEIGHT_SHIFT_MAX"),
+    *("ENTROPY_RING", "RTT_SAMPLES_PER_ROUND", "RTT_BINS_PER_SRTT"),
+    *("ENTROPY_LOSS_WEIGHT", "ENTROPY_DELAY_WEIGHT", "PLASTICITY_DECAY_SHIFT"),
+    *("MAX_RATE_HALF_ROUNDS", "FLOOR_HALF_ROUNDS", "RATE_SHIFT", "PRIVATE_BYTES"),
+    *("N_INPUTS", "N_MEANS", "N_DENSE", "N_OUTPUTS", "MEAN_SHIFT", "MEAN_BITS", "MEAN_OFFSET"),
+)
+"""What C shares with Python, in the order of `ndm_contract.h`."""
+
+
 def constants() -> dict[str, int]:
-    """Every integer constant the C code shares with Python, by its C name without `NDM_`."""
-    return {
-        name: value
-        for name, value in globals().items()
-        if name.isupper() and isinstance(value, int)
-    }
+    """The values of `CONSTANTS`, by their C names without `NDM_`."""
+    return {name: globals()[name] for name in CONSTANTS}
 
 
 def measured() -> dict[str, object]:

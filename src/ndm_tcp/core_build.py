@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Builds `ndm_tcp._core`: the kernel module's own headers, compiled for user space."""
 
+import re
 from pathlib import Path
 
 import cffi
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "datasets" / "native"
+
+
+def _declared(name: str) -> str:
+    """What a header declares, without the directives, which cffi does not read."""
+    text = (NATIVE / name).read_text(encoding="utf-8")
+    return re.sub(r"^#(?!define NDM_TCP_INFO_BYTES).*\n", "", text, flags=re.M)
 
 
 def _here(paths: list[Path]) -> list[str]:
@@ -33,8 +40,13 @@ ffi.cdef(
     void ndm_core_apply_gain(const uint32_t *cwnd, const int32_t *gain, int n, uint32_t *out);
     void ndm_core_cut(const uint32_t *cwnd, const int32_t *congestion, int n, uint32_t *out);
     void ndm_core_entropy(const uint64_t *ring, const uint32_t *n_samples, int n, uint32_t *out);
+    struct ndm_ack { ...; };
+    struct ndm_ack_row { ...; };
+    struct ndm_round_row { ...; };
+    int64_t ndm_rounds_of(const struct ndm_ack *ack, int64_t n, const uint8_t *cause,
+                          const uint8_t *rwnd_limited, struct ndm_round_row *row);
     """
-    + (NATIVE / "interface.h").read_text()
+    + "".join(_declared(name) for name in ("capture.h", "names.h", "text.h"))
 )
 ffi.set_source(
     "ndm_tcp._core",

@@ -15,7 +15,8 @@ import sys
 from dataclasses import asdict
 
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export.integers import generated, model_c, speed
+from ndm_tcp.export.integers import generated, speed
+from ndm_tcp.export.integers.network import IntegerNetwork
 
 
 def main() -> int:
@@ -25,7 +26,7 @@ def main() -> int:
     args = parser.parse_args()
     folder = generated.GENERATED
     try:
-        found = speed.measure(model_c.from_json(folder / "ndm_model.json").layers, folder)
+        found = speed.measure(IntegerNetwork.read(folder), folder)
     except NdmError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2

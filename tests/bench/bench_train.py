@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         data = args.data
         if data is None:
-            from ndm_tcp.datasets.build.build import build
+            from ndm_tcp.datasets.builder.build import build
 
             traces = Path(folder) / "traces"
             build([ROOT / "datasets" / "traces"], traces, quiet=True)

@@ -14,7 +14,7 @@ import pytest
 
 from ndm_tcp import contract, files
 from ndm_tcp.cli import run_command
-from ndm_tcp.datasets.build import build
+from ndm_tcp.datasets.builder import build
 from ndm_tcp.datasets.disk import store
 from ndm_tcp.datasets.rounds import columns
 from ndm_tcp.errors import NdmError

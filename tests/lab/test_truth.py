@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ndm_tcp.datasets.build import build
+from ndm_tcp.datasets.builder import build
 from ndm_tcp.datasets.disk import store
 from ndm_tcp.datasets.readers import run_folder
 from ndm_tcp.errors import NdmError

@@ -207,31 +207,39 @@ def read(
         if gaps and (gaps[0] < gaps[1]) == opened_by_sender and min(gaps) * 4 < max(gaps):
             skipped["captured near the receiver: the sender's RTT is not visible"] += 1
             continue
-        sender = next(s for s, way in packets if way == forward)
-        ports = (sender.source[1], sender.target[1])
-        cc_name = truth.cc_by_port.get(ports[0], truth.cc_name)
-        probe = None if cc_name in PACED else truth.probes.get(ports)
-        records = FlowRecords(
-            flow_id=flow_id(digest, str(number)),
-            sampling=Sampling.PER_ACK,
-            cwnd_source=CwndSource.KERNEL if probe is not None else CwndSource.INFLIGHT,
-            acks=replay.records(),
-            format="pcap",
-            cc_name=cc_name,
-            path=truth.path,
-            mss=replay.mss,
-            loss_cause=np.array(replay.cause_rows, dtype=np.uint8),
-            rwnd_limited=np.array(replay.rwnd_rows, dtype=np.bool_),
-            facts={
-                "packets": len(packets),
-                "segments": replay.sent_segments,
-                "retransmitted": replay.retransmitted
-                + replay.fins_resent
-                + _syns_resent(packets, forward),
-                "rtos": replay.rtos,
-            },
-        )
-        if probe is not None:
-            _true_windows(records, replay.rows[0][0], probe, truth.probe_offset_s)
-        flows.append(records)
+        flows.append(_records(flow_id(digest, str(number)), connection, forward, replay, truth))
     return flows, skipped
+
+
+def _records(
+    name: str, connection: _Connection, forward: bool, replay: SenderReplay, truth: Truth
+) -> FlowRecords:
+    """What a replay says of a connection."""
+    packets = connection.packets
+    sender = next(s for s, way in packets if way == forward)
+    ports = (sender.source[1], sender.target[1])
+    cc_name = truth.cc_by_port.get(ports[0], truth.cc_name)
+    probe = None if cc_name in PACED else truth.probes.get(ports)
+    records = FlowRecords(
+        flow_id=name,
+        sampling=Sampling.PER_ACK,
+        cwnd_source=CwndSource.KERNEL if probe is not None else CwndSource.INFLIGHT,
+        acks=replay.records(),
+        format="pcap",
+        cc_name=cc_name,
+        path=truth.path,
+        mss=replay.mss,
+        loss_cause=np.array(replay.cause_rows, dtype=np.uint8),
+        rwnd_limited=np.array(replay.rwnd_rows, dtype=np.bool_),
+        facts={
+            "packets": len(packets),
+            "segments": replay.sent_segments,
+            "retransmitted": replay.retransmitted
+            + replay.fins_resent
+            + _syns_resent(packets, forward),
+            "rtos": replay.rtos,
+        },
+    )
+    if probe is not None:
+        _true_windows(records, replay.rows[0][0], probe, truth.probe_offset_s)
+    return records

@@ -11,7 +11,6 @@ it is estimated from the packets in flight, unless `truth` knows better.
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from ndm_tcp.datasets.rounds.flow import ACK_DTYPE, INITIAL_SSTHRESH, AckArray, 
 
 from .estimators import RttEstimator, WindowedMin
 from .pcap import ACK, FIN, SYN, Segment
+from .sender_state import _Packet, _RateSample, _unwrap
 from .tcp_options import Options
 
 OPEN, DISORDER, CWR, RECOVERY, LOSS = range(5)
@@ -27,49 +27,6 @@ LEFT_SLOW_START = 2  # packets; the window is estimated, so only "above it" can 
 REO_PERSIST = 16  # recoveries, TCP_RACK_RECOVERY_THRESH
 MIN_RTO_US = 200_000  # TCP_RTO_MIN
 MIN_RTT_WINDOW_US = 300_000_000  # sysctl tcp_min_rtt_wlen
-
-
-@dataclass
-class _RateSample:
-    """Of one ACK: the newest packet it delivered, and the state when that was sent."""
-
-    prior_delivered: int = 0
-    prior_us: int = 0
-    end: int = -1
-    """sequence number behind the packet; -1: none delivered"""
-    send_us: int = 0
-    app_limited: bool = False
-
-
-class _Packet:
-    """A segment in flight."""
-
-    __slots__ = (
-        "app_limited",
-        "delivered",
-        "delivered_us",
-        "end",
-        "first_tx_us",
-        "lost",
-        "rate_taken",
-        "resent",
-        "resent_out",
-        "sacked",
-        "sent_us",
-        "seq",
-    )
-
-    def __init__(self, seq: int, end: int) -> None:
-        self.seq = seq
-        self.end = end
-        self.sacked = self.lost = self.resent = self.resent_out = self.rate_taken = False
-        self.sent_us = self.first_tx_us = self.delivered_us = self.delivered = 0
-        self.app_limited = False
-
-
-def _unwrap(value: int, near: int) -> int:
-    """The 64-bit number closest to `near` that ends in these 32 bits."""
-    return near + ((value - near + 0x80000000) & 0xFFFFFFFF) - 0x80000000
 
 
 class SenderReplay:

@@ -36,19 +36,17 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.training import checkpoint as ckpt
 from ndm_tcp.training.config import TrainConfig
 from ndm_tcp.training.evaluate import calibration
+from ndm_tcp.training.experiments.draws import Draws, Floats, interval, weighted_auc
 from ndm_tcp.training.loop import RESULTS, gain_loss, schedule
 from ndm_tcp.training.model import Policy
 from ndm_tcp.training.objective import Examples, examples
 from ndm_tcp.training.prepared import batch_of
 
 Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 OFFLINE = "offline.json"
 FULL = "full"
 AT_ONCE = 12
 """networks in a batch; more of them leave the processor's cache and take longer each"""
-DRAWS = 400
-"""resamples of paths and seeds behind a confidence interval"""
 GROUPS = {
     "jitter, reordering": (
         *("jitter", "jitter-loss", "heavy-jitter-loss", "slow-jitter-loss", "reorder"),
@@ -292,42 +290,6 @@ def train_many(
 
 
 # --- what they are worth -------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Draws:
-    """Resamples of paths and seeds, the same for every variant, so that differences are paired."""
-
-    paths: Floats
-    """[draws, paths] how often each path is in; the first row has every path once"""
-    seeds: Floats
-    """[draws, seeds] shares that sum to 1"""
-
-    @classmethod
-    def make(cls, paths: int, seeds: int, count: int = DRAWS) -> Draws:
-        rng = np.random.default_rng(0)
-        p = rng.multinomial(paths, np.full(paths, 1 / paths), count).astype(np.float64)
-        s = rng.multinomial(seeds, np.full(seeds, 1 / seeds), count) / seeds
-        p[0], s[0] = 1, 1 / seeds
-        return cls(p, s)
-
-
-def weighted_auc(score: Floats, label: npt.NDArray[Any], weight: Floats) -> Floats:
-    """[draws] areas under the ROC curve, rows counted by weight [draws, n]; no ties."""
-    order = np.argsort(score)
-    label, weight = label[order], weight[:, order]
-    positive, negative = weight * (label == 1), weight * (label == 0)
-    below = np.cumsum(negative, axis=1)
-    total = positive.sum(1) * negative.sum(1)
-    return np.asarray((positive * below).sum(1) / np.where(total > 0, total, np.nan))
-
-
-def interval(values: Floats) -> dict[str, float]:
-    """The first is the estimate; the others say how far it could have been off."""
-    if not np.isfinite(values).any():
-        return {"mean": math.nan, "low": math.nan, "high": math.nan}
-    low, high = np.nanpercentile(values[1:], [2.5, 97.5])
-    return {"mean": float(values[0]), "low": float(low), "high": float(high)}
 
 
 def measure(rounds: Rounds, policies: Sequence[Policy], rows: Bools) -> dict[str, Floats]:

@@ -4,23 +4,22 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import shutil
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from filelock import FileLock, Timeout
 
 from ndm_tcp import files, progress
-from ndm_tcp.datasets.build import remote, workers
-from ndm_tcp.datasets.build.parts import CannotWriteError, Task
+from ndm_tcp.datasets.builder import remote, workers
+from ndm_tcp.datasets.builder.parts import CannotWriteError, Task
 from ndm_tcp.datasets.disk import card, store
 from ndm_tcp.datasets.readers import sources
 from ndm_tcp.errors import NdmError
@@ -90,18 +89,6 @@ def _tasks(found: list[str], folder: str, jobs: int) -> list[Task]:
     return tasks
 
 
-def _locked(lock: TextIO) -> bool:
-    """Is the lock ours now? Processes of a killed build hold it until they have died, too."""
-    end = time.monotonic() + PATIENCE_S
-    while True:
-        with suppress(OSError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.05)
-
-
 def _own_folder(out: Path) -> Path:
     return out.parent / f".{out.name}.parts"
 
@@ -115,9 +102,11 @@ def _parts_folder(out: Path, parts_url: str | None) -> Iterator[tuple[Path, str]
         raise NdmError(f"{out}: not a folder; name a new one, or a dataset's, with -o")
     folder = _own_folder(out)
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        if not _locked(lock):
-            raise NdmError(f"{out}: another build writes here; wait for it")
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(FileLock(folder / "lock", timeout=PATIENCE_S))
+        except Timeout:
+            raise NdmError(f"{out}: another build writes here; wait for it") from None
         for name in (store.ROUNDS, store.MANIFEST, *card.FILES):
             for rest in out.glob(f".{name}.*"):  # of a build that was killed
                 rest.unlink()

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ndm_tcp.datasets.build import build, workers
+from ndm_tcp.datasets.builder import build, workers
 
 CUT_SHORT = 1
 """Exit code: the dataset is written, but a capture was cut short."""

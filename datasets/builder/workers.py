@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from typing import Any
 
-from ndm_tcp.datasets.build import parts
-from ndm_tcp.datasets.build.parts import CannotWriteError, Task
+from ndm_tcp.datasets.builder import parts
+from ndm_tcp.datasets.builder.parts import CannotWriteError, Task
 from ndm_tcp.datasets.readers import streams
 from ndm_tcp.errors import NdmError
 

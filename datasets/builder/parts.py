@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ndm_tcp import contract, core, files
-from ndm_tcp.datasets.build import remote
+from ndm_tcp.datasets.builder import remote
 from ndm_tcp.datasets.readers import sources
 from ndm_tcp.datasets.readers.sources import SourceResult
 from ndm_tcp.datasets.rounds import columns

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Between the passes: which flows can be replayed, and how. */
+#include "capture_state.h"
+
+#define TIMESTAMP_BYTES 12	/* what the option takes from every segment's payload */
+#define DEFAULT_MSS 536
+#define LEAST_MSS 48		/* sysctl tcp_min_snd_mss */
+#define ECHO_NS 2000000LL	/* a sender answers an ACK sooner */
+#define MAX_SAME_ID 10		/* one in 10 data packets */
+#define LEAST_SAME_ID 8		/* packets: fewer may be chance */
+#define MOST_RESENT 90		/* per cent: who sends all of it twice was captured twice */
+#define COPY_NS 1000000000LL	/* both begin within this */
+#define COPY_PACKETS 50		/* one in 50 may be missing in one of the two */
+
+static int64_t segment_size(const struct flow *f)
+{
+	uint32_t full = ndm_sizes_full(&f->sizes[f->forward]);
+
+	if (f->offers >= 2)
+		return max64(f->least_mss - (f->stamps ? TIMESTAMP_BYTES : 0), LEAST_MSS);
+	return full ? full : DEFAULT_MSS;
+}
+
+int32_t ndm_flow_window_scale(const struct flow *f)
+{
+	if (!f->syn_seen[0] || !f->syn_seen[1])
+		return -1;
+	if (f->wscale[f->forward] < 0 || f->wscale[!f->forward] < 0)
+		return 0;
+	return f->wscale[!f->forward];
+}
+
+bool ndm_flow_opened_by_sender(const struct flow *f)
+{
+	return f->first_way == (bool)f->forward;
+}
+
+/* Near the receiver the data is echoed at once and the ACKs a round trip later. */
+bool ndm_flow_near_receiver(const struct flow *f)
+{
+	int64_t to_receiver = f->echo[f->forward].best_ns, to_sender = f->echo[!f->forward].best_ns;
+
+	if (f->gaps_known)
+		return (f->gap_ns[0] < f->gap_ns[1]) == ndm_flow_opened_by_sender(f) &&
+		       min64(f->gap_ns[0], f->gap_ns[1]) * 4 < max64(f->gap_ns[0], f->gap_ns[1]);
+	return to_receiver >= 0 && to_sender >= ECHO_NS && to_receiver * 4 < to_sender;
+}
+
+int ndm_flow_plan(const struct ndm_capture *c, struct flow *f)
+{
+	f->forward = f->payload[1] >= f->payload[0];
+	f->mss = segment_size(f);
+	if (!f->acks[!f->forward])
+		return NDM_FLOW_ONE_WAY;
+	/* A packet is at most its payload's share of segments and one more. */
+	if ((int64_t)f->payload[f->forward] / f->mss + f->data[f->forward] < c->min_segments)
+		return NDM_FLOW_SHORT;
+	if (f->backwards)
+		return NDM_FLOW_CLOCK;
+	if (f->unordered)
+		return NDM_FLOW_UNORDERED;
+	if (ndm_points_merged(&f->points[f->forward]))
+		return NDM_FLOW_MERGED;
+	return f->copied ? NDM_FLOW_COPY : NDM_FLOW_REPLAYED;
+}
+
+/* --- copies under another address --------------------------------------------------------- */
+
+struct print {
+	uint64_t value;
+	size_t flow;
+};
+
+static int by_value(const void *a, const void *b)
+{
+	const struct print *x = a, *y = b;
+
+	if (x->value != y->value)
+		return x->value < y->value ? -1 : 1;
+	return x->flow < y->flow ? -1 : x->flow > y->flow;
+}
+
+/* The same packets at about the same time, and at least one other host. */
+static bool is_copy_of(const struct flow *a, const struct flow *b)
+{
+	int64_t most = max64(a->packets, b->packets), apart = a->packets - b->packets;
+	int64_t ns = a->first_ns - b->first_ns;
+	size_t size = a->key.family == 4 ? 4 : 16;
+	bool same_hosts = a->key.family == b->key.family &&
+			  !memcmp(a->key.ends[0], b->key.ends[0], size) &&
+			  !memcmp(a->key.ends[1], b->key.ends[1], size);
+
+	return !same_hosts && ndm_least_shared(a->least, b->least) >= NDM_LEAST - 1 &&
+	       (apart < 0 ? -apart : apart) * COPY_PACKETS <= most &&
+	       (ns < 0 ? -ns : ns) < COPY_NS;
+}
+
+/* Address translation on the capturing host shows a flow twice: the second is a copy. */
+bool ndm_flow_find_copies(struct ndm_capture *c)
+{
+	struct print *print = malloc((c->flows * NDM_LEAST + 1) * sizeof(*print));
+	size_t n = 0, i, k;
+
+	if (!print)
+		return false;
+	for (i = 0; i < c->flows; i++)
+		for (k = 0; k < NDM_LEAST && c->flow[i].least[k]; k++)
+			print[n++] = (struct print){ c->flow[i].least[k], i };
+	qsort(print, n, sizeof(*print), by_value);
+	for (i = 1; i < n; i++)
+		if (print[i].value == print[i - 1].value && print[i].flow != print[i - 1].flow &&
+		    is_copy_of(&c->flow[print[i - 1].flow], &c->flow[print[i].flow]))
+			c->flow[print[i].flow].copied = true;
+	free(print);
+	return true;
+}
+
+/* Of the SYN or the SYN-ACK, whichever the capture saw leave and be answered. */
+int64_t ndm_flow_handshake_rtt_us(const struct flow *f)
+{
+	return max64(max64(f->gap_ns[0], f->gap_ns[1]) / 1000, 1);
+}
+
+/* What tells it where the TTLs are the same: a sender gives a retransmission a new IP id. */
+bool ndm_flow_captured_twice(const struct flow *f)
+{
+	const struct ndm_sender *s = f->sender;
+
+	if (s->same_id >= LEAST_SAME_ID && s->same_id * MAX_SAME_ID > f->data[f->forward])
+		return true;
+	return s->retransmitted * 100 >= (s->sent_segments - s->retransmitted) * MOST_RESENT;
+}

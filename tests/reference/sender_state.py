@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the replay of a sender keeps of a packet and of a rate sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+OPEN, DISORDER, CWR, RECOVERY, LOSS = range(5)
+DUPTHRESH = 3
+LEFT_SLOW_START = 2  # packets; the window is estimated, so only "above it" can be told
+REO_PERSIST = 16  # recoveries, TCP_RACK_RECOVERY_THRESH
+MIN_RTO_US = 200_000  # TCP_RTO_MIN
+MIN_RTT_WINDOW_US = 300_000_000  # sysctl tcp_min_rtt_wlen
+
+
+@dataclass
+class _RateSample:
+    """Of one ACK: the newest packet it delivered, and the state when that was sent."""
+
+    prior_delivered: int = 0
+    prior_us: int = 0
+    end: int = -1
+    """sequence number behind the packet; -1: none delivered"""
+    send_us: int = 0
+    app_limited: bool = False
+
+
+class _Packet:
+    """A segment in flight."""
+
+    __slots__ = (
+        "app_limited",
+        "delivered",
+        "delivered_us",
+        "end",
+        "first_tx_us",
+        "lost",
+        "rate_taken",
+        "resent",
+        "resent_out",
+        "sacked",
+        "sent_us",
+        "seq",
+    )
+
+    def __init__(self, seq: int, end: int) -> None:
+        self.seq = seq
+        self.end = end
+        self.sacked = self.lost = self.resent = self.resent_out = self.rate_taken = False
+        self.sent_us = self.first_tx_us = self.delivered_us = self.delivered = 0
+        self.app_limited = False
+
+
+def _unwrap(value: int, near: int) -> int:
+    """The 64-bit number closest to `near` that ends in these 32 bits."""
+    return near + ((value - near + 0x80000000) & 0xFFFFFFFF) - 0x80000000
