@@ -50,6 +50,26 @@ def _results(run: Path) -> dict[str, Any] | None:
     return results
 
 
+def _held_out(results: dict[str, Any], key: str, count: str = "rounds") -> float | None:
+    """Mean of validation and test, weighted by rounds; None if there are none."""
+    parts = [results[split] for split in ("val", "test") if results[split].get(key) is not None]
+    total = sum(part[count] for part in parts)
+    return sum(part[count] * part[key] for part in parts) / total if total else None
+
+
+def metrics(run: Path) -> dict[str, float]:
+    """Metrics on held-out paths, by name, as far as the run has them."""
+    results = _results(run)
+    if results is None or not isinstance(results.get("val"), dict):
+        return {}
+    found = {
+        "mean absolute error of cwnd_gain (log2)": _held_out(results, "gain_mae"),
+        "the same for a constant window": _held_out(results, "hold_mae"),
+        "ROC AUC of congestion": _held_out(results, "congestion_auc", "congestion_losses"),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
 def judge(run: Path) -> Judgement:
     """Judge the network of a run folder by its held-out rounds, validation and test together.
 

@@ -30,6 +30,8 @@ class Source:
     folder: Path
     """where the reports go"""
     held_out: judge.Judgement
+    metrics: dict[str, float]
+    """on held-out paths"""
 
 
 def from_run(run: Path, even_if_worse: bool) -> Source:
@@ -64,6 +66,7 @@ def from_run(run: Path, even_if_worse: bool) -> Source:
         "PyTorch",
         run,
         held_out,
+        judge.metrics(run),
     )
 
 
@@ -89,6 +92,7 @@ def from_file(path: Path) -> Source:
         "the layers read from the file",
         path.with_suffix(".export"),
         judge.Judgement("not judged: an ONNX file carries no metrics", True),
+        {},
     )
 
 

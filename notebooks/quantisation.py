@@ -120,5 +120,7 @@ for cost in costs:
 for claim in law.CLAIMS:
     print(f"proved    {claim.statement} ({claim.cases:,} cases)")
 print(f"\nthe network by itself, at most {properties.BOXES} sub-boxes per claim\n")
-for _, text, verdict, proved, seen, _ in property_rows(proof):
-    print(f"{verdict:9} {text} (proved {proved}, worst seen {seen:.4f})")
+for row in property_rows(proof):
+    print(f"{row.verdict:9} {row.claim} (proved {row.proved}, worst seen {row.seen:.4f})")
+    if row.contained_by:
+        print(f"          contained by {row.contained_by}")

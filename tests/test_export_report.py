@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+import yaml
 from onnx import TensorProto
 
 from ndm_tcp import contract as c
@@ -137,16 +138,24 @@ def test_quantising_one_layer_costs_less_than_all(model: model_c.Model) -> None:
 def test_the_report_stands_alone(run: Path, tmp_path: Path) -> None:
     report = export(run, tmp_path / "out")
     text = (run / "report.html").read_text()
-    ElementTree.fromstring(
-        text.removeprefix("<!DOCTYPE html>\n").replace('<meta charset="utf-8">', "")
-    )
+    ElementTree.fromstring(text.removeprefix("<!DOCTYPE html>\n"))
     assert not re.search(r'(?:src|href)="(?!#)|@import|url\((?!#)', text), "it loads something"
     assert "<svg" in text and report.model in text and str(tmp_path) not in text
     exported = model_c.from_json(tmp_path / "out" / "ndm_model.json")
     assert f"takes {sum(x.weight.size for x in exported.layers)} multiplications" in text
     card = (run / "MODEL_CARD.md").read_text()
+    head = yaml.safe_load(card.split("---")[1])
+    metrics = {m["name"]: m["value"] for m in head["model-index"][0]["results"][0]["metrics"]}
+    assert head["model-index"][0]["name"] == f"ndm_tcp {report.model}"
+    assert metrics.keys() == {
+        *report.metrics,
+        *(f"proved bound on the integers' error of {o.name}" for o in c.OUTPUTS),
+    }
+    assert len(report.metrics) >= 2
     for p in properties.PROPERTIES:
         assert p.claim in card and p.name in text
+        if report.claims[p.name] == "refuted":
+            assert all(name in text and name in card for name in p.contained_by)
     for claim in law.CLAIMS:
         for page in (card, text):
             assert (

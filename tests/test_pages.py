@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from ndm_tcp import pages
+from ndm_tcp.export.command import export
 from ndm_tcp.lab.score import html, tables
 
 from .conftest import ROOT
@@ -76,9 +77,14 @@ def board_page() -> str:
     return html.page(board, [])
 
 
-@pytest.fixture(scope="module", params=["board"])
-def page(request: pytest.FixtureRequest) -> str:
-    return {"board": board_page}[request.param]()
+@pytest.fixture(scope="module", params=["board", "report"])
+def page(
+    request: pytest.FixtureRequest, run: Path, tmp_path_factory: pytest.TempPathFactory
+) -> str:
+    if request.param == "board":
+        return board_page()
+    export(run, tmp_path_factory.mktemp("export") / "generated")
+    return (run / "report.html").read_text()
 
 
 @pytest.mark.parametrize("width", [PHONE, DESK])

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+
 from ndm_tcp import contract as c
 from ndm_tcp.export.integers.model_c import upward
 from ndm_tcp.export.integers.network import IntegerNetwork
@@ -29,7 +31,8 @@ def model_card(report: Report, network: IntegerNetwork) -> str:
     names = " | ".join(o.name for o in c.OUTPUTS)
     tuning = f"- fine-tuning in integers: {report.fine_tuning}\n" if report.fine_tuning else ""
     cost = _cost(report)
-    return f"""# Model {report.model}
+    return f"""{front_matter(report)}
+# Model {report.model}
 
 {notes}
 - {report.parameters} parameters, {report.weight_bytes} bytes of weights, biases and shifts
@@ -56,6 +59,32 @@ throughput, which only a closed loop can make.
 """
 
 
+def front_matter(report: Report) -> str:
+    """What a model hub reads: YAML, https://huggingface.co/docs/hub/model-cards."""
+    bounds = {
+        f"proved bound on the integers' error of {o.name}": bound
+        for o, bound in zip(c.OUTPUTS, report.bound, strict=True)
+    }
+    metrics = "\n".join(
+        f"    - {{type: {kind}, name: {json.dumps(name)}, value: {float(f'{value:.4g}')}}}"
+        for kind, group in (("held-out", report.metrics), ("proof", bounds))
+        for name, value in group.items()
+    )
+    return f"""---
+license: gpl-2.0
+library_name: pytorch
+tags: [tcp, congestion-control, linux-kernel, fixed-point, onnx]
+model-index:
+- name: ndm_tcp {report.model}
+  results:
+  - task: {{type: tabular-regression, name: step of the congestion window in one round}}
+    dataset: {{type: ndm-tcp-rounds, name: rounds of held-out paths}}
+    metrics:
+{metrics}
+---
+"""
+
+
 def _cost(report: Report) -> str:
     """What an inference takes, as a table if it was measured."""
     if report.cost is None:
@@ -73,9 +102,9 @@ def _cost(report: Report) -> str:
 def claims_text(proof: certificate.Proof) -> str:
     """The part of the card about what is proved, of the network with its law and by itself."""
     bounded = "\n".join(f"| `{row[0]}` | {' | '.join(row[1:])} |" for row in law_rows())
+    rows = property_rows(proof)
     claims = "\n".join(
-        f"| {claim} | {verdict} | {proved} | {seen:.4f} | {example} |"
-        for _, claim, verdict, proved, seen, example in property_rows(proof)
+        f"| {r.claim} | {r.verdict} | {r.proved} | {r.seen:.4f} | {r.contained_by} |" for r in rows
     )
     return f"""The network's outputs reach the window through the control law (`{law.HEADERS[0]}`).
 Proved of both together, for any network and in every round in which its outputs count, by
@@ -87,12 +116,12 @@ Proved of both together, for any network and in every round in which its outputs
 
 The network by itself:
 
-| claim, for every input it speaks of | verdict | proved | worst seen | at |
+| claim, for every input it speaks of | verdict | proved | worst seen | contained by |
 |---|---|---|---|---|
 {claims}
 
-Inputs in the order of the contract, outputs clamped; `docs/export.md` has the boxes. Refuted: the
-example, computed by the integer core, breaks the claim, and the claims about the law that are
-named bound what the window then does. Unknown: neither proved nor refuted with
+`docs/export.md` has the situations. Refuted: the integer core breaks the claim for one input, which
+`report.html` and `ndm_certificate.json` show; the claims about the control law in the last
+column bound what the window does even then. Unknown: neither proved nor refuted with
 {properties.BOXES} sub-boxes.
 """

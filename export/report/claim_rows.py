@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from ndm_tcp import contract as c
@@ -10,11 +12,29 @@ from ndm_tcp import fixedpoint
 from ndm_tcp.export.proof import certificate, law, properties
 
 
-def property_rows(proof: certificate.Proof) -> list[tuple[object, ...]]:
-    """Name, claim, verdict, proved bound, worst seen, example of every property of the network.
+@dataclass(frozen=True)
+class ClaimRow:
+    """A claim about the network by itself, and how it fares."""
 
-    First what the arithmetic by itself sees to, then what branch and bound found.
-    """
+    name: str
+    claim: str
+    verdict: str
+    proved: str
+    """bound for every input"""
+    seen: float
+    """worst output seen"""
+    contained_by: str = ""
+    """claims about the control law that bound the window if this one is broken"""
+    example: tuple[float, ...] = ()
+    """[dense] the input of the worst output"""
+
+    def told(self) -> tuple[object, ...]:
+        """What tables show but for the example."""
+        return (self.name, self.claim, self.verdict, self.proved, self.seen, self.contained_by)
+
+
+def _by_arithmetic(proof: certificate.Proof) -> list[ClaimRow]:
+    """What clamps and tables see to, whatever the weights are."""
     one = 1 << c.Q_PRE
     clamped = [
         [max(o.lo_q, min(o.hi_q, found.value)) for found in pair]
@@ -23,40 +43,42 @@ def property_rows(proof: certificate.Proof) -> list[tuple[object, ...]]:
     low, high = fixedpoint.exp2(np.array(certificate.gain_range(proof))) / one
     slow, fast = fixedpoint.exp2(np.array(clamped[0])) / one
     least, most = (share / (2 * one) for share in certificate.loss_cut(proof))
-    rows: list[tuple[object, ...]] = [
-        (
+    return [
+        ClaimRow(
             "output_in_range",
             "both outputs stay within the contract's ranges",
             "proved",
             ", ".join(f"{o.name} in [{o.lo:g}, {o.hi:g}]" for o in c.OUTPUTS),
             max(abs(value) / one for value in clamped[0]),
-            "",
         ),
-        (
+        ClaimRow(
             "bounded_step",
             "a round at most doubles or halves the window (and adds a packet)",
             "proved" if low >= 0.5 and high <= 2 else "refuted",
             f"times {low:.4f} to {high:.4f}",
             float(max(fast, 1 / slow)),
-            "",
         ),
-        (
+        ClaimRow(
             "bounded_cut",
             "a loss takes at most half of the window and adds nothing",
             "proved" if least >= 0 and most <= 0.5 else "refuted",
             f"{least:.4f} to {most:.4f} of it",
             certificate.cut_share(clamped[1][1]) / (2 * one),
-            "",
         ),
     ]
+
+
+def property_rows(proof: certificate.Proof) -> list[ClaimRow]:
+    """Every claim about the network: what arithmetic sees to, then what branch and bound found."""
+    one = 1 << c.Q_PRE
+    rows = _by_arithmetic(proof)
     for p, v in zip(properties.PROPERTIES, proof.verdicts, strict=True):
         o, sign = c.OUTPUTS[p.output], "<=" if p.sign > 0 else ">="
         bound, seen = (max(o.lo_q, min(o.hi_q, q)) / one for q in (v.bound, v.attained))
-        example = ", ".join(f"{x / (1 << c.Q_INPUT):g}" for x in v.witness)
-        verdict = v.verdict
-        if verdict in ("refuted", "unknown"):
-            verdict += f" (contained by {' and '.join(p.contained_by)})"
-        rows.append((p.name, p.claim, verdict, f"{o.name} {sign} {bound:.4f}", seen, example))
+        contained = ", ".join(p.contained_by) if v.verdict in ("refuted", "unknown") else ""
+        example = tuple(x / (1 << c.Q_INPUT) for x in v.witness)
+        proved = f"{o.name} {sign} {bound:.4f}"
+        rows.append(ClaimRow(p.name, p.claim, v.verdict, proved, seen, contained, example))
     return rows
 
 

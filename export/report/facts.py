@@ -33,6 +33,8 @@ class Report:
     vectors_sha256: str
     held_out: str
     """what rounds that it never saw say of it"""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """of held-out paths, by name"""
     fine_tuning: str | None = None
     """what it did to |fixed - float| on inputs that it did not learn from"""
     layers: tuple[LayerCost, ...] = ()
