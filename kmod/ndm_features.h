@@ -12,6 +12,7 @@
 
 #include "generated/ndm_contract.h"
 #include "generated/ndm_tables.h"
+#include "ndm_path.h"
 
 #define NDM_CA_OPEN	0	/* TCP_CA_Open */
 #define NDM_CA_RECOVERY	3	/* TCP_CA_Recovery */
@@ -19,11 +20,6 @@
 #define NDM_NO_SSTHRESH	0x7fffffff	/* TCP_INFINITE_SSTHRESH */
 #define NDM_LONG_US	0xffffffU	/* the longest RTT that is kept; as a lowest one: none */
 
-/*
- * Baseline RTT, us: up to here it is min_rtt and the pauses of the hosts. No path that was
- * trained on is shorter. Where srtt is more than twice that, what scatters is the path's.
- */
-#define NDM_BASELINE_US		8000
 #define NDM_PAUSE_SHIFT		6	/* a pause is kept in units of 64 us */
 #define NDM_PAUSE_FADE		4	/* by 1/16 in a round */
 
@@ -295,9 +291,9 @@ static inline void ndm_features_next_round(struct ndm_features *f, const struct 
 	f->rate_interval_us = 0;
 	f->rtt_taken = 0;
 	f->srtt_us = ndm_min(ack->srtt_us, NDM_LONG_US);
-	if (f->srtt_us > 2 * NDM_BASELINE_US)
+	if (!ndm_path_is_local(f->srtt_us))
 		f->pause = 0;
-	f->paused = ndm_baseline_us(f, ack->min_rtt_us) > ack->min_rtt_us + (ack->min_rtt_us >> 2);
+	f->paused = ndm_hosts_pause(ndm_baseline_us(f, ack->min_rtt_us), ack->min_rtt_us);
 	/* Rounded up, so that it ends at none. */
 	f->pause -= (f->pause + (1U << NDM_PAUSE_FADE) - 1) >> NDM_PAUSE_FADE;
 	f->plasticity -= f->plasticity >> NDM_PLASTICITY_DECAY_SHIFT;
@@ -324,20 +320,22 @@ static NDM_RARE void ndm_features_start(struct ndm_features *f, u32 delivered, u
 }
 
 /*
- * A round of requests and responses, in which the application leaves more than half of the window
- * unused and nothing is lost, tells nothing of the path's capacity, and comes with every ACK: it
- * begins anew, and nothing is asked or forgotten. flight: packets, before the ACK that ended it.
- * True if it was one.
+ * Was it a round of requests and responses? The application leaves more than half of the
+ * window unused, and nothing is lost: such a round shows nothing of the path's capacity,
+ * and comes with every ACK. flight: packets, before the ACK that ended it.
  */
-static inline bool ndm_pass_quiet_round(struct ndm_features *f, bool app_limited, u32 ca_state,
-					u64 flight, u32 cwnd, u32 delivered, u32 srtt_us)
+static inline bool ndm_round_is_quiet(const struct ndm_features *f, bool app_limited, u32 ca_state,
+				      u64 flight, u32 cwnd)
 {
-	if (!app_limited || 2 * flight >= cwnd || f->round_lost || ca_state != NDM_CA_OPEN)
-		return false;
+	return app_limited && 2 * flight < cwnd && !f->round_lost && ca_state == NDM_CA_OPEN;
+}
+
+/* Begin a quiet round anew, without inputs; nothing is forgotten. */
+static inline void ndm_pass_round(struct ndm_features *f, u32 delivered, u32 srtt_us)
+{
 	f->round_delivered = delivered;
 	f->rate_interval_us = 0;
 	f->srtt_us = ndm_min(srtt_us, NDM_LONG_US);
-	return true;
 }
 
 /* All that comes once per round. x: its inputs, all zero if it was blind. */
@@ -361,9 +359,9 @@ static NDM_RARE enum ndm_round ndm_features_end_round(struct ndm_features *f,
 
 /*
  * Take one ACK. f: all zero before the first. True if it ends a round: the first for a
- * packet sent after the round began, or at an RTO; ndm_pass_quiet_round() and, if it was none,
- * ndm_features_end_round() are next. The record's inflight, cwnd, ssthresh, rttvar_us,
- * min_rtt_us and app_limited matter only there.
+ * packet sent after the round began, or at an RTO. Next is ndm_pass_round() if
+ * ndm_round_is_quiet(), else ndm_features_end_round(). The record's inflight, cwnd,
+ * ssthresh, rttvar_us, min_rtt_us and app_limited matter only there.
  */
 static NDM_COMMON bool ndm_features_take(struct ndm_features *f, const struct ndm_ack *ack)
 {
@@ -380,7 +378,7 @@ static NDM_COMMON bool ndm_features_take(struct ndm_features *f, const struct nd
 		rto = loss;
 	}
 	if (ack->rtt_us > 0) {
-		if (waited > f->pause + 1 && f->srtt_us <= 2 * NDM_BASELINE_US)
+		if (waited > f->pause + 1 && ndm_path_is_local(f->srtt_us))
 			ndm_take_pause(f, waited - 1U, (u32)ack->rtt_us);
 		ndm_take_rtt(f, ack);
 	}
@@ -397,11 +395,13 @@ static NDM_COMMON bool ndm_features_take(struct ndm_features *f, const struct nd
 static inline enum ndm_round ndm_features_ack(struct ndm_features *f, const struct ndm_ack *ack,
 					      s16 x[NDM_N_INPUTS])
 {
-	if (!ndm_features_take(f, ack) ||
-	    ndm_pass_quiet_round(f, ack->app_limited, ack->ca_state,
-				 (u64)ack->inflight + ack->acked, ack->cwnd, ack->delivered,
-				 ack->srtt_us))
+	if (!ndm_features_take(f, ack))
 		return NDM_ROUND_GOES_ON;
+	if (ndm_round_is_quiet(f, ack->app_limited, ack->ca_state,
+			       (u64)ack->inflight + ack->acked, ack->cwnd)) {
+		ndm_pass_round(f, ack->delivered, ack->srtt_us);
+		return NDM_ROUND_GOES_ON;
+	}
 	return ndm_features_end_round(f, ack, x);
 }
 
