@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Per-ACK records to the ten inputs, once per packet-timed round trip.
+ * Per-ACK records to the ten inputs, once per packet-timed round.
  *
  * This is the only implementation: the kernel module and the dataset builder
- * compile this file, so training and kernel cannot drift apart. Per ACK it adds
- * and compares; divisions and entropies come once per round. What is rare is not
- * inlined, so that the common ACK needs few registers.
+ * compile this file, so training and kernel cannot drift apart. An ACK costs
+ * additions and comparisons; divisions and entropies come once per round. Rare code is
+ * not inlined, so that the common ACK needs few registers.
  */
 #ifndef _NDM_FEATURES_H
 #define _NDM_FEATURES_H
@@ -18,12 +18,12 @@
 #define NDM_CA_RECOVERY	3	/* TCP_CA_Recovery */
 #define NDM_CA_LOSS	4	/* TCP_CA_Loss */
 #define NDM_NO_SSTHRESH	0x7fffffff	/* TCP_INFINITE_SSTHRESH */
-#define NDM_LONG_US	0xffffffU	/* the longest RTT that is kept; as a lowest one: none */
+#define NDM_LONG_US	0xffffffU	/* the longest RTT kept; as min RTT: none */
 
 #define NDM_PAUSE_SHIFT		6	/* a pause is kept in units of 64 us */
 #define NDM_PAUSE_FADE		4	/* by 1/16 in a round */
 
-/* What ndm_features_ack() says of an ACK. */
+/* What an ACK did to the round. */
 enum ndm_round {
 	NDM_ROUND_GOES_ON,	/* no round ended */
 	NDM_ROUND_VALID,	/* a round ended, the inputs are good */
@@ -31,14 +31,14 @@ enum ndm_round {
 };
 
 /*
- * Per flow. What is only looked at when a round ends has 24 bits, microseconds: an RTT
- * of more than 16.7 s counts as that.
+ * Per flow. Times that only the end of a round reads have 24 bits, in microseconds: an RTT
+ * of more than 16.7 s counts as 16.7 s.
  */
 struct ndm_features {
 	u64 rtt_ring;		/* bins of RTT samples, newest in the low nibble */
 	u64 gap_ring;		/* log2 of gaps between losses, likewise */
 	u64 rate_delivered:24,	/* newest valid rate sample of this round: packets, */
-	    callers_us:24,	/* the caller's own, not looked at here */
+	    callers_us:24,	/* the caller's own, not read here */
 	    callers_lost:16;	/* likewise */
 	u32 round_delivered;	/* packets delivered when the round began */
 	u32 loss_delivered;	/* packets delivered at the newest loss */
@@ -78,9 +78,8 @@ static inline u32 ndm_ratio(u64 numerator, u64 denominator, u32 limit)
 }
 
 /*
- * The window that the sender wants, packets. In a recovery that is ssthresh:
- * cwnd follows what is in flight, which is little when a reordering made many
- * packets look lost.
+ * The sender's window, packets. In a recovery that is ssthresh: cwnd follows the packets
+ * in flight, which are few when reordering made many packets look lost.
  */
 static inline u32 ndm_window(u32 ca_state, u32 cwnd, u32 ssthresh)
 {
@@ -146,8 +145,8 @@ static inline void ndm_take_rtt(struct ndm_features *f, const struct ndm_ack *ac
 }
 
 /*
- * min_rtt and the pauses, us: the RTT of a path without a queue as its hosts let it be seen. From
- * NDM_BASELINE_US on it is min_rtt alone.
+ * Baseline RTT, us: min RTT and the pauses of the hosts, the RTT that a path without a queue
+ * shows. From NDM_BASELINE_US on it is min RTT alone.
  */
 static inline u32 ndm_baseline_us(const struct ndm_features *f, u32 min_rtt_us)
 {
@@ -192,9 +191,9 @@ static inline void ndm_update_max_rate(struct ndm_features *f, u32 rate, bool ap
 }
 
 /*
- * The newest sample of a round stands for its rate. Not where ACKs come in groups: the first ACK
- * of a group ends the round, and its sample has the pause and next to nothing of what arrived in
- * it. There it is the sample with the highest rate.
+ * The newest sample of a round stands for its rate. Where ACKs come in groups, the sample with
+ * the highest rate does: the first ACK of a group ends the round, and its sample has the whole
+ * pause but almost none of the packets that arrived in it.
  */
 static inline void ndm_take_rate(struct ndm_features *f, u32 packets, u32 interval_us)
 {
@@ -222,9 +221,9 @@ static inline u32 ndm_lowest_us(const struct ndm_features *f)
 }
 
 /*
- * How long an ACK was held back: the time without any, as far as its RTT exceeds the lowest of the
- * last rounds. Link and queue let ACKs come steadily; a host that is busy, Wi-Fi and interrupts
- * that wait let them come in groups. waited: 64 us, at most a unit too much.
+ * How long a host held an ACK back: the time without an ACK, up to the excess of its RTT over
+ * the lowest of the last rounds. A link and a queue pass ACKs steadily; a busy host, Wi-Fi and
+ * delayed interrupts pass them in groups. waited: 64 us, at most a unit too much.
  */
 static NDM_RARE void ndm_take_pause(struct ndm_features *f, u32 waited, u32 rtt_us)
 {
@@ -254,7 +253,7 @@ static inline s32 ndm_gradient(u32 now_us, u32 before_us)
 	return -(s32)ndm_ratio(before_us - now_us, before_us, NDM_ONE);
 }
 
-/* The inputs of a round. False: nothing to go by. */
+/* The inputs of a round. False: no RTT, rate or window. */
 static inline bool ndm_features_inputs(const struct ndm_features *f, const struct ndm_ack *ack,
 				       u32 rate, s16 x[NDM_N_INPUTS])
 {
@@ -338,7 +337,7 @@ static inline void ndm_pass_round(struct ndm_features *f, u32 delivered, u32 srt
 	f->srtt_us = ndm_min(srtt_us, NDM_LONG_US);
 }
 
-/* All that comes once per round. x: its inputs, all zero if it was blind. */
+/* The work of a round's end. x: its inputs, all zero if it was blind. */
 static NDM_RARE enum ndm_round ndm_features_end_round(struct ndm_features *f,
 						      const struct ndm_ack *ack,
 						      s16 x[NDM_N_INPUTS])
@@ -391,7 +390,7 @@ static NDM_COMMON bool ndm_features_take(struct ndm_features *f, const struct nd
 	return rto || (ack->acked && !ndm_before(ack->prior_delivered, f->round_delivered));
 }
 
-/* All of it. x is written when a round ends. */
+/* An ACK and, if it ends one, the round; x is written then. */
 static inline enum ndm_round ndm_features_ack(struct ndm_features *f, const struct ndm_ack *ack,
 					      s16 x[NDM_N_INPUTS])
 {

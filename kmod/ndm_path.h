@@ -112,8 +112,8 @@
 
 /*
  * Quarters of the rate at its last growth. In slow start the rate should double: less than
- * a quarter more is no growth. While a queue grows 3/4 more is asked for, because that
- * round filled the pipe and the next would double the queue.
+ * a quarter more is no growth. While a queue grows the rate must rise by three quarters:
+ * that round filled the pipe, and the next would double the queue.
  */
 #define NDM_GREW_QUARTERS	5
 #define NDM_GREW_QUEUED		7

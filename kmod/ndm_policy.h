@@ -2,32 +2,33 @@
 /*
  * The decision at the end of a round: which rule sets the window of the next round.
  *
- *               |
- *               V                  pipe full, queue, mark, overflow loss
- *       +-> SLOW_START  -------------------------------------+
- *       |       ^  timeout, silence; first loss without      |
- *       |       |  a queue: stays here, "spared"             |
- *       |       |                                            V
- *   GOES_ON     +---------- RECOVERY <----- loss, ----- NETWORK <---------+
- *       ^                       |           mark,       |  ^  |           |
- *       |                       |           timeout     |  |  | queue     |
- *       |                       +-----------------------|--+  | stands    |
- *       |        recovery over; or, in a recovery from  |     V for 16    |
- *       |        losses, at once                        |   DRAIN rounds  |
- *       |                                               |     |           |
- *       +-----------------------------------------------+     +-----------+
- *         losses ended slow start, the network predicts         two rounds
- *         random loss, the pipe has room: three credits
+ *  new flow, restart                  pipe full, queue, mark,
+ *  after a silence   +------------+   losses by overflow      +---------+
+ *  ----------------->| SLOW_START |-------------------------->| NETWORK |<------+
+ *                    +------------+                           +---------+       |
+ *                     ^     ^                                  |   |   |        |
+ *          next round |     |         random loss, room and    |   |   |        |
+ *              +---------+  |         a credit of three        |   |   |        |
+ *              | GOES_ON |<-|----------------------------------+   |   |        |
+ *              +---------+  |                                      |   |        |
+ *                           |         queue stands      +-------+  |   |        |
+ *                           |         for 16 rounds     | DRAIN |<-+   |        |
+ *                           |                           +-------+------|------->+
+ *                           |                            two rounds    |        |
+ *                           |                        +----------+      |        |
+ *                           +------------------------| RECOVERY |<-----+        |
+ *                            over, window below      +----------+ mark, timeout |
+ *                            the threshold                +-------------------->+
+ *                                                          over
  *
- *   NETWORK --- starves, floods ---> WATCHDOG (32 rounds; in a recovery it halves the
- *           <-- 32 rounds later ---            window: RECOVERY)
- *   NETWORK --- no RTT, rate or window in the round ---> BLIND (this round only)
+ *  NETWORK -- the network starves or floods the path --> WATCHDOG -- 32 rounds --> NETWORK
+ *  NETWORK -- a round without RTT, rate or window --> BLIND -- next round --> NETWORK
  *
  * ndm_mode() derives the mode of each round from what the round showed and from the flow's
  * state; it changes nothing. The event ndm_tcp_round reports it as `why`:
  *
- *   SLOW_START	the window grows with ACKs; the network only learns. In a recovery, too,
- *		whose losses slow start survived.
+ *   SLOW_START	the window grows with ACKs; the network only learns. A loss without a queue
+ *		does not end the first one, which goes on in the recovery.
  *   NETWORK	the control law with the network's gain; in a recovery from losses as well.
  *   GOES_ON	slow start returns: no threshold from here on.
  *   DRAIN	a quarter of the window for a round, then the window before it if that
