@@ -265,7 +265,6 @@ static void ndm_test_drain(struct kunit *test)
 
 static void ndm_test_ceiling(struct kunit *test)
 {
-	const u32 lost = NDM_CEILING_LOST;
 	s16 x[NDM_N_DENSE] = {};
 	u32 left;
 
@@ -309,6 +308,13 @@ static void ndm_test_ceiling(struct kunit *test)
 	x[NDM_IN_LOSS_RATE] = x[NDM_IN_LOSS_RATE_MEAN];
 	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(left, x, 0, 1, true), left - 1);
 	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(1, x, 0, 1, true), 0);
+}
+
+static void ndm_test_ceiling_unfilled(struct kunit *test)
+{
+	const u32 lost = NDM_CEILING_LOST;
+	s16 x[NDM_N_DENSE] = { [NDM_IN_QUEUE_FLOOR] = NDM_QUEUE_KEPT - 1,
+			       [NDM_IN_LOSS_RATE_MEAN] = 100 };
 
 	/* For an unfilled window: an eighth, more than usual, with a queue. */
 	x[NDM_IN_LOSS_RATE] = NDM_CEILING_BURST;
@@ -465,6 +471,7 @@ static struct kunit_case ndm_cases[] = {
 	KUNIT_CASE(ndm_test_watchdog),
 	KUNIT_CASE(ndm_test_drain),
 	KUNIT_CASE(ndm_test_ceiling),
+	KUNIT_CASE(ndm_test_ceiling_unfilled),
 	KUNIT_CASE(ndm_test_queue),
 	KUNIT_CASE(ndm_test_queue_us),
 	KUNIT_CASE(ndm_test_scatter),
