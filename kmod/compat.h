@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What differs between kernels. Kbuild looks into the kernel's own net/tcp.h
- * and defines NDM_HAVE_*: version numbers say nothing of backports and patched
- * trees. Nothing outside this file and Kbuild asks which kernel it is.
+ * All differences between kernels. Kbuild reads the kernel's own net/tcp.h and defines
+ * NDM_HAVE_*: version numbers hide backports and patched trees. Only this file and Kbuild
+ * depend on the kernel's version.
  */
 #ifndef _NDM_COMPAT_H
 #define _NDM_COMPAT_H

@@ -1,55 +1,50 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How large a window may be where the queue is too short to be seen.
+ * A ceiling for the window where the queue is too short to be seen.
  *
- * A queue much shorter than the lowest RTT hardly changes the RTT. All that shows of it
- * is loss, which the network takes for noise where no queue is. What tells the two apart
- * is that the one ends with the window that made it. So a loss of twice what is usual
- * here, if the network too holds it for congestion, sets a ceiling: what arrives in an
- * RTT at the highest rate of the last rounds, the queue included. If more than usual is
- * lost under the ceiling too, the window was not why, and the ceiling is gone. A queue
- * of the lowest RTT or more is seen, and the network knows how to share it. One whose
- * lowest stays above a quarter of its highest others keep, and a ceiling would only
- * leave them more.
+ * A queue much shorter than min RTT hardly changes the RTT. Only its loss shows, and the
+ * network takes loss without a queue for random. But overflow loss ends when the window
+ * shrinks. So a round with more than twice the usual loss sets a ceiling, if the network
+ * too predicts overflow: the packets that arrive in one RTT at the highest rate of the
+ * last rounds, the queue included. If more than the usual loss continues under the
+ * ceiling, the window was not the cause, and the ceiling goes away. The network sees a
+ * queue of one min RTT or more and shares it. Other flows keep a queue whose floor stays
+ * above a quarter of its peak; a ceiling would only leave them more.
  *
- * A window that is not used lets all that the application has leave at once. The network
- * sees the loss of that when it is over and the queue all but gone, which only srtt still
- * shows, and takes it for noise: so of such a window the loss of an eighth is enough.
+ * A flow that does not fill its window sends all that the application has at once. The
+ * round of that loss ends when the queue is almost gone, and only srtt still shows it:
+ * the network predicts random loss. So for such a flow the loss of an eighth is enough.
  */
 #ifndef _NDM_CEILING_H
 #define _NDM_CEILING_H
 
-#include "generated/ndm_contract.h"
+#include "ndm_path.h"
 
-#define NDM_CEILING_ROUNDS	31	/* how long it holds, then the path is tried again */
-#define NDM_CEILING_SETTLES	2	/* of them, still with losses of the larger window */
-#define NDM_CEILING_STEADY	(NDM_ONE / 16)	/* rttvar / srtt; below, nothing overtakes, */
-						/* and what is missing is lost */
-#define NDM_CEILING_SHORT	(NDM_ONE / 2)	/* min_rtt / srtt; above, the queue is short */
-#define NDM_CEILING_QUEUE	(NDM_ONE * 15 / 16)	/* min_rtt / srtt; below, one shows */
-#define NDM_CEILING_LOST	4	/* packets, of a window that is not used */
-#define NDM_CEILING_BURST	(NDM_ONE / 8)	/* loss_rate of a window that is not used */
-#define NDM_CEILING_SCATTER	(NDM_ONE / 4)	/* rttvar / srtt; above, even that may be late */
-#define NDM_CEILING_EMPTIES	(NDM_ONE / 4)	/* queue_floor; below, the queue empties */
+/* Rounds, at most: after that the flow tries the path again. */
+#define NDM_CEILING_ROUNDS	31
+/* Rounds, of these: they may still carry losses of the larger window. */
+#define NDM_CEILING_SETTLES	2
+/* Packets lost in a round of an unfilled window: fewer are no burst. */
+#define NDM_CEILING_LOST	4
+/* loss_rate, Q12, of an unfilled window. */
+#define NDM_CEILING_BURST	(NDM_ONE / 8)
 
 /*
- * Did the window that this round's packets were sent with overflow a short queue? lost:
- * packets in this round; used: the flow filled the window.
+ * Did the window that sent this round's packets overflow a short queue? congestion: the
+ * network's logit; lost: packets in this round; used: the flow filled the window.
  */
 static inline bool ndm_overflowed(const s16 *x, s32 congestion, u32 lost, bool used)
 {
-	if (x[NDM_IN_LOSS_RATE] <= 2 * x[NDM_IN_LOSS_RATE_MEAN] ||
-	    x[NDM_IN_RTT_RATIO] <= NDM_CEILING_SHORT ||
-	    x[NDM_IN_QUEUE_FLOOR] >= NDM_CEILING_EMPTIES)
+	if (x[NDM_IN_LOSS_RATE] <= 2 * x[NDM_IN_LOSS_RATE_MEAN] || !ndm_queue_is_short(x) ||
+	    !ndm_queue_empties(x))
 		return false;
 	if (!used)
 		return lost >= NDM_CEILING_LOST && x[NDM_IN_LOSS_RATE] >= NDM_CEILING_BURST &&
-		       x[NDM_IN_RTT_RATIO] < NDM_CEILING_QUEUE &&
-		       x[NDM_IN_RTT_VARIATION] < NDM_CEILING_SCATTER;
-	return congestion >= 0 && x[NDM_IN_RTT_VARIATION] < NDM_CEILING_STEADY;
+		       ndm_queue_shows(x) && ndm_losses_are_real(x);
+	return congestion >= 0 && ndm_nothing_overtakes(x);
 }
 
-/* A round of the network ended: rounds for which the ceiling still holds, 0: there is none. */
+/* The rounds for which the ceiling still holds after a round of the network; 0: no ceiling. */
 static inline u32 ndm_ceiling_rounds(u32 left, const s16 *x, s32 congestion, u32 lost,
 				     bool used)
 {
@@ -62,8 +57,8 @@ static inline u32 ndm_ceiling_rounds(u32 left, const s16 *x, s32 congestion, u32
 }
 
 /*
- * max_rate x srtt in packets, from max_rate x min_rtt / window and min_rtt / srtt. About
- * the window itself as long as nothing is lost: it does not draw the window down.
+ * max_rate x srtt in packets, from max_rate x baseline RTT / window and baseline RTT / srtt.
+ * While nothing is lost this is about the window itself: the ceiling does not shrink it.
  */
 static inline u32 ndm_ceiling(u32 window, const s16 *x)
 {

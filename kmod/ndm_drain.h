@@ -1,85 +1,95 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * When a flow sends so little for a round that a queue which never empties by
- * itself can empty.
+ * A drain: for one round a flow sends so little that a standing queue can empty.
  *
- * Who comes to a path with such a queue takes an RTT with the queue for the lowest
- * one, and too much of the path with it; and flows of which each takes the queue
- * for a rival's keep it for ever. BBR's flows see the lowest RTT by draining all at
- * once, every ten seconds. Here too whoever drains shows the others a shorter queue
- * than they have seen for long; they count the rounds up to their own turn from
- * there, and so it becomes the same round. A flow that sees no sign of others drains
- * less and less: the queue is its own, and the network's to judge.
+ * A new flow takes an RTT with the queue for the baseline, and then too much of the path.
+ * Flows that each take the queue for a rival's keep it for ever. BBR's flows see the
+ * baseline because all drain at once, every ten seconds. Here a drain shows the other
+ * flows a shorter queue than they have seen for long. They count the rounds to their own
+ * drain from there, so in time all drain in the same round. A flow that sees no sign of
+ * other flows drains less and less: the queue is its own, and the network decides.
  */
 #ifndef _NDM_DRAIN_H
 #define _NDM_DRAIN_H
 
-#include "ndm_types.h"
+#include "ndm_path.h"
 
-#define NDM_DRAIN_UNIT		32	/* of queues, in the lowest RTT */
-#define NDM_DRAIN_QUEUE		16	/* one longer than this does not empty by itself */
-#define NDM_DRAIN_EMPTY		4	/* one up to this is empty */
 #define NDM_DRAIN_ROUNDS	16	/* from one drain to the next, at least */
-#define NDM_DRAIN_ALONE		3	/* after so many it drains most seldom */
-#define NDM_DRAIN_SHIFT		2	/* down to a quarter of the window */
-#define NDM_DRAINING		31
+#define NDM_DRAIN_ALONE		3	/* after so many lone drains the pause is longest */
+#define NDM_DRAIN_SHIFT		2	/* a drain takes a quarter of the window */
 
 struct ndm_drain {
-	u8 shortest;	/* the queue since the newest drain, 1/32 of the lowest RTT */
-	u8 rounds;	/* since then, some not counted; or NDM_DRAINING */
-	u8 alone;	/* drains since there was a sign of others, up to NDM_DRAIN_ALONE */
+	u8 shortest;	/* the shortest queue since the newest drain, see ndm_shortest_queue() */
+	u8 rounds;	/* counted since then, up to NDM_DRAIN_ROUNDS */
+	u8 alone;	/* drains since a sign of other flows, up to NDM_DRAIN_ALONE */
+	bool draining;	/* this round is sent with a quarter of the window */
 };
-
-/*
- * The shortest queue of some rounds, 1/32 of the lowest RTT, at most 255, from the lowest
- * RTTs of those rounds and of all; 0: unknown.
- */
-static inline u8 ndm_drain_queue(u32 lowest_of_some_us, u32 lowest_us)
-{
-	u64 queue;
-
-	if (!lowest_us || lowest_of_some_us <= lowest_us)
-		return 0;
-	queue = ndm_div((u64)(lowest_of_some_us - lowest_us) * NDM_DRAIN_UNIT, lowest_us);
-	return queue < 255 ? (u8)queue : 255;
-}
 
 enum ndm_drain_step {
 	NDM_DRAIN_NOT,
-	NDM_DRAIN_BEGINS,	/* the next round is to be sent with a small window */
-	NDM_DRAIN_EMPTIED,	/* that round is over, and so is the queue */
-	NDM_DRAIN_LINGERS,	/* that round is over; others keep the queue */
+	NDM_DRAIN_BEGINS,	/* the next round gets a quarter of the window */
+	NDM_DRAIN_EMPTIED,	/* that round is over, and the queue is empty */
+	NDM_DRAIN_LINGERS,	/* that round is over; other flows keep the queue */
 };
 
-/*
- * A round of the network ended, the phase-th of the probe's eight. may: the window
- * is used, and large enough to be cut.
- */
-static inline enum ndm_drain_step ndm_drain(struct ndm_drain *d, u8 queue, u32 phase, bool may)
+/* The queue shrank, and not because of this flow's own drain: other flows drain. */
+static inline bool ndm_others_drain(const struct ndm_drain *d, u8 queue)
+{
+	return queue < d->shortest && d->rounds > 1;
+}
+
+/* The rounds counted when a round has ended, the phase-th of the probe's eight. */
+static inline u8 ndm_drain_counted(const struct ndm_drain *d, u8 queue, u32 phase)
 {
 	/* Which rounds count: all, all, every second, every eighth. */
 	static const u8 skipped[NDM_DRAIN_ALONE + 1] = { 0, 0, 1, 7 };
 
-	if (d->rounds == NDM_DRAINING) {
+	if (ndm_others_drain(d, queue))
+		return 0;
+	if (queue < d->shortest || d->rounds >= NDM_DRAIN_ROUNDS || phase & skipped[d->alone])
+		return d->rounds;
+	return d->rounds + 1;
+}
+
+/*
+ * What the drain does after a round of the network. may: the flow fills the window, and the
+ * window is large enough to be cut.
+ */
+static inline enum ndm_drain_step ndm_drain_step(const struct ndm_drain *d, u8 queue, u32 phase,
+						 bool may)
+{
+	if (d->draining)
+		return ndm_queue_is_drained(queue) ? NDM_DRAIN_EMPTIED : NDM_DRAIN_LINGERS;
+	if (ndm_drain_counted(d, queue, phase) < NDM_DRAIN_ROUNDS ||
+	    !ndm_queue_persists(queue) || !may)
+		return NDM_DRAIN_NOT;
+	return NDM_DRAIN_BEGINS;
+}
+
+/* Count the round; returns the step it led to. */
+static inline enum ndm_drain_step ndm_drain(struct ndm_drain *d, u8 queue, u32 phase, bool may)
+{
+	enum ndm_drain_step step = ndm_drain_step(d, queue, phase, may);
+	bool others;
+
+	if (d->draining) {
 		d->alone += d->alone < NDM_DRAIN_ALONE;
 		d->shortest = queue;
 		d->rounds = 0;
-		return queue <= NDM_DRAIN_EMPTY ? NDM_DRAIN_EMPTIED : NDM_DRAIN_LINGERS;
+		d->draining = false;
+		return step;
 	}
-	if (queue < d->shortest) {
+	others = ndm_others_drain(d, queue);
+	d->rounds = ndm_drain_counted(d, queue, phase);
+	if (others)
+		d->alone = 0;
+	if (queue < d->shortest)
 		d->shortest = queue;
-		/* Not of its own making any more: others let it shrink. */
-		if (d->rounds > 1) {
-			d->alone = 0;
-			d->rounds = 0;
-		}
-	} else if (d->rounds < NDM_DRAIN_ROUNDS && !(phase & skipped[d->alone])) {
-		d->rounds++;
+	if (step == NDM_DRAIN_BEGINS) {
+		d->rounds = 0;
+		d->draining = true;
 	}
-	if (d->rounds < NDM_DRAIN_ROUNDS || queue <= NDM_DRAIN_QUEUE || !may)
-		return NDM_DRAIN_NOT;
-	d->rounds = NDM_DRAINING;
-	return NDM_DRAIN_BEGINS;
+	return step;
 }
 
 #endif /* _NDM_DRAIN_H */

@@ -1,33 +1,29 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Per-ACK records to the ten inputs, once per packet-timed round trip.
+ * Per-ACK records to the ten inputs, once per packet-timed round.
  *
  * This is the only implementation: the kernel module and the dataset builder
- * compile this file, so training and kernel cannot drift apart. Per ACK it adds
- * and compares; divisions and entropies come once per round. What is rare is not
- * inlined, so that the common ACK needs few registers.
+ * compile this file, so training and kernel cannot drift apart. An ACK costs
+ * additions and comparisons; divisions and entropies come once per round. Rare code is
+ * not inlined, so that the common ACK needs few registers.
  */
 #ifndef _NDM_FEATURES_H
 #define _NDM_FEATURES_H
 
 #include "generated/ndm_contract.h"
 #include "generated/ndm_tables.h"
+#include "ndm_path.h"
 
 #define NDM_CA_OPEN	0	/* TCP_CA_Open */
 #define NDM_CA_RECOVERY	3	/* TCP_CA_Recovery */
 #define NDM_CA_LOSS	4	/* TCP_CA_Loss */
 #define NDM_NO_SSTHRESH	0x7fffffff	/* TCP_INFINITE_SSTHRESH */
-#define NDM_LONG_US	0xffffffU	/* the longest RTT that is kept; as a lowest one: none */
+#define NDM_LONG_US	0xffffffU	/* the longest RTT kept; as min RTT: none */
 
-/*
- * Baseline RTT, us: up to here it is min_rtt and the pauses of the hosts. No path that was
- * trained on is shorter. Where srtt is more than twice that, what scatters is the path's.
- */
-#define NDM_BASELINE_US		8000
 #define NDM_PAUSE_SHIFT		6	/* a pause is kept in units of 64 us */
 #define NDM_PAUSE_FADE		4	/* by 1/16 in a round */
 
-/* What ndm_features_ack() says of an ACK. */
+/* What an ACK did to the round. */
 enum ndm_round {
 	NDM_ROUND_GOES_ON,	/* no round ended */
 	NDM_ROUND_VALID,	/* a round ended, the inputs are good */
@@ -35,14 +31,14 @@ enum ndm_round {
 };
 
 /*
- * Per flow. What is only looked at when a round ends has 24 bits, microseconds: an RTT
- * of more than 16.7 s counts as that.
+ * Per flow. Times that only the end of a round reads have 24 bits, in microseconds: an RTT
+ * of more than 16.7 s counts as 16.7 s.
  */
 struct ndm_features {
 	u64 rtt_ring;		/* bins of RTT samples, newest in the low nibble */
 	u64 gap_ring;		/* log2 of gaps between losses, likewise */
 	u64 rate_delivered:24,	/* newest valid rate sample of this round: packets, */
-	    callers_us:24,	/* the caller's own, not looked at here */
+	    callers_us:24,	/* the caller's own, not read here */
 	    callers_lost:16;	/* likewise */
 	u32 round_delivered;	/* packets delivered when the round began */
 	u32 loss_delivered;	/* packets delivered at the newest loss */
@@ -82,9 +78,8 @@ static inline u32 ndm_ratio(u64 numerator, u64 denominator, u32 limit)
 }
 
 /*
- * The window that the sender wants, packets. In a recovery that is ssthresh:
- * cwnd follows what is in flight, which is little when a reordering made many
- * packets look lost.
+ * The sender's window, packets. In a recovery that is ssthresh: cwnd follows the packets
+ * in flight, which are few when reordering made many packets look lost.
  */
 static inline u32 ndm_window(u32 ca_state, u32 cwnd, u32 ssthresh)
 {
@@ -150,8 +145,8 @@ static inline void ndm_take_rtt(struct ndm_features *f, const struct ndm_ack *ac
 }
 
 /*
- * min_rtt and the pauses, us: the RTT of a path without a queue as its hosts let it be seen. From
- * NDM_BASELINE_US on it is min_rtt alone.
+ * Baseline RTT, us: min RTT and the pauses of the hosts, the RTT that a path without a queue
+ * shows. From NDM_BASELINE_US on it is min RTT alone.
  */
 static inline u32 ndm_baseline_us(const struct ndm_features *f, u32 min_rtt_us)
 {
@@ -196,9 +191,9 @@ static inline void ndm_update_max_rate(struct ndm_features *f, u32 rate, bool ap
 }
 
 /*
- * The newest sample of a round stands for its rate. Not where ACKs come in groups: the first ACK
- * of a group ends the round, and its sample has the pause and next to nothing of what arrived in
- * it. There it is the sample with the highest rate.
+ * The newest sample of a round stands for its rate. Where ACKs come in groups, the sample with
+ * the highest rate does: the first ACK of a group ends the round, and its sample has the whole
+ * pause but almost none of the packets that arrived in it.
  */
 static inline void ndm_take_rate(struct ndm_features *f, u32 packets, u32 interval_us)
 {
@@ -226,9 +221,9 @@ static inline u32 ndm_lowest_us(const struct ndm_features *f)
 }
 
 /*
- * How long an ACK was held back: the time without any, as far as its RTT exceeds the lowest of the
- * last rounds. Link and queue let ACKs come steadily; a host that is busy, Wi-Fi and interrupts
- * that wait let them come in groups. waited: 64 us, at most a unit too much.
+ * How long a host held an ACK back: the time without an ACK, up to the excess of its RTT over
+ * the lowest of the last rounds. A link and a queue pass ACKs steadily; a busy host, Wi-Fi and
+ * delayed interrupts pass them in groups. waited: 64 us, at most a unit too much.
  */
 static NDM_RARE void ndm_take_pause(struct ndm_features *f, u32 waited, u32 rtt_us)
 {
@@ -258,7 +253,7 @@ static inline s32 ndm_gradient(u32 now_us, u32 before_us)
 	return -(s32)ndm_ratio(before_us - now_us, before_us, NDM_ONE);
 }
 
-/* The inputs of a round. False: nothing to go by. */
+/* The inputs of a round. False: no RTT, rate or window. */
 static inline bool ndm_features_inputs(const struct ndm_features *f, const struct ndm_ack *ack,
 				       u32 rate, s16 x[NDM_N_INPUTS])
 {
@@ -295,9 +290,9 @@ static inline void ndm_features_next_round(struct ndm_features *f, const struct 
 	f->rate_interval_us = 0;
 	f->rtt_taken = 0;
 	f->srtt_us = ndm_min(ack->srtt_us, NDM_LONG_US);
-	if (f->srtt_us > 2 * NDM_BASELINE_US)
+	if (!ndm_path_is_local(f->srtt_us))
 		f->pause = 0;
-	f->paused = ndm_baseline_us(f, ack->min_rtt_us) > ack->min_rtt_us + (ack->min_rtt_us >> 2);
+	f->paused = ndm_hosts_pause(ndm_baseline_us(f, ack->min_rtt_us), ack->min_rtt_us);
 	/* Rounded up, so that it ends at none. */
 	f->pause -= (f->pause + (1U << NDM_PAUSE_FADE) - 1) >> NDM_PAUSE_FADE;
 	f->plasticity -= f->plasticity >> NDM_PLASTICITY_DECAY_SHIFT;
@@ -324,23 +319,25 @@ static NDM_RARE void ndm_features_start(struct ndm_features *f, u32 delivered, u
 }
 
 /*
- * A round of requests and responses, in which the application leaves more than half of the window
- * unused and nothing is lost, tells nothing of the path's capacity, and comes with every ACK: it
- * begins anew, and nothing is asked or forgotten. flight: packets, before the ACK that ended it.
- * True if it was one.
+ * Was it a round of requests and responses? The application leaves more than half of the
+ * window unused, and nothing is lost: such a round shows nothing of the path's capacity,
+ * and comes with every ACK. flight: packets, before the ACK that ended it.
  */
-static inline bool ndm_pass_quiet_round(struct ndm_features *f, bool app_limited, u32 ca_state,
-					u64 flight, u32 cwnd, u32 delivered, u32 srtt_us)
+static inline bool ndm_round_is_quiet(const struct ndm_features *f, bool app_limited, u32 ca_state,
+				      u64 flight, u32 cwnd)
 {
-	if (!app_limited || 2 * flight >= cwnd || f->round_lost || ca_state != NDM_CA_OPEN)
-		return false;
+	return app_limited && 2 * flight < cwnd && !f->round_lost && ca_state == NDM_CA_OPEN;
+}
+
+/* Begin a quiet round anew, without inputs; nothing is forgotten. */
+static inline void ndm_pass_round(struct ndm_features *f, u32 delivered, u32 srtt_us)
+{
 	f->round_delivered = delivered;
 	f->rate_interval_us = 0;
 	f->srtt_us = ndm_min(srtt_us, NDM_LONG_US);
-	return true;
 }
 
-/* All that comes once per round. x: its inputs, all zero if it was blind. */
+/* The work of a round's end. x: its inputs, all zero if it was blind. */
 static NDM_RARE enum ndm_round ndm_features_end_round(struct ndm_features *f,
 						      const struct ndm_ack *ack,
 						      s16 x[NDM_N_INPUTS])
@@ -361,9 +358,9 @@ static NDM_RARE enum ndm_round ndm_features_end_round(struct ndm_features *f,
 
 /*
  * Take one ACK. f: all zero before the first. True if it ends a round: the first for a
- * packet sent after the round began, or at an RTO; ndm_pass_quiet_round() and, if it was none,
- * ndm_features_end_round() are next. The record's inflight, cwnd, ssthresh, rttvar_us,
- * min_rtt_us and app_limited matter only there.
+ * packet sent after the round began, or at an RTO. Next is ndm_pass_round() if
+ * ndm_round_is_quiet(), else ndm_features_end_round(). The record's inflight, cwnd,
+ * ssthresh, rttvar_us, min_rtt_us and app_limited matter only there.
  */
 static NDM_COMMON bool ndm_features_take(struct ndm_features *f, const struct ndm_ack *ack)
 {
@@ -380,7 +377,7 @@ static NDM_COMMON bool ndm_features_take(struct ndm_features *f, const struct nd
 		rto = loss;
 	}
 	if (ack->rtt_us > 0) {
-		if (waited > f->pause + 1 && f->srtt_us <= 2 * NDM_BASELINE_US)
+		if (waited > f->pause + 1 && ndm_path_is_local(f->srtt_us))
 			ndm_take_pause(f, waited - 1U, (u32)ack->rtt_us);
 		ndm_take_rtt(f, ack);
 	}
@@ -393,15 +390,17 @@ static NDM_COMMON bool ndm_features_take(struct ndm_features *f, const struct nd
 	return rto || (ack->acked && !ndm_before(ack->prior_delivered, f->round_delivered));
 }
 
-/* All of it. x is written when a round ends. */
+/* An ACK and, if it ends one, the round; x is written then. */
 static inline enum ndm_round ndm_features_ack(struct ndm_features *f, const struct ndm_ack *ack,
 					      s16 x[NDM_N_INPUTS])
 {
-	if (!ndm_features_take(f, ack) ||
-	    ndm_pass_quiet_round(f, ack->app_limited, ack->ca_state,
-				 (u64)ack->inflight + ack->acked, ack->cwnd, ack->delivered,
-				 ack->srtt_us))
+	if (!ndm_features_take(f, ack))
 		return NDM_ROUND_GOES_ON;
+	if (ndm_round_is_quiet(f, ack->app_limited, ack->ca_state,
+			       (u64)ack->inflight + ack->acked, ack->cwnd)) {
+		ndm_pass_round(f, ack->delivered, ack->srtt_us);
+		return NDM_ROUND_GOES_ON;
+	}
 	return ndm_features_end_round(f, ack, x);
 }
 

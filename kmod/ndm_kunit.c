@@ -11,6 +11,7 @@
 #include "ndm_control.h"
 #include "ndm_drain.h"
 #include "ndm_features.h"
+#include "ndm_path.h"
 #include "ndm_selftest.h"
 #include "ndm_watchdog.h"
 
@@ -80,7 +81,7 @@ static void ndm_test_cut(struct kunit *test)
 {
 	u32 cwnd;
 
-	/* Certain noise costs next to nothing, certain congestion half. */
+	/* Certain random loss costs next to nothing, certain overflow loss half. */
 	KUNIT_EXPECT_EQ(test, ndm_cut(1000, NDM_OUT_CONGESTION_LO), 1000);
 	KUNIT_EXPECT_EQ(test, ndm_cut(1000, NDM_OUT_CONGESTION_HI), 501);
 	KUNIT_EXPECT_EQ(test, ndm_cut(1000, 0), 750);
@@ -157,21 +158,21 @@ static void ndm_test_rounds(struct kunit *test)
 	ack.ca_state = NDM_CA_LOSS;
 	KUNIT_EXPECT_EQ(test, ndm_features_ack(&f, &ack, x), NDM_ROUND_VALID);
 	KUNIT_EXPECT_EQ(test, ndm_features_ack(&f, &ack, x), NDM_ROUND_GOES_ON);
-	/* Without an RTT there is nothing to go by. */
+	/* Without an RTT there are no inputs. */
 	ack = ndm_test_ack(7);
 	ack.srtt_us = 0;
 	KUNIT_EXPECT_EQ(test, ndm_features_ack(&f, &ack, x), NDM_ROUND_BLIND);
 	KUNIT_EXPECT_EQ(test, x[NDM_IN_RTT_RATIO], 0);
 }
 
-/* Rounds until it bites, at most limit. */
-static u32 ndm_test_bites_after(struct ndm_watchdog *w, const s16 *x, u32 rate, bool limited,
+/* Rounds until the watchdog takes over, at most limit. */
+static u32 ndm_test_fires_after(struct ndm_watchdog *w, const s16 *x, u32 rate, bool limited,
 				u32 limit)
 {
 	u32 n;
 
 	for (n = 1; n <= limit; n++)
-		if (ndm_watchdog_bites(w, x, rate, limited, NDM_LAW_JITTER))
+		if (ndm_watchdog_step(w, x, rate, limited, NDM_LAW_JITTER))
 			return n;
 	return 0;
 }
@@ -186,25 +187,25 @@ static void ndm_test_watchdog(struct kunit *test)
 	struct ndm_watchdog w = {};
 
 	/* The first rate is the best there was. */
-	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, short_queue, 1000, true, 100), 0);
-	/* Neither the queue's fault, nor the application's, is the network's. */
-	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, long_queue, 200, true, 20), 0);
-	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, short_queue, 100, false, 20), 0);
-	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, short_queue, 100, true, 20), 10);
+	KUNIT_EXPECT_EQ(test, ndm_test_fires_after(&w, short_queue, 1000, true, 100), 0);
+	/* Not with a long queue, nor where the application limits the flow. */
+	KUNIT_EXPECT_EQ(test, ndm_test_fires_after(&w, long_queue, 200, true, 20), 0);
+	KUNIT_EXPECT_EQ(test, ndm_test_fires_after(&w, short_queue, 100, false, 20), 0);
+	KUNIT_EXPECT_EQ(test, ndm_test_fires_after(&w, short_queue, 100, true, 20), 10);
 	KUNIT_EXPECT_EQ(test, (u32)w.left, NDM_WATCHDOG_ROUNDS);
-	/* While it has taken over it does not bite again. */
-	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, loss, 100, true, NDM_WATCHDOG_ROUNDS), 0);
+	/* It does not take over twice. */
+	KUNIT_EXPECT_EQ(test, ndm_test_fires_after(&w, loss, 100, true, NDM_WATCHDOG_ROUNDS), 0);
 	KUNIT_EXPECT_EQ(test, (u32)w.left, 0);
 	/* Where RTTs scatter, packets may only be late. */
-	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, scattered, 100, false, 99), 0);
+	KUNIT_EXPECT_EQ(test, ndm_test_fires_after(&w, scattered, 100, false, 99), 0);
 	/* A mean of a fifth: 2/5 (1 - (31/32)^n), and rounding */
-	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, loss, 100, false, 99), 22);
-	/* One round that is fed, and it starts to count again. */
+	KUNIT_EXPECT_EQ(test, ndm_test_fires_after(&w, loss, 100, false, 99), 22);
+	/* One round with a higher rate, and the count starts again. */
 	w.left = 0;
 	w.best_rate = 1000;
-	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, short_queue, 100, true, 9), 0);
-	KUNIT_EXPECT_FALSE(test, ndm_watchdog_bites(&w, short_queue, 300, true, 0));
-	KUNIT_EXPECT_EQ(test, ndm_test_bites_after(&w, short_queue, 100, true, 9), 0);
+	KUNIT_EXPECT_EQ(test, ndm_test_fires_after(&w, short_queue, 100, true, 9), 0);
+	KUNIT_EXPECT_FALSE(test, ndm_watchdog_step(&w, short_queue, 300, true, 0));
+	KUNIT_EXPECT_EQ(test, ndm_test_fires_after(&w, short_queue, 100, true, 9), 0);
 	KUNIT_EXPECT_EQ(test, (u32)w.starved, 9);
 	ndm_watchdog_forget(&w);
 	KUNIT_EXPECT_EQ(test, w.best_rate, 0);
@@ -228,14 +229,14 @@ static void ndm_test_drain(struct kunit *test)
 	struct ndm_drain d = {};
 	const u8 longer = NDM_DRAIN_QUEUE + 1;
 
-	/* One of the lowest RTT is 32, no lowest RTT none, and it fits a byte. */
-	KUNIT_EXPECT_EQ(test, ndm_drain_queue(80000, 40000), 32);
-	KUNIT_EXPECT_EQ(test, ndm_drain_queue(40000, 40000), 0);
-	KUNIT_EXPECT_EQ(test, ndm_drain_queue(40000, 0), 0);
-	KUNIT_EXPECT_EQ(test, ndm_drain_queue(0, 40000), 0);
-	KUNIT_EXPECT_EQ(test, ndm_drain_queue(0xfffffffe, 1), 255);
+	/* A queue of one baseline RTT is 32; without a baseline 0; it fits a byte. */
+	KUNIT_EXPECT_EQ(test, ndm_shortest_queue(80000, 40000), 32);
+	KUNIT_EXPECT_EQ(test, ndm_shortest_queue(40000, 40000), 0);
+	KUNIT_EXPECT_EQ(test, ndm_shortest_queue(40000, 0), 0);
+	KUNIT_EXPECT_EQ(test, ndm_shortest_queue(0, 40000), 0);
+	KUNIT_EXPECT_EQ(test, ndm_shortest_queue(0xfffffffe, 1), 255);
 
-	/* A queue that empties by itself, and a window that must not be cut. */
+	/* No drain for a queue that empties by itself, nor for a window too small to cut. */
 	KUNIT_EXPECT_EQ(test, ndm_test_drains_after(&d, NDM_DRAIN_QUEUE, true, 99), 0);
 	KUNIT_EXPECT_EQ(test, ndm_test_drains_after(&d, longer, false, 99), 0);
 	KUNIT_EXPECT_EQ(test, ndm_test_drains_after(&d, longer, true, 99), 1);
@@ -248,15 +249,15 @@ static void ndm_test_drain(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ndm_test_drains_after(&d, longer, true, 999), 128);
 	KUNIT_EXPECT_EQ(test, ndm_drain(&d, 4, 0, true), NDM_DRAIN_EMPTIED);
 	KUNIT_EXPECT_EQ(test, d.alone, NDM_DRAIN_ALONE);
-	/* What its own drain still lets shrink is no sign of others. */
+	/* A queue that shrinks after its own drain is no sign of other flows. */
 	KUNIT_EXPECT_EQ(test, ndm_drain(&d, 3, 8, true), NDM_DRAIN_NOT);
 	KUNIT_EXPECT_EQ(test, d.alone, NDM_DRAIN_ALONE);
-	/* Others drain: 16 rounds from there. */
+	/* Other flows drain: 16 rounds from there. */
 	KUNIT_EXPECT_EQ(test, ndm_test_drains_after(&d, longer, true, 40), 0);
 	KUNIT_EXPECT_EQ(test, ndm_drain(&d, 2, 8, true), NDM_DRAIN_NOT);
 	KUNIT_EXPECT_EQ(test, d.alone, 0);
 	KUNIT_EXPECT_EQ(test, ndm_test_drains_after(&d, longer, true, 999), 16);
-	/* They keep the queue, or do not. */
+	/* Other flows keep the queue, or do not. */
 	KUNIT_EXPECT_EQ(test, ndm_drain(&d, NDM_DRAIN_EMPTY + 1, 0, true), NDM_DRAIN_LINGERS);
 	KUNIT_EXPECT_EQ(test, ndm_test_drains_after(&d, longer, true, 999), 16);
 	KUNIT_EXPECT_EQ(test, ndm_drain(&d, NDM_DRAIN_EMPTY, 0, true), NDM_DRAIN_EMPTIED);
@@ -264,7 +265,6 @@ static void ndm_test_drain(struct kunit *test)
 
 static void ndm_test_ceiling(struct kunit *test)
 {
-	const u32 lost = NDM_CEILING_LOST;
 	s16 x[NDM_N_DENSE] = {};
 	u32 left;
 
@@ -277,10 +277,10 @@ static void ndm_test_ceiling(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ndm_ceiling(~0U, x), ~0U);
 
 	/*
-	 * Not noise, not as much as usual, not a long queue, not where RTTs vary, not a
-	 * queue that stays.
+	 * Not for random loss, nor the usual loss, nor behind a long queue, nor where packets
+	 * overtake others, nor if other flows keep the queue.
 	 */
-	x[NDM_IN_RTT_RATIO] = NDM_CEILING_SHORT + 1;
+	x[NDM_IN_RTT_RATIO] = NDM_QUEUE_LONG + 1;
 	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0, 1, true), 0);
 	x[NDM_IN_LOSS_RATE_MEAN] = 100;
 	x[NDM_IN_LOSS_RATE] = 200;
@@ -290,15 +290,15 @@ static void ndm_test_ceiling(struct kunit *test)
 	x[NDM_IN_RTT_RATIO]--;
 	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0, 1, true), 0);
 	x[NDM_IN_RTT_RATIO]++;
-	x[NDM_IN_RTT_VARIATION] = NDM_CEILING_STEADY;
+	x[NDM_IN_RTT_VARIATION] = NDM_ORDERED;
 	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0, 1, true), 0);
 	x[NDM_IN_RTT_VARIATION]--;
-	x[NDM_IN_QUEUE_FLOOR] = NDM_CEILING_EMPTIES;
+	x[NDM_IN_QUEUE_FLOOR] = NDM_QUEUE_KEPT;
 	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0, 1, true), 0);
 	x[NDM_IN_QUEUE_FLOOR]--;
 	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0, 1, true), NDM_CEILING_ROUNDS);
 
-	/* The larger window's losses go on for two rounds; after that they are others'. */
+	/* Losses of the larger window go on for two rounds; later ones are other flows'. */
 	left = NDM_CEILING_ROUNDS;
 	left = ndm_ceiling_rounds(left, x, -1, 1, true);
 	KUNIT_EXPECT_EQ(test, left, NDM_CEILING_ROUNDS - 1);
@@ -308,11 +308,18 @@ static void ndm_test_ceiling(struct kunit *test)
 	x[NDM_IN_LOSS_RATE] = x[NDM_IN_LOSS_RATE_MEAN];
 	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(left, x, 0, 1, true), left - 1);
 	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(1, x, 0, 1, true), 0);
+}
 
-	/* Of a window that is not used an eighth, more than usual, with a queue. */
+static void ndm_test_ceiling_unfilled(struct kunit *test)
+{
+	const u32 lost = NDM_CEILING_LOST;
+	s16 x[NDM_N_DENSE] = { [NDM_IN_QUEUE_FLOOR] = NDM_QUEUE_KEPT - 1,
+			       [NDM_IN_LOSS_RATE_MEAN] = 100 };
+
+	/* For an unfilled window: an eighth, more than usual, with a queue. */
 	x[NDM_IN_LOSS_RATE] = NDM_CEILING_BURST;
-	x[NDM_IN_RTT_RATIO] = NDM_CEILING_QUEUE - 1;
-	x[NDM_IN_RTT_VARIATION] = NDM_CEILING_SCATTER - 1;
+	x[NDM_IN_RTT_RATIO] = NDM_QUEUE_SHOWN - 1;
+	x[NDM_IN_RTT_VARIATION] = NDM_LATE - 1;
 	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1, lost, false), NDM_CEILING_ROUNDS);
 	x[NDM_IN_RTT_VARIATION]++;
 	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1, lost, false), 0);
@@ -326,6 +333,122 @@ static void ndm_test_ceiling(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1, lost - 1, false), 0);
 	x[NDM_IN_LOSS_RATE_MEAN] = NDM_CEILING_BURST / 2;
 	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1, lost, false), 0);
+}
+
+/* Each threshold of ndm_path.h from both sides. */
+static void ndm_test_queue(struct kunit *test)
+{
+	s16 x[NDM_N_DENSE] = {};
+
+	x[NDM_IN_RTT_GRADIENT] = NDM_ONE / 4;
+	x[NDM_IN_RTT_VARIATION] = NDM_ONE / 8 - 1;
+	KUNIT_EXPECT_FALSE(test, ndm_queue_grows(x));
+	x[NDM_IN_RTT_GRADIENT]++;
+	KUNIT_EXPECT_TRUE(test, ndm_queue_grows(x));
+	x[NDM_IN_RTT_RATIO] = NDM_ONE * 4 / 5;
+	KUNIT_EXPECT_TRUE(test, ndm_queue_stands(x));
+	/* RTTs that scatter look like a queue. */
+	x[NDM_IN_RTT_VARIATION]++;
+	KUNIT_EXPECT_FALSE(test, ndm_queue_grows(x));
+	KUNIT_EXPECT_FALSE(test, ndm_queue_stands(x));
+	x[NDM_IN_RTT_VARIATION] = 0;
+	x[NDM_IN_RTT_RATIO]++;
+	KUNIT_EXPECT_FALSE(test, ndm_queue_stands(x));
+
+	x[NDM_IN_RTT_RATIO] = NDM_ONE / 2;
+	KUNIT_EXPECT_FALSE(test, ndm_queue_is_short(x));
+	x[NDM_IN_RTT_RATIO]++;
+	KUNIT_EXPECT_TRUE(test, ndm_queue_is_short(x));
+	x[NDM_IN_RTT_RATIO] = NDM_ONE * 15 / 16;
+	KUNIT_EXPECT_FALSE(test, ndm_queue_shows(x));
+	x[NDM_IN_RTT_RATIO]--;
+	KUNIT_EXPECT_TRUE(test, ndm_queue_shows(x));
+	x[NDM_IN_QUEUE_FLOOR] = NDM_ONE / 4;
+	KUNIT_EXPECT_FALSE(test, ndm_queue_empties(x));
+	x[NDM_IN_QUEUE_FLOOR]--;
+	KUNIT_EXPECT_TRUE(test, ndm_queue_empties(x));
+}
+
+static void ndm_test_queue_us(struct kunit *test)
+{
+	KUNIT_EXPECT_FALSE(test, ndm_queue_delays(50000, 40000));
+	KUNIT_EXPECT_TRUE(test, ndm_queue_delays(50001, 40000));
+	KUNIT_EXPECT_FALSE(test, ndm_queue_is_long(80000, 40000));
+	KUNIT_EXPECT_TRUE(test, ndm_queue_is_long(80001, 40000));
+	/* Products of 34 bits. */
+	KUNIT_EXPECT_FALSE(test, ndm_queue_is_long(U32_MAX, U32_MAX));
+	/* A min RTT of 0 is none: every srtt is longer. */
+	KUNIT_EXPECT_TRUE(test, ndm_queue_delays(1, 0));
+	KUNIT_EXPECT_FALSE(test, ndm_queue_persists(16));
+	KUNIT_EXPECT_TRUE(test, ndm_queue_persists(17));
+	KUNIT_EXPECT_TRUE(test, ndm_queue_is_drained(4));
+	KUNIT_EXPECT_FALSE(test, ndm_queue_is_drained(5));
+}
+
+static void ndm_test_scatter(struct kunit *test)
+{
+	s16 x[NDM_N_DENSE] = {};
+
+	x[NDM_IN_RTT_VARIATION] = NDM_ONE / 16;
+	KUNIT_EXPECT_FALSE(test, ndm_nothing_overtakes(x));
+	KUNIT_EXPECT_TRUE(test, ndm_rtt_is_steady(x));
+	x[NDM_IN_RTT_VARIATION]--;
+	KUNIT_EXPECT_TRUE(test, ndm_nothing_overtakes(x));
+	x[NDM_IN_RTT_VARIATION] = NDM_ONE / 4;
+	KUNIT_EXPECT_FALSE(test, ndm_losses_are_real(x));
+	x[NDM_IN_RTT_VARIATION]--;
+	KUNIT_EXPECT_TRUE(test, ndm_losses_are_real(x));
+	KUNIT_EXPECT_FALSE(test, ndm_rtt_is_steady(x));
+
+	KUNIT_EXPECT_TRUE(test, ndm_path_is_local(16000));
+	KUNIT_EXPECT_FALSE(test, ndm_path_is_local(16001));
+	KUNIT_EXPECT_FALSE(test, ndm_path_scatters(16000, false));
+	KUNIT_EXPECT_TRUE(test, ndm_path_scatters(16000, true));
+	KUNIT_EXPECT_TRUE(test, ndm_path_scatters(16001, false));
+	/* srtt in 1/8 us, mdev in 1/4 us: rttvar below 1 ms of 8 ms, and at most 16 ms. */
+	KUNIT_EXPECT_TRUE(test, ndm_lan_is_steady(8 * 8000, 4 * 1000 - 1));
+	KUNIT_EXPECT_FALSE(test, ndm_lan_is_steady(8 * 8000, 4 * 1000));
+	KUNIT_EXPECT_TRUE(test, ndm_lan_is_steady(8 * 16000 + 7, 0));
+	KUNIT_EXPECT_FALSE(test, ndm_lan_is_steady(8 * 16001, 0));
+}
+
+static void ndm_test_full_pipe(struct kunit *test)
+{
+	s16 x[NDM_N_DENSE] = {};
+
+	x[NDM_IN_BDP_RATIO] = NDM_ONE * 3 / 8;
+	KUNIT_EXPECT_FALSE(test, ndm_pipe_is_full(x));
+	x[NDM_IN_BDP_RATIO]--;
+	KUNIT_EXPECT_TRUE(test, ndm_pipe_is_full(x));
+	/* Three quarters of the half that was not lost. */
+	KUNIT_EXPECT_FALSE(test, ndm_pipe_has_room(x));
+	x[NDM_IN_LOSS_RATE] = NDM_ONE / 2;
+	KUNIT_EXPECT_FALSE(test, ndm_pipe_has_room(x));
+	x[NDM_IN_BDP_RATIO]++;
+	KUNIT_EXPECT_TRUE(test, ndm_pipe_has_room(x));
+
+	/* A quarter more; three quarters while a queue grows. */
+	KUNIT_EXPECT_FALSE(test, ndm_rate_grew(1249, 1000, x));
+	KUNIT_EXPECT_TRUE(test, ndm_rate_grew(1250, 1000, x));
+	x[NDM_IN_RTT_GRADIENT] = NDM_ONE / 2;
+	KUNIT_EXPECT_FALSE(test, ndm_rate_grew(1749, 1000, x));
+	KUNIT_EXPECT_TRUE(test, ndm_rate_grew(1750, 1000, x));
+	KUNIT_EXPECT_TRUE(test, ndm_rate_grew(0, 0, x));
+	KUNIT_EXPECT_FALSE(test, ndm_rate_grew(U32_MAX, U32_MAX, x));
+	KUNIT_EXPECT_FALSE(test, ndm_rate_collapsed(250, 1000));
+	KUNIT_EXPECT_TRUE(test, ndm_rate_collapsed(249, 1000));
+}
+
+static void ndm_test_pauses(struct kunit *test)
+{
+	s16 x[NDM_N_DENSE] = {};
+
+	KUNIT_EXPECT_FALSE(test, ndm_hosts_pause(5000, 4000));
+	KUNIT_EXPECT_TRUE(test, ndm_hosts_pause(5001, 4000));
+	x[NDM_IN_LOSS_RATE] = NDM_ONE / 32;
+	KUNIT_EXPECT_TRUE(test, ndm_pauses_overflow(x));
+	x[NDM_IN_LOSS_RATE]--;
+	KUNIT_EXPECT_FALSE(test, ndm_pauses_overflow(x));
 }
 
 static void ndm_test_golden(struct kunit *test)
@@ -348,6 +471,12 @@ static struct kunit_case ndm_cases[] = {
 	KUNIT_CASE(ndm_test_watchdog),
 	KUNIT_CASE(ndm_test_drain),
 	KUNIT_CASE(ndm_test_ceiling),
+	KUNIT_CASE(ndm_test_ceiling_unfilled),
+	KUNIT_CASE(ndm_test_queue),
+	KUNIT_CASE(ndm_test_queue_us),
+	KUNIT_CASE(ndm_test_scatter),
+	KUNIT_CASE(ndm_test_full_pipe),
+	KUNIT_CASE(ndm_test_pauses),
 	KUNIT_CASE(ndm_test_golden),
 	{}
 };

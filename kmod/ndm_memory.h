@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The network's first layer: running means of inputs, which stand for what there was in the
- * rounds before. A state of the flow, apart from what is measured: the dataset builder does
- * without it, so that another memory takes a training run and no recording.
+ * The network's first layer: running means of inputs, its memory of earlier rounds. They are
+ * state of the flow but no measurement: the dataset builder does without them, so that a
+ * change of the memory takes a training run and no recording.
  */
 #ifndef _NDM_MEMORY_H
 #define _NDM_MEMORY_H
@@ -15,9 +15,8 @@ struct ndm_memory {
 };
 
 /*
- * x: a round's inputs; the means that follow from them are put behind. The mean of the first
- * round is the input itself. Rounded to the nearest, it comes within 2/4096 of what stays the
- * same.
+ * x: a round's inputs; their means are written behind them. The mean of the first round is the
+ * input itself. Rounded to the nearest, it comes within 2/4096 of a constant input.
  */
 static inline void ndm_remember(struct ndm_memory *memory, s16 x[NDM_N_DENSE])
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * ndm_tcp:ndm_tcp_round, one event per round: what the network saw and said, and
- * who decided. The numbers are the kernel's integers, so that the outputs can be
+ * ndm_tcp:ndm_tcp_round, one event per round: the inputs, the outputs and
+ * the rule that set the window. The numbers are the kernel's integers, so that the outputs can be
  * computed again from the text of a trace, bit by bit.
  */
 #undef TRACE_SYSTEM
@@ -17,23 +17,23 @@
 
 #include "ndm_round.h"
 
-TRACE_DEFINE_ENUM(NDM_WHY_NETWORK);
-TRACE_DEFINE_ENUM(NDM_WHY_BLIND);
-TRACE_DEFINE_ENUM(NDM_WHY_SLOW_START);
-TRACE_DEFINE_ENUM(NDM_WHY_GOES_ON);
-TRACE_DEFINE_ENUM(NDM_WHY_RECOVERY);
-TRACE_DEFINE_ENUM(NDM_WHY_WATCHDOG);
-TRACE_DEFINE_ENUM(NDM_WHY_DRAIN);
+TRACE_DEFINE_ENUM(NDM_MODE_NETWORK);
+TRACE_DEFINE_ENUM(NDM_MODE_BLIND);
+TRACE_DEFINE_ENUM(NDM_MODE_SLOW_START);
+TRACE_DEFINE_ENUM(NDM_MODE_GOES_ON);
+TRACE_DEFINE_ENUM(NDM_MODE_RECOVERY);
+TRACE_DEFINE_ENUM(NDM_MODE_WATCHDOG);
+TRACE_DEFINE_ENUM(NDM_MODE_DRAIN);
 
 #define ndm_show_why(why)				\
 	__print_symbolic(why,				\
-		{ NDM_WHY_NETWORK,	"network" },	\
-		{ NDM_WHY_BLIND,	"blind" },	\
-		{ NDM_WHY_SLOW_START,	"slow_start" },	\
-		{ NDM_WHY_GOES_ON,	"goes_on" },	\
-		{ NDM_WHY_RECOVERY,	"recovery" },	\
-		{ NDM_WHY_WATCHDOG,	"watchdog" },	\
-		{ NDM_WHY_DRAIN,	"drain" })
+		{ NDM_MODE_NETWORK,	"network" },	\
+		{ NDM_MODE_BLIND,	"blind" },	\
+		{ NDM_MODE_SLOW_START,	"slow_start" },	\
+		{ NDM_MODE_GOES_ON,	"goes_on" },	\
+		{ NDM_MODE_RECOVERY,	"recovery" },	\
+		{ NDM_MODE_WATCHDOG,	"watchdog" },	\
+		{ NDM_MODE_DRAIN,	"drain" })
 
 TRACE_EVENT(ndm_tcp_round,
 	    TP_PROTO(const struct sock *sk, const struct ndm_round_report *report),

@@ -1,63 +1,85 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * When not to listen to the network any more. Two things must not go on, whatever
- * it was trained to think of them:
+ * The watchdog: it takes the window from a network that starves or floods a path.
  *
- * - starving: the window limits the flow, no queue shows in the RTT, and yet not
- *   even the best of the last five to ten rounds brought a quarter of the rate
- *   that the path once carried. The window is too small and the network keeps it.
- *   Believed after ten rounds in a row, as many as the highest rate is remembered.
- * - flooding: a fifth of all packets is lost, on average over some
- *   thirty rounds. Noise or not, such a path is not to be sent more. Rounds whose
- *   RTTs the path lets scatter do not count: where packets overtake others, most
- *   of what looks lost is only late.
+ * - Starving: the window limits the flow, the queue is short, and yet the best rate of
+ *   the last five to ten rounds is below a quarter of the rate that the path once
+ *   carried. The network keeps the window too small. Ten rounds in a row decide, the
+ *   memory of the highest rate.
+ * - Flooding: the path loses a fifth of all packets, averaged over some thirty rounds.
+ *   Such a path must not get more, whatever the losses are. Rounds with RTTs that the
+ *   path scatters count as lossless: most packets that look lost there are only late.
  *
- * Then the flow does what Reno does for 32 rounds: one packet more in a round,
- * half the window after a loss. That ends starving and flooding alike, if they
- * were the network's doing, and costs little if they were the path's.
+ * Then the flow does as Reno for 32 rounds: one packet more in a round, half of the window
+ * after a loss. That ends starving and flooding if the network caused them, and costs
+ * little if the path did.
  */
 #ifndef _NDM_WATCHDOG_H
 #define _NDM_WATCHDOG_H
 
 #include "ndm_control.h"
+#include "ndm_path.h"
 
+/* Rounds of starving in a row: as many as max_rate remembers. */
 #define NDM_WATCHDOG_PATIENCE	(2 * NDM_MAX_RATE_HALF_ROUNDS)
+/* Rounds without the network. */
 #define NDM_WATCHDOG_ROUNDS	32
+/* Mean loss_rate, Q12, of a flood. A round counts 1/32 of the mean. */
 #define NDM_WATCHDOG_LOSS	(NDM_ONE / 5)
-#define NDM_WATCHDOG_SMOOTH	5	/* a round is 1/32 of the mean loss */
-#define NDM_WATCHDOG_FORGET	7	/* the best rate fades by 1/128 in a round */
+#define NDM_WATCHDOG_SMOOTH	5
+/* The best rate fades by 1/128 in a round: the path may have become slower. */
+#define NDM_WATCHDOG_FORGET	7
 
 struct ndm_watchdog {
-	u32 best_rate;		/* the highest there was, fading; Q24 packets/us. In */
-				/* slow start: when that last grew it, not fading */
+	union {			/* Q24 packets/us; 0: none yet */
+		u32 grown_rate;	/* in slow start: the rate when it last grew */
+		u32 best_rate;	/* after it: the highest rate, fading; begins with that one */
+	};
 	u32 loss:13,		/* share of lost packets, smoothed, Q12 */
-	    starved:4,		/* rounds in a row in which it starved */
-	    left:6,		/* rounds for which the network is not listened to */
-	    unused:4,		/* room for a module that explores, lab/guest/explore.py */
-	    room:2,		/* for that module too */
-	    probing_mtu:1;	/* the module's own */
+	    starved:4,		/* rounds of starving in a row */
+	    left:6,		/* rounds without the network still to come */
+	    explore_step:4,	/* the caller's own, as those below: see ndm_explore.h */
+	    explore_rounds:2,
+	    probing_mtu:1,	/* see ndm_note_mtu_probe() */
+	    draining:1;		/* see struct ndm_drain */
 };
 
-/*
- * A valid round ended, not one of slow start. limited: the window limited the
- * flow; flags: of enum ndm_law_flags. True if the flow falls back now, for this
- * round and those to come.
- */
-static inline bool ndm_watchdog_bites(struct ndm_watchdog *w, const s16 *x, u32 max_rate,
+/* limited: the window limited the flow. */
+static inline bool ndm_starves(const struct ndm_watchdog *w, const s16 *x, u32 max_rate,
+			       bool limited)
+{
+	return limited && ndm_rate_collapsed(max_rate, w->best_rate) && ndm_queue_is_short(x);
+}
+
+static inline bool ndm_watchdog_is_due(const struct ndm_watchdog *w)
+{
+	return w->starved >= NDM_WATCHDOG_PATIENCE || w->loss >= NDM_WATCHDOG_LOSS;
+}
+
+/* Count a round that the network decided. flags: of enum ndm_law_flags. */
+static inline void ndm_watchdog_count(struct ndm_watchdog *w, const s16 *x, u32 max_rate,
 				      bool limited, u32 flags)
 {
 	s16 loss = ndm_scatters(x, flags & NDM_LAW_JITTER) ? 0 : x[NDM_IN_LOSS_RATE];
-	bool starving;
 
+	w->loss += (u32)(loss >> NDM_WATCHDOG_SMOOTH) - (w->loss >> NDM_WATCHDOG_SMOOTH);
+	w->starved = ndm_starves(w, x, max_rate, limited) ? w->starved + 1 : 0;
+}
+
+/*
+ * A valid round outside slow start ended. True if the watchdog takes over now, for this
+ * round and the next NDM_WATCHDOG_ROUNDS.
+ */
+static inline bool ndm_watchdog_step(struct ndm_watchdog *w, const s16 *x, u32 max_rate,
+				     bool limited, u32 flags)
+{
 	w->best_rate = ndm_max(w->best_rate - (w->best_rate >> NDM_WATCHDOG_FORGET), max_rate);
 	if (w->left) {
 		w->left--;
 		return false;
 	}
-	w->loss += (u32)(loss >> NDM_WATCHDOG_SMOOTH) - (w->loss >> NDM_WATCHDOG_SMOOTH);
-	starving = limited && max_rate < w->best_rate / 4 && x[NDM_IN_RTT_RATIO] > NDM_ONE / 2;
-	w->starved = starving ? w->starved + 1 : 0;
-	if (w->starved < NDM_WATCHDOG_PATIENCE && w->loss < NDM_WATCHDOG_LOSS)
+	ndm_watchdog_count(w, x, max_rate, limited, flags);
+	if (!ndm_watchdog_is_due(w))
 		return false;
 	w->loss = 0;
 	w->starved = 0;
@@ -65,7 +87,7 @@ static inline bool ndm_watchdog_bites(struct ndm_watchdog *w, const s16 *x, u32 
 	return true;
 }
 
-/* The path may be another one: after a timeout or a silence. */
+/* After a timeout or a silence: the path may be another one. */
 static inline void ndm_watchdog_forget(struct ndm_watchdog *w)
 {
 	w->best_rate = 0;

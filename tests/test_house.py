@@ -72,8 +72,6 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
 LONGEST_FILE, LONGEST_FUNCTION = 500, 60
 """Lines; of a function in Python without its docstring."""
 LONGER = {
-    "kmod/ndm_tcp.c": "to be split",
-    "kmod/ndm_kunit.c": "to be split: ndm_test_ceiling",
     "tests/test_features.py": "real_features: the contract's formulas in one place, to be read",
 }
 

@@ -65,13 +65,13 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		require(ndm_cut(ack.cwnd, out[1]) <= ack.cwnd);
 		require(ndm_cut(ack.cwnd, out[1]) >= ack.cwnd / 2);
 		require(out[0] < 0 || ndm_apply_gain(ack.cwnd, out[0]) >= ack.cwnd);
-		ndm_watchdog_bites(&watchdog, x, ndm_max(f.max_rate[0], f.max_rate[1]),
+		ndm_watchdog_step(&watchdog, x, ndm_max(f.max_rate[0], f.max_rate[1]),
 				   ack.app_limited & 1, ack.acked & 31);
 		require(ndm_law(ack.cwnd, out[0], ack.acked, x, ack.lost, ack.delivered & 31,
 				ack.inflight) <= ack.inflight);
-		ndm_drain(&drain, ndm_drain_queue(ndm_lowest_us(&f), ack.min_rtt_us), ack.cwnd,
+		ndm_drain(&drain, ndm_shortest_queue(ndm_lowest_us(&f), ack.min_rtt_us), ack.cwnd,
 			  ack.acked & 1);
-		require(drain.rounds <= NDM_DRAIN_ROUNDS || drain.rounds == NDM_DRAINING);
+		require(drain.rounds <= NDM_DRAIN_ROUNDS);
 		require(drain.alone <= NDM_DRAIN_ALONE);
 		ceiling_rounds = ndm_ceiling_rounds(ceiling_rounds, x, out[1], ack.lost,
 						    ack.inflight > 8);

@@ -23,7 +23,7 @@ from ndm_tcp.lab.paths.scenario import Scenario, parse
 from ..kernel.kbuild import copy_kmod
 
 EVENT = "ndm_tcp/ndm_tcp_round"
-INFERENCE = "ndm_infer(&ndm_model, x, out, NULL);"
+OUTPUTS = "ndm_test_outputs.h"
 # A server sends one object.
 FILE = """
 seconds = 10
@@ -37,7 +37,7 @@ objects = 1
 bytes = 600_000
 """
 Changes = Iterable[tuple[str, str]]
-"""what there is, once, in a file of the module, and what takes its place"""
+"""text that one file of the module has once, and its replacement; or `outputs(code)`"""
 
 
 def need_kernel() -> uml_build.UmlKernel:
@@ -56,39 +56,58 @@ def scenario(text: str, name: str = "test") -> Scenario:
     return parse(text, name, f"{name}.toml")
 
 
-def change(file: Path, changes: Changes) -> None:
-    """Put changes into a source file."""
-    text = file.read_text()
+def change(sources: Path, changes: Changes) -> None:
+    """Put changes into the module's sources."""
     for old, new in changes:
+        if old == OUTPUTS:
+            (sources / OUTPUTS).write_text(PREDICT % new)
+            kbuild = sources / "Kbuild"
+            kbuild.write_text("NDM_TEST_OUTPUTS := y\n" + kbuild.read_text())
+            continue
+        files = [path for path in sources.glob("ndm_*.[ch]") if path.name != "ndm_kunit.c"]
+        (file,) = (path for path in files if old in path.read_text())
+        text = file.read_text()
         assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    file.write_text(text)
+        file.write_text(text.replace(old, new))
 
 
 NOISE, CONGESTION = "NDM_OUT_CONGESTION_LO", "NDM_OUT_CONGESTION_HI"
 
 
+PREDICT = """\
+/* SPDX-License-Identifier: GPL-2.0-only */
+static inline void ndm_predict(u32 window, const s16 *x, s32 *out)
+{
+	ndm_infer(&ndm_model, x, out, NULL);
+	%s
+}
+"""
+
+
+def outputs(code: str) -> tuple[str, str]:
+    """A change: statements in C that set out[] after the inference, from `window` and `x`."""
+    return OUTPUTS, code
+
+
 def answers(gain: object, congestion: object) -> tuple[str, str]:
-    """A change of `ndm_tcp`: what stands for the network's outputs, expressions in C, 1.0 = 65536.
+    """A change: expressions in C in the place of the network's outputs, 1.0 = 65536.
 
-    What a rule of the module is worth then does not hang on which network is shipped.
+    The test of a rule then does not depend on the shipped network.
     """
-    return INFERENCE, f"{INFERENCE}\n\t\tout[0] = {gain};\n\t\tout[1] = {congestion};"
+    return outputs(f"out[0] = {gain};\n\tout[1] = {congestion};")
 
 
-def drive(text: str, to: Path, **changes: Changes) -> tuple[dict[str, Any], pa.Table]:
+def drive(text: str, to: Path, changes: Changes = ()) -> tuple[dict[str, Any], pa.Table]:
     """Run a scenario with a changed module: its result, and its rounds.
 
     Args:
         text: the scenario.
         to: a folder for sources and run.
-        changes: of the module's files, named without what follows the dot.
+        changes: of the module's sources.
     """
     need_kernel()
     sources = copy_kmod(to / "kmod")
-    for name, some in changes.items():
-        (file,) = sources.glob(f"{name}.[ch]")
-        change(file, some)
+    change(sources, changes)
     out = to / "run"
     result = lab_run.run(scenario(text), "ndm_tcp", 1, out, module=sources, events=(EVENT,))
     assert "kernel_trouble" not in result

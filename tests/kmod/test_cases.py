@@ -91,7 +91,7 @@ def play(
     sources = KMOD
     if changes:
         sources = copy_kmod(tmp_path / "kmod")
-        change(sources / "ndm_tcp.c", changes)
+        change(sources, changes)
     work = tmp_path / "work"
     plan = f"RCVBUF={rcvbuf}\n{PATH}\n{script}\nkill $server\n"
     plan += f"cat {TRACING}/trace >/run/host/out/trace\n"

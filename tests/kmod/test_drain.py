@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from .lab import INFERENCE, drive
+from .lab import drive, outputs
 
 LOWEST_MS = 30
 # The second flow comes when the first fills the queue.
@@ -29,13 +29,13 @@ seconds = 30
 ONE = TWO[: TWO.index("[[flows]]")]
 LOSSY = ONE.replace("[link]", "[link]\nloss = 0.01")
 # Both windows stay where slow start left them: a queue that nobody empties.
-STAND = f"{INFERENCE}\n\t\tout[0] = window < 100 ? 8000 : -2000;\n\t\tout[1] = -65536;"
+STAND = "out[0] = window < 100 ? 8000 : -2000;\n\tout[1] = -65536;"
 NEVER = ("#define NDM_DRAIN_QUEUE\t\t16", "#define NDM_DRAIN_QUEUE\t\t255")
 
 
 def stand(text: str, to: Path, drains: bool = True) -> tuple[dict[str, Any], pa.Table]:
     """A run in which the network wants about 100 packets, whatever it sees; result and rounds."""
-    return drive(text, to, ndm_tcp=[(INFERENCE, STAND)], ndm_drain=[] if drains else [NEVER])
+    return drive(text, to, [outputs(STAND), *([] if drains else [NEVER])])
 
 
 def drained(table: pa.Table) -> list[list[dict[str, Any]]]:
@@ -95,7 +95,7 @@ def test_a_small_window_does_not_come_back_larger(tmp_path: Path) -> None:
     """No target is below four packets, which of such a window is more than a quarter."""
     text = ONE.replace("20_000_000", "2_400_000")
     small = STAND.replace("window < 100", "window < 12")
-    _, table = drive(text, tmp_path, ndm_tcp=[(INFERENCE, small)])
+    _, table = drive(text, tmp_path, [outputs(small)])
     drains = [found for found in drained(table) if found[0]["target"] > found[0]["cwnd"] // 4]
     assert any(drain["queue_floor"] == 0 for _, drain, _ in drains)
     assert all(drain["target"] <= before["cwnd"] for before, drain, _ in drains)

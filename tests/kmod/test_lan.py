@@ -59,11 +59,11 @@ offloads = true
 [host]
 read_wait_us = 100
 """
-NO_PAUSE = {"ndm_features": [("if (waited > f->pause + 1 &&", "if (false &&")]}
+NO_PAUSE = ("if (waited > f->pause + 1 &&", "if (false &&")
 NO_GUARD = ("x[NDM_IN_LOSS_RATE] >= NDM_FLOOD_LOSS &&", "false &&")
-DEAF = ("bool marked = (repairs || spared) && !tp->prior_ssthresh;", "bool marked = false;")
-EAGER = ("return ndm_start_queues(sk) ? (acked", "return false ? (acked")
-PROBING = ("x[NDM_IN_LOSS_RATE] >= ndm_paused_loss", "false")
+DEAF = ("r->marked = (r->repairs || r->spared) && !tp->prior_ssthresh;", "r->marked = false;")
+EAGER = ("return (acked + (tp->delivered & 3)) >> 2;", "return acked;")
+PROBING = ("ca->f.paused && ndm_pauses_overflow(r->x)", "false")
 # Every loss is random, and the window should double.
 RECKLESS = answers(65536, -524288)
 
@@ -77,7 +77,7 @@ def share(result: dict[str, Any]) -> float:
 def test_held_back_acks_are_neither_a_queue_nor_room(tmp_path: Path) -> None:
     """Without the pauses in the baseline RTT the same network gets less, or loses more."""
     ours, _ = drive(HELD, tmp_path / "rule")
-    without, _ = drive(HELD, tmp_path / "none", **NO_PAUSE)
+    without, _ = drive(HELD, tmp_path / "none", [NO_PAUSE])
     mbps = [found["flows"][0]["goodput_mbps"] for found in (ours, without)]
     print(f"\n{mbps[0]} Mbit/s, {share(ours):.2%} retransmitted;", end=" ")
     print(f"without pauses {mbps[1]}, {share(without):.2%}")
@@ -87,7 +87,7 @@ def test_held_back_acks_are_neither_a_queue_nor_room(tmp_path: Path) -> None:
 def test_slow_start_stops_at_a_queue(tmp_path: Path) -> None:
     """Within the round: to double once more is to lose as many packets."""
     ours, _ = drive(LONG_LAN, tmp_path / "rule")
-    without, _ = drive(LONG_LAN, tmp_path / "none", ndm_tcp=[EAGER])
+    without, _ = drive(LONG_LAN, tmp_path / "none", [EAGER])
     lost = [found["flows"][0]["retransmissions"] for found in (ours, without)]
     print(f"\n{lost[0]} packets retransmitted, {lost[1]} if it goes on")
     assert lost[0] < 0.5 * lost[1]
@@ -97,7 +97,7 @@ def test_slow_start_stops_at_a_queue(tmp_path: Path) -> None:
 def test_where_hosts_pause_a_loss_ends_the_probing(tmp_path: Path) -> None:
     """For a while; else the same queue overflows with every probe."""
     ours, _ = drive(HELD, tmp_path / "rule")
-    without, _ = drive(HELD, tmp_path / "none", ndm_tcp=[PROBING])
+    without, _ = drive(HELD, tmp_path / "none", [PROBING])
     print(f"\n{share(ours):.2%} retransmitted, {share(without):.2%} if it goes on")
     assert share(ours) < 0.9 * share(without)
     assert ours["total_mbps"] > 0.95 * without["total_mbps"]
@@ -120,8 +120,8 @@ def test_lan_paths_are_not_flooded(text: str, tmp_path: Path) -> None:
 def test_no_network_floods_for_two_rounds(tmp_path: Path) -> None:
     """However reckless it is: after a round that lost a fifth, at most what arrived."""
     changes: Changes = [RECKLESS]
-    ours, table = drive(DROPPING, tmp_path / "rule", ndm_tcp=changes)
-    without, _ = drive(DROPPING, tmp_path / "none", ndm_tcp=changes, ndm_control=[NO_GUARD])
+    ours, table = drive(DROPPING, tmp_path / "rule", changes)
+    without, _ = drive(DROPPING, tmp_path / "none", [*changes, NO_GUARD])
     floods = 0
     for row in table.to_pylist():
         lost = row["loss_rate"]
@@ -139,7 +139,7 @@ def test_no_network_floods_for_two_rounds(tmp_path: Path) -> None:
 def test_marks_among_losses_are_heard(tmp_path: Path) -> None:
     """A recovery that a mark came to is no random loss: half of its reductions once were undone."""
     heard, _ = drive(MARKING, tmp_path / "rule")
-    deaf, _ = drive(MARKING, tmp_path / "none", ndm_tcp=[DEAF])
+    deaf, _ = drive(MARKING, tmp_path / "none", [DEAF])
     ours, theirs = (found["flows"][0] for found in (heard, deaf))
     print(f"\n{ours['goodput_mbps']} Mbit/s, {ours['rtt_mean_ms']} ms;", end=" ")
     print(f"deaf in recoveries {theirs['goodput_mbps']}, {theirs['rtt_mean_ms']} ms")
@@ -150,7 +150,7 @@ def test_marks_among_losses_are_heard(tmp_path: Path) -> None:
 def test_after_a_mark_a_round_without_growth(tmp_path: Path) -> None:
     """RFC 3168: no more than Reno's packet, whatever the network asks for."""
     text = MARKING.replace("loss = 0.01\n", "")
-    _, table = drive(text, tmp_path, ndm_tcp=[answers(65536, 0)])
+    _, table = drive(text, tmp_path, [answers(65536, 0)])
     rows = table.to_pylist()
     after = [
         row

@@ -127,3 +127,16 @@ def test_it_can_be_signed(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "ndm_tcp"
+
+
+def test_the_table_of_rules_names_what_there_is() -> None:
+    """Every function and constant of docs/kmod.md's table, and every test file."""
+    page = (KMOD.parent / "docs" / "kmod.md").read_text()
+    table = page[page.index("\n## Rules") : page.index("\n## The watchdog")]
+    rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 30 and {row.count("|") for row in rows} == {7}
+    sources = "".join(path.read_text() for path in KMOD.glob("*.[ch]"))
+    names = set(re.findall(r"`((?:ndm|NDM)_\w+)`", table))
+    assert not {name for name in names if not re.search(rf"\b{name}\b", sources)}
+    files = set(re.findall(r"`(?:tests/)?(test_\w+\.py)`", table))
+    assert not {name for name in files if not list(KMOD.parent.glob(f"tests/**/{name}"))}

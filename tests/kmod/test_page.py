@@ -34,7 +34,7 @@ UNUSED = FIRST.replace("packets = 6", "packets = 12").replace("1_420_000", "3_47
 TAIL = PAGE.replace("200_000_000", "38_000_000").replace("40_000", "12_000")
 TAIL = TAIL.replace("packets = 700", "packets = 53")
 TAIL = TAIL.replace("= 60", "= 16").replace("3_600_000", "1_316_000")
-HOLDS = "(limited || x[NDM_IN_RTT_RATIO] < NDM_CEILING_QUEUE))"
+HOLDS = "(r->limited || ndm_queue_shows(r->x)))"
 BURST = ("return lost >= NDM_CEILING_LOST &&", "return false &&")
 START = "	ndm_start_features(sk);\n"
 UNUSED_LOSS = ("limited ? NDM_WATCHDOG_LOSS : ndm_unused_loss", "NDM_WATCHDOG_LOSS")
@@ -46,9 +46,9 @@ LATE = "!ca->tail_lost && "
 GUARD = "(u64)tp->lost * tp->mss_cache <= tp->bytes_acked >> ndm_burst_loss_shift"
 
 
-def page(text: str, to: Path, **changes: Changes) -> dict[str, Any]:
+def page(text: str, to: Path, changes: Changes = ()) -> dict[str, Any]:
     """The page's result with the module; changes as `drive` takes them."""
-    result, _ = drive(text, to, **changes)
+    result, _ = drive(text, to, changes)
     web: dict[str, Any] = result["web"]
     return web
 
@@ -65,7 +65,7 @@ def test_an_object_is_not_later_than_at_one_stroke(tmp_path: Path) -> None:
 def test_who_accepts_a_connection_sends_as_well_as_who_opens_it(tmp_path: Path) -> None:
     """Without the handshake the means begin in the slow start, and the window falls."""
     ours = page(FILE, tmp_path / "ndm_tcp")
-    without = page(FILE, tmp_path / "without", ndm_tcp=[(START, "")])
+    without = page(FILE, tmp_path / "without", [(START, "")])
     theirs = lab_run.run(scenario(FILE), "cubic", 1, tmp_path / "cubic")["web"]
     print(f"\nMbit/s: {ours['mbps']}, without {without['mbps']}, CUBIC {theirs['mbps']}")
     assert ours["mbps"] > 0.97 * theirs["mbps"]
@@ -76,7 +76,7 @@ def test_bursts_that_a_queue_cannot_hold_come_to_an_end(tmp_path: Path) -> None:
     """It then paces, and little more is lost."""
     ours = page(SHALLOW, tmp_path / "guarded")
     always = [(GUARD, "true"), (LATE, "")]
-    without = page(SHALLOW, tmp_path / "always", ndm_tcp=always, ndm_ceiling=[BURST])
+    without = page(SHALLOW, tmp_path / "always", [*always, BURST])
     lost, more = (web["retransmissions"] / web["segments"] for web in (ours, without))
     print(f"\nsent again: {lost:.2%}, without end {more:.2%}")
     print(f"ms an object: {ours['object_ms_mean']}, without {without['object_ms_mean']}")
@@ -92,7 +92,7 @@ def test_bursts_that_a_queue_cannot_hold_come_to_an_end(tmp_path: Path) -> None:
 def test_a_lost_tail_ends_bursts(rule: str, tmp_path: Path) -> None:
     """A timer repairs it, object after object, and no count of losses sees it."""
     ours = page(TAIL, tmp_path / "ended")
-    without = page(TAIL, tmp_path / "going_on", ndm_tcp=[(rule, "")])
+    without = page(TAIL, tmp_path / "going_on", [(rule, "")])
     print(f"\nms an object: {ours['object_ms_mean']}, without {without['object_ms_mean']}")
     print(f"sent again: {ours['retransmissions']}, without {without['retransmissions']}")
     assert ours["retransmissions"] == 1 < without["retransmissions"]
@@ -104,9 +104,9 @@ def test_objects_that_overflow_end_a_slow_start(tmp_path: Path) -> None:
 
     What RACK's timer marks is most of it: unseen, it would let slow start go on.
     """
-    ours = page(FIRST, tmp_path / "ends", ndm_ceiling=[BURST])
-    changes = [UNUSED_LOSS, TIMERS]
-    without = page(FIRST, tmp_path / "goes_on", ndm_tcp=changes, ndm_ceiling=[BURST])
+    ours = page(FIRST, tmp_path / "ends", [BURST])
+    changes = [UNUSED_LOSS, TIMERS, BURST]
+    without = page(FIRST, tmp_path / "goes_on", changes)
     lost, more = (web["retransmissions"] / web["segments"] for web in (ours, without))
     print(f"\nsent again: {lost:.2%}, if it goes on {more:.2%}")
     print(f"ms an object: {ours['object_ms_mean']}, without {without['object_ms_mean']}")
@@ -117,8 +117,8 @@ def test_objects_that_overflow_end_a_slow_start(tmp_path: Path) -> None:
 def test_objects_that_overflow_set_a_ceiling(tmp_path: Path) -> None:
     """They do not fill the window; a network takes what each loses for noise, and wants more."""
     network = answers("65536 / 5", NOISE)
-    ours = page(UNUSED, tmp_path / "rule", ndm_tcp=[network])
-    without = page(UNUSED, tmp_path / "none", ndm_tcp=[network], ndm_ceiling=[BURST])
+    ours = page(UNUSED, tmp_path / "rule", [network])
+    without = page(UNUSED, tmp_path / "none", [network, BURST])
     lost, more = (web["retransmissions"] / web["segments"] for web in (ours, without))
     print(f"\nsent again: {lost:.2%}, without ceilings {more:.2%}")
     print(f"ms an object: {ours['object_ms_mean']}, without {without['object_ms_mean']}")
@@ -130,7 +130,7 @@ def test_without_a_queue_a_ceiling_is_not_for_a_window_that_is_not_used(tmp_path
     """What arrives then is what the application sends, not what the path holds."""
     still = answers(0, 65536)
     held_too = (HOLDS, "true)")
-    ours = page(LOSSY, tmp_path / "rule", ndm_tcp=[still])["object_ms_mean"]
-    held = page(LOSSY, tmp_path / "held", ndm_tcp=[still, held_too])["object_ms_mean"]
+    ours = page(LOSSY, tmp_path / "rule", [still])["object_ms_mean"]
+    held = page(LOSSY, tmp_path / "held", [still, held_too])["object_ms_mean"]
     print(f"\nms an object: {ours}, under ceilings {held}")
     assert ours < 0.97 * held

@@ -55,7 +55,7 @@ start_s = 4
 seconds = 36
 """
 HOLDS = "if (ca->ceiling_rounds &&"
-EMPTIES = ("x[NDM_IN_QUEUE_FLOOR] >= NDM_CEILING_EMPTIES", "false")
+EMPTIES = ("!ndm_queue_empties(x)", "false")
 # Loss does not keep it from growing.
 BOLD = answers(13107, 65536)
 ENDS = ("x[NDM_IN_LOSS_RATE] > x[NDM_IN_LOSS_RATE_MEAN])", "false)")
@@ -70,10 +70,10 @@ def ceilings(rows: list[dict[str, Any]]) -> list[int]:
 
 
 def test_what_overflowed_is_not_tried_again_at_once(tmp_path: Path) -> None:
-    result, table = drive(SHORT, tmp_path / "rule", ndm_tcp=[BOLD])
+    result, table = drive(SHORT, tmp_path / "rule", [BOLD])
     held = ceilings(table.to_pylist())
     assert len(held) > 5 and max(held) >= replay.ROUNDS
-    without, _ = drive(SHORT, tmp_path / "none", ndm_tcp=[BOLD, (HOLDS, "if (false &&")])
+    without, _ = drive(SHORT, tmp_path / "none", [BOLD, (HOLDS, "if (false &&")])
     ours, theirs = result["flows"][0], without["flows"][0]
     lost, more = (flow["retransmissions"] / flow["segments"] for flow in (ours, theirs))
     print(f"\nsent again: {lost:.2%}, without ceilings {more:.2%}; they held for {held} rounds")
@@ -83,8 +83,8 @@ def test_what_overflowed_is_not_tried_again_at_once(tmp_path: Path) -> None:
 
 def test_losses_of_others_end_it(tmp_path: Path) -> None:
     """Random ones, taken for congestion."""
-    result, table = drive(NOISY, tmp_path / "rule", ndm_tcp=[BOLD])
-    without, _ = drive(NOISY, tmp_path / "none", ndm_tcp=[BOLD], ndm_ceiling=[ENDS])
+    result, table = drive(NOISY, tmp_path / "rule", [BOLD])
+    without, _ = drive(NOISY, tmp_path / "none", [BOLD, ENDS])
     ours, theirs = (found["flows"][0]["goodput_mbps"] for found in (result, without))
     held = ceilings(table.to_pylist())
     print(f"\nMbit/s: {ours}, if they do not end {theirs}; they held for {held} rounds")
@@ -95,11 +95,11 @@ def test_losses_of_others_end_it(tmp_path: Path) -> None:
 def test_a_queue_that_never_empties_is_a_rivals(tmp_path: Path) -> None:
     """What a ceiling leaves is CUBIC's."""
     shares = []
-    for name, changes in (("rule", []), ("none", [EMPTIES])):
-        result, table = drive(BESIDE, tmp_path / name, ndm_tcp=[BOLD], ndm_ceiling=changes)
+    for name, changes in (("rule", [BOLD]), ("none", [BOLD, EMPTIES])):
+        result, table = drive(BESIDE, tmp_path / name, changes)
         theirs, ours = (flow["goodput_mbps"] for flow in result["flows"])
         shares.append(ours / (ours + theirs))
-        if not changes:
+        if name == "rule":
             ceilings(table.to_pylist())
     print(f"\nshare beside CUBIC: {shares[0]:.3f}, with ceilings there too {shares[1]:.3f}")
     assert shares[0] > 1.1 * shares[1]

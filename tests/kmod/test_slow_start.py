@@ -35,7 +35,7 @@ rtt_us = 20_000
 queue_packets = 283
 loss = 0.03
 """
-QUEUE = "return x[NDM_IN_RTT_GRADIENT] > ndm_queue_gradient &&"
+QUEUE = "return x[NDM_IN_RTT_GRADIENT] > NDM_QUEUE_GRADIENT &&"
 CHANGE = f"guest in r tc qdisc change dev b0 root netem limit {PATH}"
 
 
@@ -229,7 +229,7 @@ def test_a_loss_that_a_probe_repaired_is_no_mark(flow: Path, tmp_path: Path) -> 
 def test_a_growing_queue_ends_it_before_it_overflows(tmp_path: Path) -> None:
     """The rate still grew by a quarter, but the RTT too."""
     result, _ = drive(DEEP, tmp_path / "rule")
-    without, _ = drive(DEEP, tmp_path / "none", ndm_tcp=[(QUEUE, "return false &&")])
+    without, _ = drive(DEEP, tmp_path / "none", [(QUEUE, "return false &&")])
     ours, theirs = result["flows"][0], without["flows"][0]
     print(f"\nMbit/s: {ours['goodput_mbps']}, after overflowing {theirs['goodput_mbps']}")
     assert ours["retransmissions"] == 0 < theirs["retransmissions"]
@@ -239,9 +239,9 @@ def test_a_growing_queue_ends_it_before_it_overflows(tmp_path: Path) -> None:
 def test_it_does_not_come_back_into_a_queue(tmp_path: Path) -> None:
     """What arrives is three quarters of the window, as if a quarter were room."""
     network = answers(0, NOISE)
-    rule, rows = drive(NOISY, tmp_path / "rule", ndm_tcp=[network])
+    rule, rows = drive(NOISY, tmp_path / "rule", [network])
     changes = [network, ("!ndm_queue_stands(x) &&", "")]
-    none, without = drive(NOISY, tmp_path / "none", ndm_tcp=changes)
+    none, without = drive(NOISY, tmp_path / "none", changes)
     assert (again(rows.to_pylist()), again(without.to_pylist())) == (0, 1)
     ours, theirs = (result["flows"][0]["retransmissions"] for result in (rule, none))
     print(f"\nsent again: {ours}, without the rule {theirs}")

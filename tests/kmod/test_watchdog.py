@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from .lab import INFERENCE, drive
+from .lab import drive, outputs
 
 CLEAN = """
 seconds = 10
@@ -19,10 +19,10 @@ rate_bps = 8_000_000
 rtt_us = 40_000
 queue_packets = 30
 """
-BITES = "!ndm_watchdog_bites(&ca->watchdog, x, max_rate, limited, flags)"
+DUE = "if (!ndm_watchdog_is_due(w))"
 NO_GUARD = ("x[NDM_IN_LOSS_RATE] >= NDM_FLOOD_LOSS &&", "false &&")
-STARVES = f"{INFERENCE}\n\t\tout[0] = -20000;"
-FLOODS = f"{INFERENCE}\n\t\tout[0] = 65536;\n\t\tout[1] = -524288;"
+STARVES = "out[0] = -20000;"
+FLOODS = "out[0] = 65536;\n\tout[1] = -524288;"
 
 
 def network(code: str, to: Path, watched: bool = True) -> tuple[dict[str, Any], pa.Table]:
@@ -30,10 +30,10 @@ def network(code: str, to: Path, watched: bool = True) -> tuple[dict[str, Any], 
 
     Without the guard of the control law, which leaves little of a flood.
     """
-    changes = [(INFERENCE, code)]
+    changes = [outputs(code), NO_GUARD]
     if not watched:
-        changes.append((BITES, f"1 || {BITES}"))
-    return drive(CLEAN, to, ndm_tcp=changes, ndm_control=[NO_GUARD])
+        changes.append((DUE, "if (true)"))
+    return drive(CLEAN, to, changes)
 
 
 def by_watchdog(table: pa.Table) -> int:
@@ -41,7 +41,7 @@ def by_watchdog(table: pa.Table) -> int:
 
 
 def test_it_never_bites_on_a_clean_path(tmp_path: Path) -> None:
-    _, rounds = network(INFERENCE, tmp_path)
+    _, rounds = network("", tmp_path)
     assert rounds.num_rows > 100 and by_watchdog(rounds) == 0
 
 

@@ -206,7 +206,16 @@ def test_a_run_whose_truth_is_cut_is_one_line(cut: str, tmp_path: Path) -> None:
 
 def test_the_exploring_module_is_made_of_known_sources_only(tmp_path: Path) -> None:
     made = explore.sources(uml_build.KMOD, tmp_path / "a")
-    assert "ndm_explore(ca)" in (made / "ndm_tcp.c").read_text()
-    (made / "ndm_tcp.c").write_text("int nothing;\n")
+    kbuild = (made / "Kbuild").read_text()
+    assert kbuild.startswith("NDM_EXPLORE := y\n") and "$(NDM_EXPLORE)" in kbuild
+    (made / "ndm_explore.h").unlink()
     with pytest.raises(NdmError, match="not one place"):
         explore.sources(made, tmp_path / "b")
+
+
+def test_a_module_of_an_earlier_commit_explores_by_a_patch(tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    old.mkdir()
+    (old / "ndm_tcp.c").write_text(f"{explore.BEFORE} */\nx = {explore.DECISION}, y);\n")
+    made = explore.sources(old, tmp_path / "a")
+    assert "ndm_explore(ca)" in (made / "ndm_tcp.c").read_text()

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* From the socket to the records of ACKs that the features take; see docs/contract.md. */
+#ifndef _NDM_MEASURE_H
+#define _NDM_MEASURE_H
+
+#include "ndm_flow.h"
+
+/*
+ * The core takes the RTT of a retransmitted packet from its timestamp, which counts whole
+ * milliseconds, rounded down.
+ */
+static bool ndm_is_rounded(const struct tcp_sock *tp, u32 rtt_us)
+{
+	return tp->total_retrans && rtt_us % USEC_PER_MSEC == 0;
+}
+
+/*
+ * Once packets are lost, the core's min RTT may be short by up to a millisecond, for
+ * minutes: RTTs without a queue then look as if one stood. So keep the lowest RTT that was
+ * not rounded, us; 0: none yet.
+ */
+static void ndm_note_rtt(struct sock *sk, long rtt_us)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+
+	if (rtt_us > 0 && (u32)rtt_us - 1 < (u32)ca->f.callers_us - 1 && rtt_us < NDM_LONG_US &&
+	    !ndm_is_rounded(tcp_sk(sk), (u32)rtt_us))
+		ca->f.callers_us = (u32)rtt_us;
+}
+
+/*
+ * Bring the kept min RTT in line with the core's, which expires, and return it, us; 0: none
+ * yet. It is no lower than the core's.
+ */
+static u32 ndm_update_min_rtt(struct sock *sk)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+	const struct tcp_sock *tp = tcp_sk(sk);
+	u32 core = tcp_min_rtt(tp), lowest = ca->f.callers_us;
+
+	if (core == ~0U)
+		return 0;
+	lowest = clamp(lowest ? lowest : ~0U, core,
+		       ndm_is_rounded(tp, core) ? core + (u32)USEC_PER_MSEC : core);
+	lowest = min(lowest, NDM_LONG_US);
+	ca->f.callers_us = lowest;
+	return lowest;
+}
+
+/* The baseline RTT with the kept min RTT, us; see ndm_path.h. */
+static u32 ndm_baseline_of(const struct ndm *ca)
+{
+	return ndm_baseline_us(&ca->f, (u32)ca->f.callers_us);
+}
+
+/* A negative time, or one of more than half an hour, is none: -1. */
+static s32 ndm_us(long us)
+{
+	return (unsigned long)us <= S32_MAX ? us : -1;
+}
+
+/* The contract's record of this ACK, before the ACK changes the window; without min_rtt_us. */
+static __always_inline void ndm_fill_ack(struct sock *sk, const struct rate_sample *rs,
+					 struct ndm_ack *ack)
+{
+	const struct ndm *ca = inet_csk_ca(sk);
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	*ack = (struct ndm_ack){
+		.now_us		= tp->tcp_mstamp,
+		.rtt_us		= ndm_us(rs->rtt_us),
+		.acked		= rs->acked_sacked,
+		/* No rate sample holds the losses that timers mark between two ACKs. */
+		.lost		= (u16)(tp->lost - (u32)ca->f.callers_lost),
+		.inflight	= tcp_packets_in_flight(tp),
+		.cwnd		= tcp_snd_cwnd(tp),
+		.ssthresh	= tp->snd_ssthresh,
+		.srtt_us	= tp->srtt_us >> 3,
+		.rttvar_us	= tp->mdev_us >> 2,
+		.delivered	= tp->delivered,
+		.prior_delivered = rs->prior_delivered,
+		.interval_us	= rs->delivered < 0 ? -1 : ndm_us(rs->interval_us),
+		.app_limited	= rs->is_app_limited,
+		.ca_state	= inet_csk(sk)->icsk_ca_state,
+	};
+	/*
+	 * A duplicate ACK without SACK acknowledges no packet whose sending time is known.
+	 * Its prior_delivered is zero and no count: once the flow has delivered 2^31
+	 * packets, that would look like the end of a round.
+	 */
+	if (!rs->prior_mstamp)
+		ack->prior_delivered = ca->f.round_delivered - 1;
+}
+
+/*
+ * Start with the handshake: without it the first round is missing, and the means begin in
+ * the middle of slow start.
+ */
+static NDM_RARE void ndm_start_features(struct sock *sk)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+	const struct tcp_sock *tp = tcp_sk(sk);
+	u32 srtt_us = tp->srtt_us >> 3;
+	struct ndm_ack ack = {
+		.now_us		= tp->tcp_mstamp,
+		.rtt_us		= srtt_us && !tp->data_segs_out ? (s32)srtt_us : -1,
+		.srtt_us	= srtt_us,
+		.delivered	= tp->delivered,
+		.interval_us	= -1,
+	};
+
+	ca->f.callers_lost = (u16)tp->lost;
+	ndm_features_take(&ca->f, &ack);
+	ca->f.callers_lost = (u16)tp->lost;
+	ca->opening = 1;
+}
+
+/*
+ * The first ACK for data. If it acknowledges all data, and less than the window, it was a
+ * request or a cookie and no round: start again after it.
+ */
+static NDM_RARE void ndm_open(struct sock *sk, const struct rate_sample *rs)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	if (rs->acked_sacked <= 0 || !tp->data_segs_out)
+		return;
+	if (!tp->is_cwnd_limited && !tp->packets_out) {
+		ca->f.started = 0;
+		ca->memory = (struct ndm_memory){};
+	}
+	ca->opening = 0;
+}
+
+/*
+ * The flow sent a probe for a larger MTU, or the probe has ended. If the probe arrived, the
+ * core has counted the window anew, in packets of the new size; the target was in the old.
+ */
+static NDM_RARE void ndm_note_mtu_probe(struct sock *sk)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+
+	ca->watchdog.probing_mtu = !ca->watchdog.probing_mtu;
+	if (!ca->watchdog.probing_mtu)
+		ndm_set_target(ca, min_t(u32, ca->target, tcp_snd_cwnd(tcp_sk(sk))));
+}
+
+#endif /* _NDM_MEASURE_H */

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Pacing: a percentage of window per smoothed RTT, and where hosts hold ACKs back at most
+ * the rate that the path has delivered.
+ */
+#ifndef _NDM_PACING_H
+#define _NDM_PACING_H
+
+#include "ndm_flow.h"
+#include "ndm_measure.h"
+
+/*
+ * Percent of cwnd / srtt, the rate at which packets leave.
+ * start: in slow start the window doubles in a round, so the rate must, too.
+ * 120: enough above the rate of the ACKs for the window, not the pacing, to limit the flow.
+ * empty: with nothing in flight, the next data, perhaps an object of a web page, has no ACKs
+ * to follow, and arrives as late as its last packet leaves.
+ */
+static const u32 ndm_pacing_start_percent = 200;
+static const u32 ndm_pacing_percent = 120;
+static const u32 ndm_pacing_empty_percent = 1600;
+
+/* Percent of the path's rate, where hosts hold ACKs back; see ndm_path_rate(). */
+static const u32 ndm_paused_percent = 95;
+
+/*
+ * log2 of acknowledged / lost: from 1/128 on bursts may cause the losses. In bytes, for the
+ * packets of a lifetime wrap.
+ */
+static const u32 ndm_burst_loss_shift = 7;
+
+/*
+ * A flow makes no bursts once the last packet of a flight was lost: an object slightly too
+ * large for the queue would wait for the timer of a tail loss probe every time. Nor while
+ * it is open whether a probe repaired a loss, until the next ACK for data.
+ */
+static bool ndm_may_burst(const struct sock *sk)
+{
+	const struct ndm *ca = inet_csk_ca(sk);
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	return !ca->tail_lost && !(tp->tlp_high_seq && tp->tlp_retrans) &&
+	       (u64)tp->lost * tp->mss_cache <= tp->bytes_acked >> ndm_burst_loss_shift;
+}
+
+static u32 ndm_pace(const struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	if (!tp->packets_out && ndm_may_burst(sk))
+		return ndm_pacing_empty_percent;
+	return tcp_in_slow_start(tp) ? ndm_pacing_start_percent : ndm_pacing_percent;
+}
+
+/*
+ * Do pauses bound this flow's rate? A window that outlasts a pause is more than path and
+ * queue hold: only pacing keeps it out of the queue.
+ */
+static bool ndm_is_paused(const struct sock *sk)
+{
+	const struct ndm *ca = inet_csk_ca(sk);
+
+	return ca->f.paused && ndm_max_rate(ca) && !tcp_in_initial_slowstart(tcp_sk(sk));
+}
+
+/*
+ * The rate that the path has delivered, bytes/s; a little less, for it is the highest of
+ * scattered samples. The probe's phase varies it, unless the path lost packets lately. The
+ * product of Q24 packets/us and mss fits 48 bits; twelve of its fraction are dropped before
+ * it becomes a second's.
+ */
+static NDM_RARE u64 ndm_path_rate(const struct sock *sk)
+{
+	const struct ndm *ca = inet_csk_ca(sk);
+	u64 rate = ((u64)ndm_max_rate(ca) * tcp_sk(sk)->mss_cache) >> 12;
+
+	rate = (rate * (USEC_PER_SEC / 100 * ndm_paused_percent)) >> (NDM_RATE_SHIFT - 12);
+	return ca->ceiling_rounds ? rate : (rate * ndm_exp2(ndm_probe(ca->phase - 1U))) >> 16;
+}
+
+/*
+ * The largest window of use where hosts hold ACKs back, packets: rate x baseline RTT, an
+ * eighth more unless the path lost packets lately, and half a millisecond, because TCP
+ * hands over a millisecond's data at once. The baseline RTT contains the longest pause: a
+ * queue shorter than that does not show in the RTT, and a larger window could only fill it.
+ */
+static u32 ndm_paused_window(const struct sock *sk)
+{
+	const struct ndm *ca = inet_csk_ca(sk);
+	u32 us = ndm_baseline_of(ca);
+
+	us += 500 + (ca->ceiling_rounds ? 0 : us >> 3);
+	return (u32)(((u64)ndm_max_rate(ca) * us) >> NDM_RATE_SHIFT);
+}
+
+/*
+ * packets_out counts packets that a reduction has not drained yet: paced by the small
+ * window of a recovery, its retransmissions would trickle.
+ *
+ * srtt_us is in 1/8 us, hence the 8. The product fits u64: mss * window is at
+ * most 2^31, the sequence space, and 2^31 * 1600 * 80000 < 2^58.
+ */
+static void ndm_update_pacing(struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	u64 rate = (u64)tp->mss_cache * max(tcp_snd_cwnd(tp), tp->packets_out);
+
+	/* Without an RTT there is no rate; the initial window bounds the burst. */
+	if (!tp->srtt_us)
+		return;
+	rate = div_u64(rate * ndm_pace(sk) * (USEC_PER_SEC / 100 * 8), tp->srtt_us);
+	if (ndm_is_paused(sk))
+		rate = min(rate, ndm_path_rate(sk));
+	/* sch_fq reads the rate without the socket's lock. */
+	WRITE_ONCE(sk->sk_pacing_rate, min_t(u64, rate, READ_ONCE(sk->sk_max_pacing_rate)));
+}
+
+#endif /* _NDM_PACING_H */

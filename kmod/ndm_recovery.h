@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Losses, marks and timeouts: how deep the window falls, how a recovery gets there, and
+ * what an undo restores.
+ */
+#ifndef _NDM_RECOVERY_H
+#define _NDM_RECOVERY_H
+
+#include "ndm_flow.h"
+#include "ndm_measure.h"
+
+/*
+ * The window during CWR and Recovery: proportional rate reduction, RFC 6937.
+ * While more is in flight than ssthresh allows, send ssthresh packets for every prior_cwnd
+ * that arrive: that spreads the cut over the round. When losses took more than that, send
+ * as many packets as arrive, and one more if this ACK made progress (SND.UNA advanced and
+ * no loss is new), up to ssthresh. The core counts prr_out.
+ */
+static u32 ndm_reduce(struct tcp_sock *tp, u32 acked, bool forward)
+{
+	u32 in_flight = tcp_packets_in_flight(tp);
+	s32 budget;
+
+	tp->prr_delivered += acked;
+	if (in_flight > tp->snd_ssthresh) {
+		u32 prior = max(tp->prior_cwnd, 1U);
+		u64 due = (u64)tp->snd_ssthresh * tp->prr_delivered + prior - 1;
+
+		budget = (s32)((u32)div_u64(due, prior) - tp->prr_out);
+	} else {
+		budget = max_t(s32, tp->prr_delivered - tp->prr_out, acked) + forward;
+		budget = min_t(s32, budget, tp->snd_ssthresh - in_flight);
+	}
+	/* The first ACK must let the fast retransmission go. */
+	budget = max(budget, tp->prr_out ? 0 : 1);
+	return max(in_flight + budget, 1U);
+}
+
+/*
+ * The window after a mark or a drop in this host's own queue, packets: half, as RFC 3168
+ * demands. Both prove overflow, so the network has no part in it. A ceiling follows
+ * (ndm_ceiling.h), and one round that grows no faster than Reno's.
+ */
+static u32 ndm_cut_for_mark(struct ndm *ca, u32 window)
+{
+	ca->f.callers_flags |= NDM_MARKED;
+	ca->ceiling_rounds = NDM_CEILING_ROUNDS;
+	return window >> 1;
+}
+
+/*
+ * Does the core call ssthresh() because a tail loss probe repaired a loss? Nothing is
+ * missing then. Not detected behind a mark, nor if the packets that follow are lost
+ * themselves; that costs one more probe.
+ */
+static bool ndm_tail_was_lost(const struct tcp_sock *tp)
+{
+	return tp->tlp_retrans && tp->prior_ssthresh && !tp->lost_out && !tp->sacked_out;
+}
+
+/*
+ * The window to fall to. The core calls this for a loss, an ECN mark, a drop in this host's
+ * own queue and a loss that a tail loss probe repaired; it has noted the present window in
+ * prior_cwnd.
+ *
+ * prior_ssthresh is zero when the core rules out an undo, that is for ECN and for local
+ * drops. (A tail loss probe leaves it as it was, and may look like a mark.) The network
+ * sets the depth for all other losses; half without an output, under the watchdog and when
+ * a retransmission timed out in a recovery from a timeout.
+ */
+static u32 ndm_ssthresh(struct sock *sk)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+	const struct tcp_sock *tp = tcp_sk(sk);
+	u32 cwnd = tcp_snd_cwnd(tp);
+	u32 window = cwnd >> 1;
+
+	if (ndm_tail_was_lost(tp))
+		ca->tail_lost = 1;
+	/*
+	 * A mark ends slow start. A loss without a queue does not: the network judges it
+	 * after the round in which it sees it.
+	 */
+	if (!tp->prior_ssthresh) {
+		ca->starting = 0;
+		window = ndm_cut_for_mark(ca, cwnd);
+	} else if (tcp_in_initial_slowstart(tp) &&
+		   !ndm_queue_delays(tp->srtt_us >> 3, ndm_update_min_rtt(sk))) {
+		ca->spared = 1;
+		return tp->snd_ssthresh;
+	}
+	if (ca->has_output && !ca->watchdog.left && tp->prior_ssthresh &&
+	    inet_csk(sk)->icsk_ca_state != TCP_CA_Loss)
+		window = ndm_cut(cwnd, ca->congestion);
+	ca->reducing = 1;
+	return max(window, ndm_min_ssthresh);
+}
+
+/*
+ * The reduction was unnecessary: restore the window before it. The features keep the loss
+ * that they saw, because the contract's record of ACKs has no undo either.
+ */
+static u32 ndm_undo_cwnd(struct sock *sk)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	ca->reducing = 0;
+	ca->spared = 0;
+	ndm_set_target(ca, max_t(u32, ca->target, tp->prior_cwnd));
+	/* In slow start again: the rates of the recovery are no measure of its growth. */
+	if (ca->target < tp->prior_ssthresh)
+		ca->watchdog.grown_rate = 0;
+	return max(tcp_snd_cwnd(tp), tp->prior_cwnd);
+}
+
+/*
+ * A retransmission timed out: half of the window before the loss, whatever the network
+ * predicted. ssthresh() cannot distinguish a timeout from losses, and the core does not
+ * call it when a recovery ends in a timeout.
+ */
+static void ndm_enter_loss(struct sock *sk)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	ca->reducing = 0;
+	ca->starting = 0;
+	ca->spared = 0;
+	ndm_watchdog_forget(&ca->watchdog);
+	/* Without undo_marker it is a smaller MTU, after which nothing was lost. */
+	if (tp->undo_marker)
+		ndm_set_ssthresh(tp, tp->prior_cwnd >> 1);
+}
+
+/* The core calls this before icsk_ca_state changes. */
+static void ndm_set_state(struct sock *sk, u8 new_state)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	switch (new_state) {
+	case TCP_CA_Loss:
+		ndm_enter_loss(sk);
+		break;
+	case TCP_CA_Recovery:
+		/*
+		 * RACK's timer retransmits right after this, without an ACK that would
+		 * reduce the window: room for one packet, not for all that was lost. On
+		 * an ACK ndm_reduce() follows.
+		 */
+		if (ca->reducing)
+			ndm_set_cwnd(sk, tcp_packets_in_flight(tp) + 1);
+		break;
+	case TCP_CA_Open:
+	case TCP_CA_Disorder:
+		/* The recovery is over: the rest of the reduction at one stroke. */
+		if (ca->reducing)
+			ndm_jump(sk, tp->snd_ssthresh);
+		ca->reducing = 0;
+		break;
+	}
+}
+
+#endif /* _NDM_RECOVERY_H */
