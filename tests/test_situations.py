@@ -272,7 +272,7 @@ def test_many_hoarders_together_do_not_fill_the_memory(tmp_path: Path) -> None:
 MEASURE = """
 import resource, sys
 from pathlib import Path
-from ndm_tcp.datasets import capture
+from ndm_tcp.datasets.readers import capture
 flows, skipped = capture.read_rounds(Path(sys.argv[1]), "0")
 assert skipped["too many segments in flight"], skipped
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)

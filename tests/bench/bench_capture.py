@@ -25,11 +25,12 @@ from tests.bench import transfer
 OURS = """
 import sys, time
 from pathlib import Path
-from ndm_tcp.datasets import rounds, sources
+from ndm_tcp.datasets.readers import sources
+from ndm_tcp.datasets.rounds.columns import table
 path = Path(sys.argv[1])
 start = time.process_time()
 found = sources.read_rounds(path, sources.digest(path))
-tables = [rounds.table(flow, found.name, "") for flow in found.flows]
+tables = [table(flow, found.name, "") for flow in found.flows]
 print(time.process_time() - start)
 """
 SCAPY = """
