@@ -14,6 +14,7 @@ import torch
 
 from ndm_tcp import contract as c
 from ndm_tcp import core, fixedpoint
+from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.readers import sources
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export.integers import generated, model_c, quantize
@@ -288,9 +289,9 @@ def test_claims_are_counted_on_recorded_rounds(
     lines = list(claims.table(constant(-5000), ends))
     row = next(line for line in lines if line.startswith(idle.name)).split()
     assert row[1:4] == ["2", "2", "1"]
-    assert claims.main([str(dataset)]) == 0
+    assert run_command(["claims", str(dataset)]) == 0
     assert capsys.readouterr().out.count("\n") == len(properties.PROPERTIES)
-    assert claims.main([str(tmp_path / "none")]) == 2
+    assert run_command(["claims", str(tmp_path / "none")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 
