@@ -19,7 +19,9 @@ INPUTS_PLOT, PATHS_PLOT = "inputs.png", "paths.png"
 FILES = (CARD, INPUTS_PLOT, PATHS_PLOT)
 MOST_SOURCES = 40
 BINS = 48
-COLORS = {"per_ack": "#3b6ea5", "poll": "#d9822b"}
+STEPS = 512
+"""of a distribution function"""
+COLORS = {"per_ack": plots.BLUE, "poll": plots.ORANGE}
 
 
 class _Columns:
@@ -84,7 +86,7 @@ def _text(facts: dict[str, Any], manifest: dict[str, Any]) -> str:
             for number, (name, i) in enumerate(facts["inputs"].items(), start=1)
         ],
     )
-    lines += [f"![histogram of every input]({INPUTS_PLOT})", ""]
+    lines += [f"![distribution of every input]({INPUTS_PLOT})", ""]
     lines += [f"![round trip times, rates, windows, losses]({PATHS_PLOT})", ""]
     return "\n".join(lines + _origin(facts, manifest))
 
@@ -144,25 +146,23 @@ def _plot_inputs(dataset: store.Dataset, path: Path) -> None:
     from matplotlib.figure import Figure
 
     masks = _samplings(dataset.rounds)
-    figure = Figure(figsize=(13, 7.8), layout="constrained")
-    columns = -(-contract.N_INPUTS // 3)
-    panels = figure.subplots(3, columns, squeeze=False)
-    for panel in panels.flat[contract.N_INPUTS :]:
-        panel.set_visible(False)
-    for i, panel in zip(contract.INPUTS, panels.flat, strict=False):
+    columns = -(-contract.N_INPUTS // 2)
+    figure = Figure(figsize=(2.7 * columns, 5.6), layout="constrained")
+    panels = figure.subplots(2, columns, squeeze=False, sharey=True)
+    for i, panel in zip(contract.INPUTS, panels.flat, strict=True):
         values = dataset.rounds[i.name].to_numpy() / (1 << contract.Q_INPUT)
         for name, mask in masks.items():
-            counts, edges = np.histogram(values[mask], bins=BINS, range=(i.lo, i.hi))
-            share = 100 * counts / max(mask.sum(), 1)
-            panel.stairs(share, edges, fill=True, alpha=0.55, color=COLORS[name], label=name)
-        panel.set_title(f"{i.index} {i.name}", fontsize=9)
-        panel.set_yscale("symlog", linthresh=1)
-        panel.set_ylim(0, 100)
-        panel.set_yticks([0, 1, 10, 100], ["0", "1", "10", "100"])
-        panel.tick_params(labelsize=7)
+            # A jump is a value that many rounds share, such as no loss at all.
+            counts, edges = np.histogram(values[mask], bins=STEPS, range=(i.lo, i.hi))
+            below = np.concatenate([[0], 100 * np.cumsum(counts) / max(mask.sum(), 1)])
+            label = f"{name}, {mask.sum():,} rounds"
+            panel.plot(edges, below, color=COLORS[name], lw=1.6, label=label)
+        panel.set_title(f"{i.index} {i.name}")
+        panel.set(xlim=(i.lo, i.hi), ylim=(0, 101))
+        panel.grid(color="#e4e4e4", lw=0.6)
     for panel in panels[:, 0]:
-        panel.set_ylabel("% of valid rounds", fontsize=8)
-    panels[0, 0].legend(fontsize=7)
+        panel.set_ylabel("% of valid rounds up to this value")
+    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     with files.replacing(path) as temporary:
         figure.savefig(temporary, format="png", dpi=100, metadata=plots.NO_VERSION["png"])
 
