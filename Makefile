@@ -12,7 +12,7 @@ STAMPS := .stamps
 OUT := out
 SEEDS ?= 5
 # Of the shipped network.
-SEED = 2
+SEED = 5
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # The newest 6.12 headers change their name with every security update.
