@@ -32,7 +32,7 @@ AGAIN = "again"
 """Of a flow, until the manifest is written: an earlier source has it."""
 STDIN = "-"
 PASSED_ON = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
-"""What a shell names pipes that it passes on."""
+"""Names that a shell gives to the pipes that it passes on."""
 PATIENCE_S = 2.0
 """for the processes of a killed build to die"""
 
@@ -113,7 +113,7 @@ def _parts_folder(out: Path, parts_url: str | None) -> Iterator[tuple[Path, str]
         try:
             yield folder, parts_url or str(folder)
         except KeyboardInterrupt:
-            raise  # what is done stays for the next run
+            raise  # finished parts stay for the next run
         except BaseException:
             shutil.rmtree(folder)
             raise
@@ -260,7 +260,7 @@ def build(
     """Build a dataset; the same sources give the same bytes for any engine and number of jobs.
 
     Killed at any point and run again, it goes on with the parts that are whole. A capture that
-    is cut short gives its whole packets, and the manifest says where it ends.
+    is cut short gives its whole packets, and the manifest has the byte where it ends.
 
     Args:
         paths: captures, logs, run folders, or folders of them; fsspec URLs of files; or - for
@@ -332,7 +332,7 @@ def _build(
 
 
 def _told(source: dict[str, Any]) -> dict[str, Any]:
-    """What the manifest says of a source. The names of paths hold hashes of addresses: they end."""
+    """A source's entry in the manifest. The names of paths hold hashes of addresses: they end."""
     flows = [
         {name: value for name, value in flow.items() if name not in ("group", AGAIN)}
         for flow in source["flows"]
@@ -342,7 +342,7 @@ def _told(source: dict[str, Any]) -> dict[str, Any]:
 
 
 def _why_none(found: list[dict[str, Any]]) -> str:
-    """Why no source gave a flow: what was left out, and what its packets were."""
+    """Why no source gave a flow: the parts left out, and the kinds of packets."""
     reasons, packets = Counter[str](), Counter[str]()
     for source in found:
         reasons.update(source["skipped"])

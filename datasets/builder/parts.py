@@ -37,7 +37,7 @@ class CannotWriteError(NdmError):
 
 @dataclass(frozen=True)
 class Task:
-    """What to read, and where the part goes."""
+    """The source to read, and the place of the part."""
 
     source: str
     """path or fsspec URL of a file, or path of a recorded run's folder"""
@@ -140,6 +140,6 @@ def _write(result: SourceResult[FlowRounds], target: Path) -> dict[str, Any]:
 
 
 def facts_of(part: Path) -> dict[str, Any]:
-    """What `make` said of the part's source."""
+    """The result of `make` for the part's source."""
     facts: dict[str, Any] = orjson.loads(pq.read_schema(part).metadata[FACTS])
     return facts

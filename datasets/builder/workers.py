@@ -21,14 +21,14 @@ ENGINES = ("local", "ray")
 Outcome = tuple[int, dict[str, Any] | NdmError]
 """Number of the task, and its facts or why there are none."""
 Progress = Callable[[int], None]
-"""Is told bytes that were read since."""
+"""Receives the number of bytes read since the last call."""
 
 PR_SET_PDEATHSIG = 1
 TICK_S = 0.2
 
 
 def _begin(counter: Any, parent: int) -> None:
-    """In a new process: count what is read, end with the process that started this one."""
+    """In a new process: count the bytes read, end with the process that started this one."""
 
     def advance(n: int) -> None:
         with counter.get_lock():
@@ -36,14 +36,14 @@ def _begin(counter: Any, parent: int) -> None:
 
     streams.on_read(advance)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before it could be asked for
+    if os.getppid() != parent:  # it died before the parent asked for it
         os._exit(1)
 
 
 def run(tasks: list[Task], engine: str, jobs: int, progress: Progress) -> Iterator[Outcome]:
     """Make the parts of all tasks, in any order.
 
-    Closing the iterator abandons what is not begun.
+    Closing the iterator abandons work that has not begun.
 
     Raises:
         NdmError: the engine is not installed or not there.

@@ -102,7 +102,7 @@ def _masks(facts: dict[str, Any]) -> list[str]:
         lines.append("- Polls have no raw RTT samples: their `entropy` has no delay part.")
     if "inflight" in facts["counts"]["cwnd_source"]:
         lines.append(
-            "- Where `cwnd_source` is inflight, the window is estimated from what is in flight."
+            "- Where `cwnd_source` is inflight, the window is estimated from the packets in flight."
         )
     return [*lines, ""]
 

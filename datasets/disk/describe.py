@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a dataset holds, as plain numbers, for `ndm dataset info` and the card."""
+"""Content of a dataset as plain numbers, for `ndm dataset info` and the card."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class Lock:
-    """What `rounds.lock` says."""
+    """Content of `rounds.lock`."""
 
     files: tuple[File, ...]
     recordings: tuple[Recording, ...]
@@ -141,7 +141,7 @@ def text(lock: Lock) -> str:
 
 @dataclass(frozen=True)
 class Checked:
-    """A file beside what the lock says of it."""
+    """A file compared with its entry in the lock."""
 
     path: Path
     said: str
@@ -171,7 +171,7 @@ def check(lock: Lock, folder: Path, recorded: Path) -> list[Checked]:
     """Hold files against the lock.
 
     Args:
-        lock: what they should be.
+        lock: the expected sizes and hashes.
         folder: of the committed files.
         recorded: of the recordings, each in a folder of its name; those that are not there are no
             fault.

@@ -53,7 +53,7 @@ def write(
         folder: where it goes.
         tables: the rounds by `columns.SCHEMA`, which may lack `columns.DETAIL`, piece by piece;
             only some are held in memory.
-        manifest: what `dataset.json` says of them.
+        manifest: their entries in `dataset.json`.
         smallest: take ten times as long for a file that is a twentieth smaller; for what ships.
     """
     ours = contract.DATA_HASH
@@ -106,7 +106,7 @@ def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def manifest_of(folder: Path) -> dict[str, Any]:
-    """What `dataset.json` says."""
+    """Content of `dataset.json`."""
     manifest: dict[str, Any] = orjson.loads((folder / MANIFEST).read_bytes())
     return manifest
 
@@ -130,7 +130,7 @@ def load(folder: Path, columns: Sequence[str] | None = None) -> Dataset:
 
 @dataclass(frozen=True)
 class Files:
-    """What the files of a dataset hold, whatever its columns are."""
+    """Content of a dataset's files, with any columns."""
 
     table: pa.Table
     schema: pa.Schema
@@ -183,7 +183,7 @@ def _stored(columns: Sequence[str] | None) -> list[str]:
 
 
 def _fits(found: pa.Schema) -> bool:
-    """Is it `SCHEMA`, but for columns that may be missing?"""
+    """Is it `SCHEMA`, except for columns that may be missing?"""
     names = [name for name in SCHEMA.names if name in found.names or name not in DETAIL]
     if names != found.names:
         return False
@@ -198,7 +198,7 @@ def load_all(folders: Sequence[Path], columns: Sequence[str] | None = None) -> D
         columns: see `load`; flow_id is always read.
 
     Returns:
-        the rounds of all; manifest and hash are the first one's if it is alone, else there is no
+        the rounds of all; manifest and hash are those of a single dataset, else there is no
         manifest, and the hash is of theirs.
 
     Raises:

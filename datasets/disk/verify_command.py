@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder of recordings that were made again",
     )
-    parser.add_argument("--json", action="store_true", help="print what was found of every file")
+    parser.add_argument("--json", action="store_true", help="print the result for every file")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The loaded module's own event: what it saw and decided in every round."""
+"""The loaded module's own event: inputs and decision of every round."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The module's own event, ndm_tcp:ndm_tcp_round: what the network saw and said, per round.
+"""The module's own event, ndm_tcp:ndm_tcp_round: the network's inputs and outputs per round.
 
 Lines of `trace` or `trace_pipe`, of `trace-cmd report` and of `perf script`; other lines are
 passed over. The integers are the kernel's, so the outputs can be computed again from them.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One flow of a trace as a picture: window, what the network said and saw, who decided."""
+"""One flow of a trace as a picture: window, inputs and outputs of the network, decision."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ndm_tcp.datasets.module_event import event_lines
 from ndm_tcp.errors import NdmError
 
 FORMATS = (".png", ".svg")
-# Okabe and Ito's colours, which the colour-blind can tell apart.
+# Okabe and Ito's colours, which colour-blind readers can distinguish.
 COLORS = {
     "network": "#0072b2",
     "blind": "#999999",

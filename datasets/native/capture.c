@@ -183,7 +183,7 @@ static void replay(struct ndm_capture *c, struct flow *f, const struct ndm_segme
 	keep(c, f, &row);
 }
 
-/* Numbers that tell a connection from the next one over the same ports. */
+/* Numbers that distinguish a connection from the next one over the same ports. */
 static void note(struct flow *f, const struct ndm_segment *s, bool up)
 {
 	if (s->flags & TCP_SYN) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A capture to the rounds of its flows, in two passes over the file: the first learns which way
- * the data goes and what the handshakes said, the second replays the senders. Memory: one
+ * the data goes and the options of the handshakes, the second replays the senders. Memory: one
  * buffer, some 620 bytes per connection, 56 per segment in flight, 88 per round; all ACKs
- * (72 bytes each) only if they are asked for.
+ * (72 bytes each) only if the caller requests them.
  */
 #ifndef NDM_CAPTURE_H
 #define NDM_CAPTURE_H

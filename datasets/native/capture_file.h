@@ -43,8 +43,8 @@ struct ndm_frame {
 };
 
 /*
- * Take what lies at `data`: *used says how many bytes are done with. A frame was found if
- * frame->data is set; else more bytes are needed (*used 0) or something else was passed over.
+ * Take the bytes at `data`: *used is the number of bytes consumed. A frame was found if
+ * frame->data is set; else more bytes are needed (*used 0) or something else was skipped.
  */
 int ndm_file_next(struct ndm_capture_file *f, const uint8_t *data, size_t n, size_t *used,
 		  struct ndm_frame *frame);

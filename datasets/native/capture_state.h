@@ -17,7 +17,7 @@ struct key {
 	uint8_t zero[3];
 };
 
-/* What one pass keeps to tell packets of a flow apart. */
+/* State of one pass that distinguishes the packets of a flow. */
 struct live {
 	uint64_t recent[2][RECENT];	/* fingerprints; 0: none */
 	uint32_t isn[2];
@@ -102,7 +102,7 @@ void ndm_flow_watch_order(struct ndm_capture *c, struct flow *f, const struct nd
 bool ndm_flow_learn(const struct ndm_capture *c, struct flow *f, const struct ndm_segment *s,
 		    bool up);
 
-/* flow_plan.c: between the passes, and what the first one says in the end. */
+/* flow_plan.c: between the passes, and the result of the first one. */
 int ndm_flow_plan(const struct ndm_capture *c, struct flow *f);
 bool ndm_flow_find_copies(struct ndm_capture *c);
 int32_t ndm_flow_window_scale(const struct flow *f);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The first pass over a flow: which way the data goes, what the handshake said. */
+/* The first pass over a flow: which way the data goes, the options of the handshake. */
 #include "capture_state.h"
 
 #define HEAD_PACKETS 16		/* a handshake is looked for in the first packets */
 #define DEFAULT_MSS 536
 #define SMALL_PAYLOAD 256	/* not a full segment */
 
-/* A SYN-ACK sent again: the time stamp says which of the two the ACK is for. */
+/* A retransmitted SYN-ACK: the time stamp shows which of the two the ACK is for. */
 static bool answers_earlier(const struct flow *f, const struct ndm_options *options)
 {
 	return f->earlier_synack_ns >= 0 && options->stamps &&

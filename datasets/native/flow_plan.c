@@ -2,13 +2,13 @@
 /* Between the passes: which flows can be replayed, and how. */
 #include "capture_state.h"
 
-#define TIMESTAMP_BYTES 12	/* what the option takes from every segment's payload */
+#define TIMESTAMP_BYTES 12	/* bytes that the option takes from every segment's payload */
 #define DEFAULT_MSS 536
 #define LEAST_MSS 48		/* sysctl tcp_min_snd_mss */
 #define ECHO_NS 2000000LL	/* a sender answers an ACK sooner */
 #define MAX_SAME_ID 10		/* one in 10 data packets */
 #define LEAST_SAME_ID 8		/* packets: fewer may be chance */
-#define MOST_RESENT 90		/* per cent: who sends all of it twice was captured twice */
+#define MOST_RESENT 90		/* per cent: a sender whose data all occur twice was captured twice */
 #define COPY_NS 1000000000LL	/* both begin within this */
 #define COPY_PACKETS 50		/* one in 50 may be missing in one of the two */
 
@@ -121,7 +121,7 @@ int64_t ndm_flow_handshake_rtt_us(const struct flow *f)
 	return max64(max64(f->gap_ns[0], f->gap_ns[1]) / 1000, 1);
 }
 
-/* What tells it where the TTLs are the same: a sender gives a retransmission a new IP id. */
+/* The sign where the TTLs are the same: a sender gives a retransmission a new IP id. */
 bool ndm_flow_captured_twice(const struct flow *f)
 {
 	const struct ndm_sender *s = f->sender;

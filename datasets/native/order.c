@@ -13,7 +13,7 @@ bool ndm_window_put(struct ndm_window *w, const struct ndm_segment *s)
 	struct ndm_waiting new = { *s, w->number++, { 0 } };
 	size_t i, up;
 
-	/* One more than the window: what was got keeps its place until the next put. */
+	/* One more than the window: the record got last keeps its place until the next put. */
 	if (!w->at)
 		w->at = malloc((NDM_WINDOW + 1) * sizeof(*w->at));
 	if (!w->at)

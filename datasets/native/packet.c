@@ -49,7 +49,7 @@ static int64_t nflog(const uint8_t *data, uint32_t caught)
 	uint32_t at = 4, size, k;
 	bool big;
 
-	/* In the byte order of the host that wrote the file, which no field tells. */
+	/* In the byte order of the host that wrote the file; no field records it. */
 	for (k = 0; k < 2; k++) {
 		for (big = k, at = 4; caught >= at + 4; at += size + (-size & 3)) {
 			size = get16(data + at, big);

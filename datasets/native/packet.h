@@ -25,7 +25,7 @@ struct ndm_segment {
 	uint8_t tunnels;	/* around this packet */
 	uint32_t seq;
 	uint32_t ack;
-	uint32_t payload;	/* bytes by the IP length, not by what was captured */
+	uint32_t payload;	/* bytes by the IP length, not by the captured length */
 	uint16_t window;	/* unscaled */
 	uint16_t ip_id;		/* 0: IPv6, or not used */
 	uint16_t checksum;

@@ -57,7 +57,7 @@ static bool is_endpoint(struct span s)
 	return s.end - s.p < 64;
 }
 
-/* "src dest cookie" is what tells a socket from another. */
+/* "src dest cookie" distinguishes one socket from another. */
 static int32_t socket_number(struct ndm_names *sockets, struct span src, struct span dest,
 			     struct span cookie)
 {

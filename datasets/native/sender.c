@@ -105,7 +105,7 @@ static uint8_t cause_of(const struct ndm_sender *s, const struct ndm_out *p)
 	return REORDERED;
 }
 
-/* A packet is lost, or its repetition is: what the kernel counts in tp->lost. */
+/* A packet or its retransmission is lost: the kernel counts these in tp->lost. */
 void ndm_sender_mark_lost(struct ndm_sender *s, struct ndm_out *p)
 {
 	uint8_t why = cause_of(s, p);

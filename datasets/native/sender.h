@@ -18,13 +18,13 @@
 #define NDM_MAX_OUT (1u << 20)
 
 struct ndm_drops {
-	int64_t n;		/* -1: the path did not tell */
+	int64_t n;		/* -1: unknown to the path */
 	const uint32_t *seq;	/* sorted, equal ones in order of time */
 	const int64_t *at_us;
 	const uint8_t *cause;
 };
 
-/* What the replay says of one ACK. */
+/* Result of the replay for one ACK. */
 struct ndm_ack_row {
 	struct ndm_ack ack;
 	uint8_t cause;		/* LossCause of what this ACK marked lost */
@@ -60,7 +60,7 @@ struct ndm_sender {
 	struct ndm_out *out;
 	size_t head, end, room;
 	int64_t una, nxt, top_sacked;
-	int64_t beyond;		/* end of what was sent and is not replayed: FIN, window probe */
+	int64_t beyond;		/* end of the segments that are not replayed: FIN, window probe */
 	bool closed;		/* the receiver's window is 0 */
 	bool fin;
 	int64_t sacked_out, lost_out, resent_out;

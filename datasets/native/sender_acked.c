@@ -3,7 +3,7 @@
 #include "sender_state.h"
 
 #define DUPTHRESH 3
-#define LEFT_SLOW_START 2	/* the window is estimated, so only "above it" can be told */
+#define LEFT_SLOW_START 2	/* the window is estimated, so only "above it" is known */
 #define REO_PERSIST 16		/* recoveries, TCP_RACK_RECOVERY_THRESH */
 
 static bool later(int64_t a_us, int64_t a_end, int64_t b_us, int64_t b_end)
@@ -161,7 +161,7 @@ static void take_ack(struct ndm_sender *s, int64_t now_us, int64_t ack,
 }
 
 /*
- * Mark what a later packet overtook. The later packet may be a repetition: new
+* Mark packets that a later packet overtook. The later packet may be a repetition: new
  * data above the highest SACKed byte that left before it is lost too.
  */
 static void rack(struct ndm_sender *s, int64_t now_us)
@@ -191,7 +191,7 @@ static void rack(struct ndm_sender *s, int64_t now_us)
 	}
 }
 
-/* RFC 2883: the first block repeats what was acknowledged, or lies in the second. */
+/* RFC 2883: the first block repeats acknowledged data, or lies in the second. */
 static bool is_dsack(const struct ndm_sender *s, int64_t ack, const struct ndm_options *o)
 {
 	int64_t left, right;

@@ -215,7 +215,7 @@ void ndm_sender_fin(struct ndm_sender *s, uint32_t seq32, bool alone)
 		s->fins_resent += alone;
 		return;
 	}
-	if (seq > s->nxt) {	/* the capture lost what was before it */
+	if (seq > s->nxt) {	/* the capture lost the segments before it */
 		s->gaps += seq > s->beyond;
 		s->nxt = seq;
 	}

@@ -285,7 +285,7 @@ static void skip_blanks(struct span *s)
 		s->p++;
 }
 
-/* Time: SECONDS, also before a record; what follows it is left in `s`. */
+/* Time: SECONDS, also before a record; the rest of the line stays in `s`. */
 static bool seconds_stamp(struct span *s, int64_t *time_us)
 {
 	struct span t = *s, number;

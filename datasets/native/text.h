@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The lines of tcp_probe traces, ss logs and M-Lab archives that have their usual form. Everything else is
- * left to Python, which knows every form and says what is wrong: C never guesses.
+ * left to Python, which knows every form and reports errors: C never guesses.
  */
 #ifndef NDM_TEXT_H
 #define NDM_TEXT_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Numbers and words in a line. Whatever has an unusual form is refused. */
+/* Numbers and words in a line. An unusual form is refused. */
 #ifndef NDM_TEXT_SCAN_H
 #define NDM_TEXT_SCAN_H
 

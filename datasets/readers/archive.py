@@ -15,7 +15,7 @@ from ndm_tcp.errors import NdmError
 
 MAGIC_AT = 257
 FIRST = 20
-"""Files that tell an archive of logs from one of anything else."""
+"""Files that distinguish an archive of logs from any other archive."""
 
 
 def sniff(head: bytes) -> bool:
@@ -33,7 +33,7 @@ def holds(path: Path, is_known: Callable[[Path], bool]) -> bool:
 
 
 def members(path: Path) -> Iterator[tuple[str, Path]]:
-    """Name and content of each file, in a place that is gone when the next one is asked for.
+    """Name and content of each file, in a place that is gone when the caller takes the next one.
 
     Args:
         path: plain, gzip or zstd; read once, in its order.

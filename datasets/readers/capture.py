@@ -81,7 +81,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Truth:
-    """What the machine that made the capture recorded beside it."""
+    """Facts that the capturing machine recorded beside the capture."""
 
     cc_name: str | None = None
     """of every flow that `cc_by_port` does not name"""
@@ -145,7 +145,7 @@ def read(
 
     Args:
         path: a pcap or pcapng file.
-        truth: what was recorded beside the capture, if anything.
+        truth: the records beside the capture, if any.
         report: filled with packet counts, and where the file is cut short.
 
     Returns:

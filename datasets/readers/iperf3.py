@@ -40,7 +40,7 @@ DEFAULT_MSS_BYTES = 1448
 
 @dataclass
 class _Report:
-    """What the two forms of output have in common."""
+    """The common part of the two forms of output."""
 
     start: dict[str, Any] = field(default_factory=dict)
     intervals: list[dict[str, Any]] = field(default_factory=list)
@@ -133,7 +133,7 @@ def _value(stream: dict[str, Any], name: str) -> int:
 
 
 def _sends_tcp(report: _Report, stream: dict[str, Any]) -> bool:
-    """Old versions do not say of a stream that it sends."""
+    """Old versions do not mark a stream as sending."""
     test = report.start.get("test_start") or {}
     if str(test.get("protocol", "TCP")).upper() != "TCP":
         return False
@@ -175,11 +175,11 @@ def _streams(path: Path, report: _Report, mss: int) -> dict[int, list[Poll]]:
 
 
 def read(path: Path, warn: Warn = quiet) -> list[FlowRecords]:
-    """The sending streams of a report, one flow each; what -O omits is left out.
+    """The sending streams of a report, one flow each; intervals that -O omits are left out.
 
     Args:
         path: plain, gzip or zstd.
-        warn: is told of a last event that is cut off.
+        warn: called for a last event that is cut off.
 
     Raises:
         NdmError: damaged JSON, an error that iperf3 reports, a version without rtt, a system

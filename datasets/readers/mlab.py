@@ -161,7 +161,7 @@ class Archive:
     connections: dict[str, Connection] = field(default_factory=dict)
     current: Connection = field(default_factory=Connection)
     cut: str | None = None
-    """what is wrong with the last line, if the file ends within it"""
+    """the error in the last line, if the file ends within it"""
 
     def begun(self) -> Connection:
         """The connection that a snapshot belongs to; a file may begin within one."""
@@ -245,7 +245,7 @@ def read(
     Args:
         path: plain, gzip or zstd.
         parse: reads the lines of tcp-info.
-        warn: is told of a last line that is cut off, and of times that repeat.
+        warn: called for a last line that is cut off, and for times that repeat.
 
     Raises:
         NdmError: a malformed line or object, or no snapshot of an open connection.

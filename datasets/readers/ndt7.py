@@ -85,7 +85,7 @@ def _documents(path: Path, data: bytes, warn: Warn) -> list[Any]:
 @dataclass(frozen=True)
 class _Test:
     key: str
-    """tells it from the other tests of the file"""
+    """distinguishes it from the other tests of the file"""
     direction: str
     infos: list[dict[str, Any]]
     bbr: bool
@@ -142,7 +142,7 @@ def read(path: Path, data: bytes, warn: Warn) -> list[FlowRecords]:
     Args:
         path: its name.
         data: its bytes, decompressed.
-        warn: is told of a last line that is cut off.
+        warn: called for a last line that is cut off.
 
     Raises:
         NdmError: malformed, or without a snapshot of the server.

@@ -54,7 +54,7 @@ ERRORS = {
 
 @dataclass
 class CaptureReport:
-    """What was read and what was left out, by reason."""
+    """Counts of packets read and left out, by reason."""
 
     packets: int = 0
     not_tcp: int = 0
@@ -86,7 +86,7 @@ class CaptureReport:
             setattr(self, name, getattr(self, name) + n)
 
     def warnings(self) -> list[str]:
-        """What a user should know of the clock, and of packets that cannot be read."""
+        """Warnings about the clock and about unreadable packets."""
         said = []
         if self.clock_steps:
             said.append(
@@ -115,7 +115,7 @@ class CapturedFlow:
     facts: dict[str, int]
     n_rows: int
     rows: npt.NDArray[Any]
-    """`ROW_DTYPE` [ACKs], if they were asked for"""
+    """`ROW_DTYPE` [ACKs], if the caller requested them"""
     rounds: npt.NDArray[Any]
     """`ROUND_DTYPE` [rounds], else"""
 

@@ -28,7 +28,7 @@ from ndm_tcp.datasets.rounds.flow import (
 Ints = npt.NDArray[np.int64]
 
 Warn = Callable[[str], None]
-"""Takes what a user should know of a log that is read, in one line."""
+"""Receives a warning about a log, in one line."""
 SAME_TIME_TENTHS = 1
 """Warned of from this many tenths of the polls on."""
 
@@ -71,7 +71,7 @@ class Poll:
 
 
 def quiet(_: str) -> None:
-    """A `Warn` that tells nobody."""
+    """A `Warn` that ignores its message."""
 
 
 def warn_of_times(flows: Sequence[FlowRecords], warn: Warn) -> None:

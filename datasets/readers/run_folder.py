@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A recorded run: the sender's capture with what the machine knew beside it.
+"""A recorded run: the sender's capture and the machine's own records beside it.
 
 Files are found by name with any of the endings plain, .gz, .zst:
 `sender.pcap` (required), `tcp_probe.txt` or `trace.txt` (the kernel's cwnd and ssthresh),
@@ -87,7 +87,7 @@ def _facts(folder: Path) -> dict[str, Any]:
 
 
 def _clock_offset_s(folder: Path, facts: dict[str, Any]) -> float | None:
-    """Capture clock minus trace clock, s; None if the folder does not say."""
+    """Capture clock minus trace clock, s; None if the folder has no clock."""
     if "realtime_ns" in facts.get("clock", facts):
         clock = facts.get("clock", facts)
         return (int(clock["realtime_ns"]) - int(clock["monotonic_ns"])) / 1e9
@@ -140,7 +140,7 @@ def _path_name(facts: dict[str, Any]) -> str | None:
 
 
 def _probes(path: Path, needed: bool) -> dict[tuple[int, int], ProbeColumns]:
-    """The trace by ports; without a clock it only tells the RTT, and may be damaged."""
+    """The trace by ports; without a clock it only shows the RTT, and may be damaged."""
     try:
         return tcp_probe.read_columns(path)
     except NdmError:

@@ -56,7 +56,7 @@ SomeFlow = TypeVar("SomeFlow", bound=Flow)
 
 @dataclass(frozen=True)
 class SourceResult(Generic[SomeFlow]):
-    """What one source gave."""
+    """Result of reading one source."""
 
     name: str
     sha256: str
@@ -68,7 +68,7 @@ class SourceResult(Generic[SomeFlow]):
     numbers: list[int] = field(default_factory=list)
     """of the flows in their source; a shard has some"""
     warnings: list[str] = field(default_factory=list)
-    """what a user should know of what was read"""
+    """warnings about the source"""
 
 
 def discover(paths: list[Path], left_out: dict[str, str] | None = None) -> list[Path]:
@@ -79,7 +79,7 @@ def discover(paths: list[Path], left_out: dict[str, str] | None = None) -> list[
 
     Args:
         paths: files and folders.
-        left_out: takes what cannot be looked at, and why; None: that is an error.
+        left_out: receives unreadable files and the reason; None: an unreadable file is an error.
 
     Raises:
         NdmError: a path does not exist or cannot be looked at, or nothing readable lies below.

@@ -89,7 +89,7 @@ def sniff(head: bytes) -> bool:
 
 
 class ForeignLineError(ValueError):
-    """A line that is no output of ss: what grep prints between matches, a prompt, a note."""
+    """A line that ss did not print: grep's line between matches, a prompt, a note."""
 
 
 def _is_cut(before: bytes, text: bytes) -> bool:
@@ -282,7 +282,7 @@ def _parse(path: Path) -> Log:
 def _flows(path: Path, log: Log) -> list[npt.NDArray[np.intp]]:
     """Record numbers of each flow, flows in order of their first record.
 
-    A counter of acknowledged bytes that goes back says that the ports were used again.
+    A counter of acknowledged bytes that goes back means that the ports were reused.
     """
     flows = []
     order = np.argsort(log.rows["ends"], kind="stable")
@@ -328,7 +328,7 @@ def read(
     Args:
         path: plain, gzip or zstd.
         parse: reads the lines.
-        warn: is told of lines that were left out, and of times that repeat.
+        warn: called for lines that were left out, and for times that repeat.
 
     Raises:
         NdmError: a malformed value, samples without time stamps, or no open connection.

@@ -73,13 +73,13 @@ USUAL = re.compile(
     rb"\s*(?:\d{9,10}(?:\.\d+)?\s*$|"
     rb"(?:time:\s*\d{16,19}|Time:\s*\d{9,10}(?:\.\d+)?)(?![\d.])(?:\s*$| ?\w))"
 )
-"""What C reads by itself."""
+"""Forms that C reads by itself."""
 
 UNDATED = {"ts": 366 * DAY_NS, "clock": DAY_NS}
 """Forms that begin again, after this many ns."""
 HEADS = ("State", "Netid", "Recv-Q")
 RECORD = re.compile(r"\s*(?:[\w-]+\s+){0,2}\d+\s+\d+\s+\S+:\S+\s+\S+:\S+")
-"""What begins a socket: two queues and two addresses."""
+"""The beginning of a socket: two queues and two addresses."""
 
 
 def unusual(head: bytes) -> bool:
@@ -100,7 +100,7 @@ class Stamps:
     def __init__(self) -> None:
         self.last_ns = 0
         self.dated = False
-        """A time with a date was seen, so one without is something else: what uptime prints."""
+        """A time with a date was seen; a time without one then comes from another program."""
 
     def rewrite(self, text: bytes) -> bytes:
         """Whole lines with their times as `time:` and nanoseconds; the number of lines stays."""

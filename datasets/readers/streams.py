@@ -22,20 +22,20 @@ ZSTD = b"\x28\xb5\x2f\xfd"
 WHOLE_BYTES = 256 << 20
 """Most of a document that has to be held in memory as a whole."""
 COMPRESSED_BYTES = 2048
-"""Fed to zstd at a time: a frame can grow 30,000-fold, and what comes out is held in memory."""
+"""Fed to zstd at a time: a frame can grow 30,000-fold, and memory holds the result."""
 
 
 _progress: Callable[[int], None] | None = None
 
 
 def on_read(progress: Callable[[int], None] | None) -> None:
-    """From now on tell `progress` how many bytes were read from files; None: nobody."""
+    """From here on report to `progress` the bytes read from files; None: to nobody."""
     global _progress
     _progress = progress
 
 
 class _Told(io.RawIOBase):
-    """A file that tells how much of it was read."""
+    """A file that reports how much of it was read."""
 
     def __init__(self, raw: IO[bytes], progress: Callable[[int], None]) -> None:
         self.raw = raw
@@ -93,7 +93,7 @@ class _Whole(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer)
         try:
-            data = self.inner.read1(len(view))  # what there is, also when a cut follows
+            data = self.inner.read1(len(view))  # the bytes so far, also when a cut follows
         except (EOFError, OSError, zlib.error, zstandard.ZstdError) as error:
             raise BrokenStream(
                 f"{self.path}: compressed data ends or breaks after {self.offset} bytes "
@@ -134,7 +134,7 @@ def read_whole(path: Path, stream: IO[bytes], most: int = WHOLE_BYTES) -> bytes:
     """All of a JSON document.
 
     Raises:
-        NdmError: larger than any real one, such as what a small compressed file can become.
+        NdmError: larger than any real one, as a small compressed file can become.
     """
     data = stream.read(most + 1)
     if len(data) > most:
@@ -144,6 +144,6 @@ def read_whole(path: Path, stream: IO[bytes], most: int = WHOLE_BYTES) -> bytes:
 
 @contextmanager
 def open_text(path: Path) -> Iterator[IO[str]]:
-    """Decompressed text of a file, UTF-8 with replacement of what is not."""
+    """Decompressed text of a file, UTF-8, other bytes replaced."""
     with open_bytes(path) as stream:
         yield io.TextIOWrapper(stream, encoding="utf-8", errors="replace")

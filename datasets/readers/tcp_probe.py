@@ -97,7 +97,7 @@ class _Socket:
 
 @dataclass
 class Trace:
-    """What the lines of a trace say, by socket."""
+    """Content of a trace's lines, by socket."""
 
     sockets: dict[tuple[Endpoints, str], _Socket] = field(default_factory=dict)
     early: dict[Endpoints, _Socket] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class Trace:
     other_clock: int = 0
     """tcp_probe events whose time is a whole number"""
     cut: str | None = None
-    """what is wrong with the last line, if the file ends within it"""
+    """the error in the last line, if the file ends within it"""
 
     def socket(self, ends: Endpoints, cookie: str) -> _Socket:
         socket = self.sockets.get((ends, cookie))
@@ -174,7 +174,7 @@ def take_line(trace: Trace, where: str, line: str, ended: bool = True) -> None:
     """Add any line; C leaves those to it that are no tcp_probe event of usual form.
 
     Args:
-        trace: what the lines before said.
+        trace: content of the lines before.
         where: file and line.
         line: its text.
         ended: false for a last line without its end, which may be cut off.
@@ -329,7 +329,7 @@ def read(
     Args:
         path: plain, gzip or zstd.
         parse: reads the lines.
-        warn: is told of a last line that is cut off, and of times that repeat.
+        warn: called for a last line that is cut off, and for times that repeat.
 
     Raises:
         NdmError: no event, one that is not whole, or no socket that sends.

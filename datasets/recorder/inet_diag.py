@@ -35,7 +35,7 @@ class Socket:
 
 
 class Diag:
-    """A netlink socket that asks for all TCP sockets of this network namespace."""
+    """A netlink socket that requests all TCP sockets of this network namespace."""
 
     def __init__(self) -> None:
         self.netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG)

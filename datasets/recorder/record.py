@@ -36,7 +36,7 @@ from ndm_tcp.datasets.recorder.kernel_events import POINTERS, NoEventsError
 from ndm_tcp.errors import NdmError
 
 PERIOD_S = 0.01
-SNAPLEN_BYTES = 160  # cooked v2, IPv6, all of TCP; what is payload is cut off afterwards
+SNAPLEN_BYTES = 160  # cooked v2, IPv6, all of TCP; the payload is cut off afterwards
 PORTS = re.compile(r"(?:src|dest|sport|dport)=(?:\S*:)?(\d+) ")
 ZSTD_LEVEL = 9
 LINK_COOKED_V2, LINK_RAW = 276, 101
@@ -60,7 +60,7 @@ class Wanted:
 
 @dataclass
 class _Seen:
-    """What the polls have met."""
+    """Sockets that the polls have met."""
 
     ccs: dict[int, str] = field(default_factory=dict)
     """local port to congestion control"""

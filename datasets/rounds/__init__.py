@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Rounds: what readers deliver of a flow, the features computed from it, the columns of a table."""
+"""Rounds: a flow as readers deliver it, the features computed from it, the columns of a table."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Rounds as a table: the columns of a dataset, and what is computed from them when it is read."""
+"""Rounds as a table: the columns of a dataset, and the values computed from them at load."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ COLUMNS: list[tuple[str, pa.DataType, str]] = [
     ("flow_number", pa.int16(), "of the flow in the scenario, null likewise"),
     ("start_us", pa.int64(), "the flow's first ACK, us since the run began, null likewise"),
 ]
-"""What was measured and recorded. All that follows from it, the network's memory and target windows
+"""Measurements and records. All that follows from them, the network's memory and target windows
 too, is computed when it is read: a change of those touches no file."""
 DETAIL = frozenset({"ssthresh", "rttvar_us", "inflight", "rate_packets", "rate_interval_us"})
 """Raw numbers that no training reads; a dataset may lack them."""
@@ -55,7 +55,7 @@ DERIVED = (
     pa.field("round", pa.int32(), metadata={"meaning": "number of the round in its flow"}),
     pa.field("duration_us", pa.int64(), metadata={"meaning": "us since the round before ended"}),
 )
-"""What `store.load` adds."""
+"""Columns that `store.load` adds."""
 
 SCHEMA = pa.schema(
     [pa.field(name, kind, metadata={"meaning": text}) for name, kind, text in COLUMNS]

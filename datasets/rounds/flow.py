@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What every reader delivers: one flow's per-ACK records, and how they were sampled."""
+"""The result of every reader: one flow's per-ACK records, and how they were sampled."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class CwndSource(enum.StrEnum):
 
 
 class LossCause(enum.IntEnum):
-    """Why packets were lost, where the path was ours and told. The gravest has the last word."""
+    """Why packets were lost, on paths that recorded it. The gravest cause wins."""
 
     UNKNOWN = 0
     REORDERED = 1
@@ -55,7 +55,7 @@ class LossCause(enum.IntEnum):
 
 @dataclass(frozen=True)
 class PathTruth:
-    """What the maker of a path recorded of it: enough to say what would have been right."""
+    """The recorded truth of a path: enough to compute the target window."""
 
     scenario: str
     """the path and its traffic, TOML of `lab/paths/scenario.py`"""
@@ -69,7 +69,7 @@ class PathTruth:
 
 @dataclass(frozen=True, kw_only=True)
 class Flow:
-    """One direction of one connection: what it is and how it was seen."""
+    """One direction of one connection, and how it was observed."""
 
     flow_id: str
     """16 hex digits, see `flow_id`; carries no address."""
@@ -86,7 +86,7 @@ class Flow:
     mss: int | None = None
     """Payload bytes of a full segment."""
     truth: PathTruth | None = None
-    """What its path was, where it was ours."""
+    """Its path, if this project made it."""
     facts: dict[str, int | float | str] = field(default_factory=dict)
     """Counters of the reader (packets, retransmitted, ...), for reports."""
 
@@ -114,9 +114,9 @@ class FlowRounds(Flow):
 
 
 def host_pair(one: str | bytes, other: str | bytes) -> str:
-    """What is equal for all flows between two hosts, in whatever direction and source.
+    """A value equal for all flows between two hosts, in either direction and any source.
 
-    A build tells paths apart by it and forgets it: of an address a hash is no secret.
+    A build distinguishes paths by it and deletes it: a hash of an address is no secret.
 
     Args:
         one: an address as text or bytes, or a host's name.
