@@ -42,7 +42,7 @@ RUN = ROOT / os.environ.get("NDM_RUN", "out/shipped/run")
 PLOTS = RUN / "plots"
 ABLATION = ROOT / "docs" / "ablation.json"
 
-OTHER = "captures of hosts"
+OTHER = "local networks, hosts"
 DIVERGING, SEQUENTIAL = "PuOr_r", "cividis"
 NAMES = [i.name for i in contract.DENSE]
 LABELS = [f"{i.index} {i.name}" for i in contract.DENSE]

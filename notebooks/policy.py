@@ -256,6 +256,7 @@ stories = {
     "jitter, no loss": (none["random"] & none["overflow"], ""),
 }
 jittery = stories["jitter, no loss"][0] & (variation > 0.1 * (1 << contract.Q_INPUT))
+jittery &= np.char.find(kind_of, "jitter") >= 0
 stories["jitter, no loss"] = (jittery, "")
 
 
@@ -280,7 +281,7 @@ def steps(rows):
     return words
 
 
-figure, panels = plt.subplots(4, 3, figsize=(11, 7.5), sharex="col", sharey="row")
+figure, panels = plt.subplots(4, 3, figsize=(11, 7.5), sharex="col")
 for panel, (title, (fits, kind)) in zip(panels.T, stories.items(), strict=True):
     flow, like_it = median_flow(fits, kind)
     if flow is None:
@@ -292,7 +293,7 @@ for panel, (title, (fits, kind)) in zip(panels.T, stories.items(), strict=True):
     asked = here & ~(column["slow_start"] > 0)
     top, window, gain, cause = panel
     top.plot(t, column["srtt_us"][here] / 1e3, color=f.GREY)
-    top.set_title(title)
+    top.set(title=title, ylim=(0, None))
     window.plot(t, column["cwnd"][here], color=f.GREY)
     window.set_yscale("log")
     gain.plot(column["t_us"][asked] / 1e6, said[asked, 0], "-", color=f.BLUE, lw=0.9)
@@ -319,7 +320,8 @@ for panel, text in zip(
     panels[:, 0], ("RTT (ms)", "cwnd (packets)", "cwnd_gain (log2)", "P(overflow)"), strict=True
 ):
     panel.set_ylabel(text)
-panels[0, 0].set_ylim(0, None)
+for panel in panels[2]:
+    panel.set_ylim(-1.05, 1.05)
 f.save(figure, "stories")
 for name, rows in lost.items():
     rows = rows & (data.split != "train")
