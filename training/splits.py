@@ -52,7 +52,7 @@ def by_path(flow: Names, source: Names, path: Names, split: Names) -> Names:
         flow: [n] its name.
         source: [n] the recording it is of.
         path: [n] the path that its recording names; empty if unknown.
-        split: [n] what the dataset says, which has held out whole flows.
+        split: [n] that of the dataset, which has held out whole flows.
 
     Returns:
         [n] of recordings of the lab the split of their scenario. Other flows over a path with a
