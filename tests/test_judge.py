@@ -130,7 +130,7 @@ def test_a_better_one_says_by_how_much(copy: Path) -> None:
 def test_an_output_that_had_no_labels_is_never_exported(
     missing: str, copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Runs of before `--init` left it random, and said nothing."""
+    """Runs older than `--init` left it random, without a message."""
     judged(copy, **BETTER, **{f"train_{missing}_losses": 0})
     for words in ([], ["--even-if-worse"]):
         assert run_command(["export", str(copy), *words]) == 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Train, val and test by path: recordings of one path resemble each other, whoever sends.
+"""Train, val and test by path: recordings of one path resemble each other, for any sender.
 
 A dataset holds out whole flows. The lab records each path with many algorithms and seeds, so flow
 by flow nearly every held-out path is in training, too.

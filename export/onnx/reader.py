@@ -181,7 +181,7 @@ class _Reader(Operators):
         if len(following) != 1:
             raise NdmError(
                 f"{self.path}: no output is the next state [n, {c.N_MEANS}] of the contract's "
-                "memory; how it is computed, and a graph that does: docs/export.md"
+                "memory; docs/export.md describes it and has a command that adds it"
             )
         (self.following,) = following
         eye = np.eye(c.N_DENSE)
@@ -193,8 +193,8 @@ class _Reader(Operators):
             at = waiting.pop()
             if at == state:
                 raise NdmError(
-                    f"{self.path}: its layers take the state by another way than the contract's "
-                    "memory, which they must see through means alone: docs/export.md"
+                    f"{self.path}: its layers read the state without the contract's "
+                    "memory; they may use only its means: docs/export.md"
                 )
             if at in wanted or at in self.values or at not in makers:
                 continue

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The model card: a page for whoever meets the model without its makers."""
+"""The model card: a page for readers who meet the model without its makers."""
 
 from __future__ import annotations
 
