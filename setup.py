@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Only for what pyproject.toml cannot say: the C extension is built from kmod's headers."""
+"""Only for the C extension, which pyproject.toml cannot describe: it uses kmod's headers."""
 
 from setuptools import setup
 

@@ -35,7 +35,7 @@ def run_selftest(kmod: Path, compiler: str = "cc", flags: tuple[str, ...] = ("-O
         flags: passed to it.
 
     Returns:
-        what the self-test printed.
+        the output of the self-test.
 
     Raises:
         NdmError: no compiler, it does not compile, or a vector fails.
@@ -61,13 +61,13 @@ def run_selftest(kmod: Path, compiler: str = "cc", flags: tuple[str, ...] = ("-O
 
 
 def run_checker(folder: Path) -> str:
-    """The independent checker on a folder of generated files, as a program of its own.
+    """The independent checker on a folder of generated files, as a separate program.
 
     Returns:
         what it printed.
 
     Raises:
-        NdmError: what it refused.
+        NdmError: the claim that it refused.
     """
     result = subprocess.run(
         [sys.executable, "-B", str(CHECKER), str(folder)],

@@ -69,8 +69,8 @@ def export(
         out: the folder of the generated files, such as `generated` of a copy of kmod.
         qat_data: a dataset on whose inputs, beside golden ones, to try fine-tuning in integers.
         measure: time an inference, too; the report is then another one every time.
-        even_if_worse: export a run that on held-out paths does not beat holding the window still,
-            and say so in card and report; the command line refuses it by default.
+        even_if_worse: export a run that on held-out paths does not beat a constant window,
+            and state that in card and report; the command line refuses it by default.
 
     Raises:
         NdmError: bad run or file, a run that is not fit (`judge`), a network that cannot be
@@ -137,7 +137,7 @@ def integers(given: Source, qat_data: Path | None) -> tuple[IntegerNetwork, qat.
 
 
 def require_sound(network: IntegerNetwork, what: Path) -> None:
-    """Refuse a network whose integers differ in C, always say the same, or pass their bound.
+    """Refuse a network whose integers differ in C, are constant, or pass their bound.
 
     Raises:
         NdmError: which of them.
@@ -173,7 +173,7 @@ def write_reports(report: Report, network: IntegerNetwork, folder: Path) -> None
 
 
 def _cost(network: IntegerNetwork, headers: Path) -> tuple[speed.Speed | None, str]:
-    """What an inference costs, or why nobody knows."""
+    """Cost of an inference, or why it was not measured."""
     try:
         return speed.measure(network, headers, MEASURED_ROUNDS, MEASURED), ""
     except NdmError as error:
@@ -215,7 +215,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         judge.OVERRIDE,
         action="store_true",
-        help="export a run that on held-out paths does not beat holding the window still",
+        help="export a run that on held-out paths does not beat a constant window",
     )
     parser.add_argument(
         "--qat",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`ndm convert`: an ONNX file or an ndm_model.json of an older contract, in the present format."""
+"""`ndm convert`: an ONNX file or ndm_model.json of an older contract, in the present format."""
 
 from __future__ import annotations
 

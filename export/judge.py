@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Whether a training run is fit to be exported: what `RUN/metrics.json` says of held-out paths.
+"""Whether a training run is fit to be exported, by the held-out paths in `RUN/metrics.json`.
 
 The mark to beat is a network that never moves the window. A run that does not beat it would do
 harm in the kernel, where each round's step acts on the next.
@@ -23,14 +23,14 @@ GAIN, CONGESTION = (o.name for o in c.OUTPUTS)
 
 @dataclass(frozen=True)
 class Judgement:
-    """What held-out rounds say of a run."""
+    """Judgement of a run by held-out rounds."""
 
     text: str
     """one line for card, report and screen"""
     fit: bool
-    """it beats holding the window still, or is not there to"""
+    """it beats a constant window, or is not judged"""
     advice: str = ""
-    """what to do about it, if it is not fit"""
+    """the remedy, if it is not fit"""
 
 
 def _results(run: Path) -> dict[str, Any] | None:
@@ -109,18 +109,18 @@ def judge(run: Path) -> Judgement:
         sum(part["rounds"] * part[key] for part in parts) / rounds
         for key in ("gain_mae", "hold_mae")
     )
-    figures = f"mean error of the step {error:.4f}, holding the window still {still:.4f}"
+    figures = f"mean error of the step {error:.4f}, of a constant window {still:.4f}"
     if error < still:
-        return Judgement(f"better than holding the window still: {figures}, {rounds} rounds", True)
+        return Judgement(f"better than a constant window: {figures}, {rounds} rounds", True)
     return Judgement(
-        f"WORSE than holding the window still: {figures}, {rounds} rounds",
+        f"WORSE than a constant window: {figures}, {rounds} rounds",
         False,
         "train longer (--epochs) or on more captures",
     )
 
 
 def require(run: Path, even_if_worse: bool) -> Judgement:
-    """Refuse a run that is not fit, unless told to go on.
+    """Refuse a run that is not fit, unless `even_if_worse` is set.
 
     Raises:
         NdmError: it is not fit, and `even_if_worse` is not set; or see `judge`.

@@ -13,9 +13,9 @@
 # %% [markdown]
 # # The loop closed: ndm_tcp beside BBR and CUBIC
 #
-# Real kernels in the lab, in virtual time: what window each algorithm chose, what RTT it caused,
-# what it got. Then the whole board as pictures. Runs are kept in `out/closed_loop`; `NDM_KMOD`
-# names another copy of the module's sources.
+# This notebook compares the algorithms in the lab: real kernels in virtual time. It shows the
+# window of each algorithm, the RTT that it caused, and its goodput. Then it draws the whole board.
+# Runs are kept in `out/closed_loop`. `NDM_KMOD` names another copy of the module's sources.
 
 # %%
 import hashlib
@@ -79,8 +79,8 @@ def series(folder):
 # %% [markdown]
 # ## Over time
 #
-# One flow, one seed. Top: what the receiver got, per half second (dashed: the link's rate). Middle:
-# smoothed RTT. Bottom: congestion window.
+# One flow, one seed. Top: goodput at the receiver per half second (dashed: the link's rate).
+# Middle: smoothed RTT. Bottom: congestion window.
 
 
 # %%
@@ -156,9 +156,9 @@ for name, ratio, reached in zip(names, ratios["ndm_tcp"], good, strict=True):
         print(f"  not {name}: {ratio:.3f}")
 
 # %% [markdown]
-# ## The delay they cause
+# ## Delay
 #
-# Mean RTT as a part of BBR's. Left of the line: a shorter queue than BBR's.
+# Mean RTT as a part of BBR's. Left of the line, the queue is shorter than BBR's.
 
 # %%
 timed = [n for n in names if np.isfinite(published[n]["bbr"].mean["rtt_mean_ms"])]
@@ -185,8 +185,8 @@ print(f"ndm_tcp's RTT is at most BBR's in {sum(r <= 1 for r in ratio)} of {len(t
 # %% [markdown]
 # ## ccBench
 #
-# Share of scenarios won. Set I: alone, goodput squared over delay. Set II: beside CUBIC, distance
-# from half of the goodput. Whoever is within a tenth of the best wins too.
+# Share of scenarios won. Set I: a lone flow, goodput squared over delay. Set II: beside CUBIC,
+# distance from half of the goodput. An algorithm within a tenth of the best wins too.
 
 # %%
 ccbench = bars.load(f.ROOT / "docs" / "board" / "ccbench.csv")
@@ -205,8 +205,8 @@ f.save(figure, "board_ccbench")
 # %% [markdown]
 # ## Sharing
 #
-# Jain's index of equal flows, and the share that ndm_tcp takes beside other algorithms; the band
-# is what counts as fair beside CUBIC.
+# Jain's index of equal flows, and ndm_tcp's share beside other algorithms. The band marks the
+# shares that count as fair beside CUBIC.
 
 # %%
 path = f.ROOT / "docs" / "board" / "fairness.csv"

@@ -65,7 +65,7 @@ def data_folders():
 
 
 def network():
-    """(policy, checkpoint) of the run; says which, and whether it beats holding the window."""
+    """(policy, checkpoint) of the run; prints which, and whether it beats a constant window."""
     policy, checkpoint = load_policy(RUN)
     results = json.loads((RUN / RESULTS).read_text()) if (RUN / RESULTS).is_file() else {}
     # A rebuilt run has other bytes than the one that it stands for, and the same integers.
@@ -108,7 +108,7 @@ def text_column(table, name):
 
 
 def outputs(policy, x):
-    """[n, 2] what the network says: gain (log2) and logit."""
+    """[n, 2] outputs of the network: gain (log2) and logit."""
     with torch.no_grad():
         return policy.act(torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32))).numpy()
 

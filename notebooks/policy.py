@@ -13,8 +13,8 @@
 # %% [markdown]
 # # What the network does
 #
-# Response of both outputs, what each input contributes, and three stories from the recordings:
-# random losses on an idle path, a queue that overflows, jitter.
+# This notebook shows the response of both outputs and the contribution of each input. Then it plays
+# three stories from the recordings: random losses on an idle path, a queue that overflows, jitter.
 
 # %%
 import figures as f
@@ -42,8 +42,8 @@ print(
 # %% [markdown]
 # ## Response surfaces
 #
-# Two inputs vary, the others stay at their median. Zero holds the window, 0.1 grows it by 7 % per
-# round trip. Dots are held-out rounds: far from them the map is extrapolation.
+# Two inputs vary, the others stay at their median. A gain of zero keeps the window, 0.1 grows it by
+# 7 % per round. Dots are held-out rounds. Far from them the map is extrapolation.
 
 
 # %%
@@ -107,10 +107,10 @@ f.save(figure, "response_congestion")
 print(f"Over rtt_ratio and loss_rate it says {loss.min():.2f} to {loss.max():.2f}.")
 
 # %% [markdown]
-# ## What each input contributes
+# ## Contribution of each input
 #
-# Permutation importance: held-out rounds with one input shuffled among them, ten times; whiskers
-# are standard deviations. How much worse do the outputs get?
+# Permutation importance: one input is shuffled among held-out rounds, ten times. Bars show by how
+# much the outputs get worse; whiskers are standard deviations.
 
 # %%
 
@@ -152,9 +152,9 @@ print(
 # %% [markdown]
 # ## Integrated gradients
 #
-# How far each input moves an output away from what it is at the median input: the gradient,
-# integrated on the straight line from there (Sundararajan et al., 2017). The attributions of a
-# round add up to the difference exactly; the printed remainder says how well the sum does.
+# How far each input moves an output from its value at the median input: the gradient, integrated
+# on the straight line from there (Sundararajan et al., 2017). The attributions of a round add up to
+# the difference exactly. The printed remainder is the error of the numerical sum.
 
 # %%
 STEPS = 64
@@ -204,11 +204,11 @@ f.save(figure, "integrated_gradients")
 # Held-out flows of the data, round by round; ndm_tcp's own where there are any. Of the flows that
 # fit a story, the one with the median number of lossy rounds is shown (for jitter: with the median
 # RTT variation). The outputs are those of this network at the recorded states. The recordings are
-# of earlier networks, so what the sender did next was not this network's choice.
+# of earlier networks, so the sender's next action was not this network's choice.
 #
 # Made-up states do not serve here. A constant window over a path of 10 Mbit/s and 50 ms was played
 # through the kernel's feature code before. The shipped network then gave scattered losses a
-# probability of congestion of 0.85 to 0.90, and grew the window where a queue overflowed. The first
+# probability of overflow of 0.85 to 0.90, and grew the window where a queue overflowed. The first
 # scattered loss, the overflow and a delay spike lie 1.9 to 3.7 standard deviations of the inputs
 # away from the nearest recorded round. Recorded rounds with a loss are 0.8 apart in the median,
 # and 1.4 in 19 of 20 cases. The later scattered losses are nearer, at 1.1. Of the 50 recorded lossy

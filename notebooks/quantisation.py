@@ -11,10 +11,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 
 # %% [markdown]
-# # What the integers cost
+# # The cost of the integers
 #
-# The kernel cannot run floating point: it runs s16 weights and tables. Here the exported integers
-# against the trained float32 network, on every recorded round, and what is proved of them.
+# The kernel cannot run floating point, so it runs s16 weights and tables. This notebook compares
+# the exported integers with the trained float32 network on every recorded round, and lists the
+# proofs.
 
 # %%
 import figures as f
@@ -44,9 +45,9 @@ print(f"{len(x)} rounds, {sum(a.weight.size + a.bias.size for a in layers)} para
 # %% [markdown]
 # ## Two causes of error
 #
-# Arithmetic: integers against real arithmetic on the same, rounded weights; the certificate bounds
-# it for every input there is. Rounding of the weights adds the rest of the difference to the
-# network that was trained.
+# Arithmetic is the first: integers against real arithmetic on the same, rounded weights. The
+# certificate bounds it for every input. Rounding of the weights is the second: it adds the rest of
+# the difference to the trained network.
 
 # %%
 figure, panels = plt.subplots(1, 2, figsize=(9, 3.2))
@@ -77,8 +78,8 @@ f.save(figure, "quantisation")
 # %% [markdown]
 # ## Float in place of fixed
 #
-# What the difference means: a window of 1,000 packets after one round of either, and on how many
-# losses both would disagree whether it was congestion.
+# The effect of the difference: a window of 1,000 packets after one round of either, and the number
+# of losses for which the two disagree on the cause.
 
 # %%
 windows = 1000 * 2 ** np.stack([fixed[:, 0], trained[:, 0]])
@@ -108,13 +109,13 @@ for cost in costs:
     print(text + "".join(f"{value:16.2g}" for value in cost.largest))
 
 # %% [markdown]
-# ## What is proved
+# ## Proofs
 #
-# Of the window, for any network: `tests/law.c` goes through the control law exhaustively. Of the
-# network by itself: claims for every input they speak of, decided on sub-boxes; an independent
+# The window, for any network: `tests/law.c` runs through the control law exhaustively. The network
+# by itself: each claim covers every input in a box and is decided on sub-boxes. An independent
 # checker reads the certificate and the C headers again (`ndm check`). Refuted: an example breaks
-# the claim, and the claims about the law that are named bound what the window then does.
-# Unknown: neither proved nor refuted with the boxes allowed.
+# the claim, and the named claims about the law bound the window in that case. Unknown: neither
+# proved nor refuted with the allowed number of boxes.
 
 # %%
 for claim in law.CLAIMS:

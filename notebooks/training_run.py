@@ -11,10 +11,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 
 # %% [markdown]
-# # One training run: what it learned from, and how well
+# # One training run: its data and its quality
 #
-# Curves, what the rounds cover, what was asked of the network, and how well it does on flows that
-# it never saw. Nothing here says anything about throughput: that takes a closed loop
+# This notebook shows the learning curves, the range of the rounds, the labels, and the errors on
+# flows that the network never saw. It makes no claim about throughput, which needs a closed loop
 # (`closed_loop.py`).
 
 # %%
@@ -93,7 +93,7 @@ print(
 # %% [markdown]
 # ## Which rates and delays
 #
-# One dot per flow: its median RTT and the rate it got over its whole life.
+# One dot per flow: its median RTT and its mean rate over its whole life.
 
 # %%
 names, first = np.unique(data.flow, return_index=True)
@@ -123,10 +123,11 @@ print(
 )
 
 # %% [markdown]
-# ## What is asked of the window
+# ## Labels of the window step
 #
-# The action of a round: by how much the window should change until the next one. Objective
-# `target_step`: a step towards the target window, which the lab knows; else what the sender did.
+# The action of a round is the change of the window until the next one. With objective
+# `target_step` it is a step towards the target window, which the lab knows. Otherwise it is the
+# sender's own step.
 
 # %%
 figure, axes = plt.subplots(figsize=(6, 3.2))
@@ -154,10 +155,10 @@ for mask, label in ((~own, "other algorithms"), (own, "ndm_tcp")):
 print("; ".join(parts) + ".")
 
 # %% [markdown]
-# ## What is asked of the congestion output
+# ## Labels of the congestion output
 #
-# Rounds in which packets were marked lost, and why: the queue was full, or the link dropped or
-# reordered them. The lab knows.
+# Rounds in which packets were marked lost, and the cause: the queue was full, or the link dropped
+# or reordered them. The lab knows the cause.
 
 # %%
 lossy = data.cause >= 0
@@ -183,9 +184,9 @@ print(
 # %% [markdown]
 # ## Flows that it never saw
 #
-# Error of the window step by algorithm; `hold` is the error of a network that never moves the
-# window. Flows are held out as wholes, but other flows over the same paths were seen; whole paths,
-# kinds and algorithms are held out further down.
+# Error of the window step by algorithm; `hold` is the error of a constant window. Flows are held
+# out as wholes, but the training saw other flows over the same paths. Further down, whole paths,
+# kinds and algorithms are held out.
 
 # %%
 results = evaluate(policy, data)
@@ -199,11 +200,11 @@ for split in ("val", "test"):
         )
 
 # %% [markdown]
-# ## Does it know congestion from noise?
+# ## Does it distinguish overflow loss from random loss?
 #
-# Reliability: of the losses that it calls congestion with a probability of 0.7, seven in ten should
-# be. Training weighs both causes alike, so its probabilities are meant for a world where both are
-# as frequent; the second line weighs the held-out losses that way.
+# Reliability: of the losses with a predicted probability of overflow of 0.7, seven in ten should
+# be overflow losses. Training weighs both causes alike, so the probabilities assume that both are
+# equally frequent. The second line weighs the held-out losses that way.
 
 # %%
 held_out = (data.split != "train") & lossy
@@ -236,7 +237,7 @@ else:
 # ## Paths, kinds and algorithms that it never saw, and the delay inputs
 #
 # From `make ablation` (`docs/ablation.json`), which trains on other paths than it measures on.
-# Rows say what was kept from the network; whiskers are 95 % intervals over paths and seeds.
+# Rows name the part that the network did not get; whiskers are 95 % intervals over paths and seeds.
 
 # %%
 if not f.ABLATION.is_file():

@@ -13,10 +13,10 @@
 # %% [markdown]
 # # Your own trace
 #
-# Takes a capture of a sender (or a recorded run, or a tcp_info log) and a trained network: what the
-# kernel's features look like over time, and what the network would have done. `NDM_CAPTURE` names
-# the capture, `NDM_RUN` the training run. Nothing here reacts to the network: had it acted, the
-# rest of the trace would be another.
+# This notebook takes a capture of a sender (or a recorded run, or a tcp_info log) and a trained
+# network. It shows the kernel's features over time and the outputs of the network. `NDM_CAPTURE`
+# names the capture, `NDM_RUN` the training run. The trace does not react to the network: with the
+# network in control, the rest of the trace would differ.
 
 # %%
 import os
@@ -67,7 +67,7 @@ print(
 )
 
 # %% [markdown]
-# ## What the network saw
+# ## Inputs of the network
 #
 # The ten inputs, each in its range, and the means of eight of them, which are the network's memory.
 
@@ -86,10 +86,10 @@ widest = int(x.std(0).argmax())
 print(f"{f.NAMES[widest]} moves most (standard deviation {x.std(0)[widest]:.2f}).")
 
 # %% [markdown]
-# ## What the network would do
+# ## Outputs of the network
 #
-# Top: the step it asks for, beside the sender's own, over the same rounds. Bottom: how certain it
-# is that a loss at that moment is congestion; marks are the losses there were.
+# Top: the predicted step, beside the sender's own, over the same rounds. Bottom: the predicted
+# probability that a loss at that moment is an overflow loss; marks are the actual losses.
 
 # %%
 own = np.append(np.diff(np.log2(np.maximum(rows["cwnd"].astype(float), 1))), np.nan)

@@ -44,7 +44,7 @@ def overflowed(row: dict[str, Any]) -> bool:
 def ceilings(rows: list[dict[str, Any]]) -> tuple[list[int | None], list[int]]:
     """kmod/ndm_ceiling.h once more: the ceiling of each round that the network decides, if any.
 
-    Only for a flow that fills its window in every round; whether it does, the rounds do not tell.
+    Only for a flow that fills its window in every round; the rounds do not show whether it does.
 
     Args:
         rows: one flow's, in order.

@@ -31,7 +31,7 @@ NAMES = ("00-clean", "03-loss", "06-reorder", "08-jitter", "09-burst", "10-step"
 
 @pytest.fixture(scope="module")
 def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A dataset of recordings of the lab, which know the right window."""
+    """A dataset of recordings of the lab, which know the target window."""
     out = tmp_path_factory.mktemp("taught")
     sources = [TRACES / "lab" / f"train-{n}--{cc}--1" for n in NAMES for cc in ("reno", "bbr")]
     build(sources, out, jobs=2, quiet=True)

@@ -210,7 +210,7 @@ def drawn(runs: list[tuple[str, Path]], monkeypatch: pytest.MonkeyPatch) -> dict
     return {str(line.get_label()): line for line in figures[0].axes[0].lines}
 
 
-@pytest.mark.parametrize("says", [True, False], ids=["says which", "of before"])
+@pytest.mark.parametrize("says", [True, False], ids=["marked", "older run"])
 @pytest.mark.parametrize("first", [True, False], ids=["tested first", "rival first"])
 def test_the_flow_under_test_is_drawn_not_its_rival(
     first: bool, says: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -54,8 +54,8 @@ READ: dict[str, tuple[int, dict[str, int]]] = {
 SAID = {
     "clock_back_20ms.pcap": "the capture's clock was set back 1 times",
     "iperf3_json_stream_cut.json": "the last object is cut off and left out",
-    "ss_grep_A1_dashes.txt": "40 lines that are no output of ss were left out, the first is line 4",
-    "ss_whole_seconds.txt": "38 of 40 polls have the time of the one before",
+    "ss_grep_A1_dashes.txt": "40 lines that ss did not print were left out, the first is line 4",
+    "ss_whole_seconds.txt": "38 of 40 polls have the time of the previous poll",
 }
 REFUSED = {
     "merged_two_points.pcap": "two capture points are merged in one file",

@@ -124,7 +124,7 @@ def test_the_whole_chain_from_the_command_line(tmp_path: Path) -> None:
     manifest = json.loads(ndm("dataset", "build", *sources, "-o", data, "--json"))
     assert manifest["flows"] == 3
     assert "rtt_gradient" in ndm("dataset", "info", data)
-    # Random weights would need more than three short flows to beat holding the window still.
+    # Random weights would need more than three short flows to beat a constant window.
     ndm("train", "--data", data, "-o", run, "--epochs", 5, "--init", "shipped")
     assert json.loads(ndm("eval", run, "--data", data, "--json"))["parameters"] == 1730
     report = json.loads(ndm("export", run, "-o", tmp_path / "generated", "--json"))

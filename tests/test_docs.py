@@ -1,39 +1,47 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The pages: links that lead somewhere, the glossary's words, an index of what was decided."""
+"""The pages and the texts in code: links, the glossary's words, pages that scripts write."""
 
 from __future__ import annotations
 
+import ast
+import io
 import os
 import re
 import runpy
 import subprocess
 import sys
+import tokenize
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ndm_tcp.export.proof import law
+
 from .conftest import ROOT
 
 README_WORDS = 900
-PAGES = sorted(
+
+
+def project_files(*patterns: str) -> list[Path]:
+    """Files of the project of these patterns, new ones too; no links to files elsewhere."""
+    words = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    paths = map(Path, done.stdout.split())
+    return sorted(p for p in paths if (ROOT / p).is_file() and not (ROOT / p).is_symlink())
+
+
+PAGES = project_files("*.md")
+# Not the headers of the control law: the certificate holds their SHA-256.
+SOURCES = [
     path
-    for path in map(
-        Path,
-        subprocess.run(
-            ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.split(),
-    )
-    if (ROOT / path).is_file()
-)
+    for path in project_files("*.py", "*.c", "*.h")
+    if "generated" not in path.parts and path.name not in law.HEADERS
+]
 LINK = re.compile(r"(?<!`)\[[^\]]*\]\(([^)\s]+)\)")
 # Expressions that the glossary replaces, with the word to use.
 REPLACED = {
-    r"\bsen[dt]s? again\b": "retransmit, retransmitted",
+    r"\bsen[dt]s? again\b(?! after a silence)": "retransmit, retransmitted",
     r"\bresen[dt]s?\b": "retransmitted; retransmission rate",
     r"\bright windows?\b": "target window",
     r"\b(beyond|by more than) chance\b": "significant, significantly",
@@ -42,6 +50,12 @@ REPLACED = {
     r"\bof now\b": "present, current",
     r"\ba queue that stays\b": "standing queue",
     r"\bjudged on\b": "measured on; development suite, held-out suite",
+    r"\bof before\b": "older, earlier",
+    r"\bholding the window still\b": "a constant window",
+    r"\blost to (congestion|noise)\b": "overflow loss, random loss",
+    r"\bwould have been right\b": "target window",
+    r"\bnetworks? (\w+ )?(says?|said|tells?|told|asks?|asked|wants?)\b": "predicts, outputs",
+    r"\b[Ww]hoever\b": "name the actor",
 }
 
 
@@ -69,11 +83,46 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in anchors(target), f"{page}: {link}"
 
 
+def replaced(text: str) -> dict[str, str]:
+    """Expressions in a text that the glossary replaces, with the words to use."""
+    flat = " ".join(text.split())
+    return {m[0]: use for old, use in REPLACED.items() for m in re.finditer(old, flat)}
+
+
+def texts_in_code(source: Path) -> str:
+    """Comments and docstrings of a Python or C file."""
+    code = (ROOT / source).read_text()
+    if source.suffix != ".py":
+        comments = re.findall(r"/\*.*?\*/|//[^\n]*", code, flags=re.DOTALL)
+        return " ".join(comments).replace("\n *", " ").replace("\n\t *", " ")
+    tokens = tokenize.generate_tokens(io.StringIO(code).readline)
+    found = [t.string.lstrip("# ") for t in tokens if t.type == tokenize.COMMENT]
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            found.append(str(node.value.value))
+    return " ".join(found)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_pages_use_the_words_of_the_glossary(page: Path) -> None:
-    text = prose(page)
-    found = {m[0]: say for old, say in REPLACED.items() for m in re.finditer(old, text)}
-    assert not found, f"{page}: say instead: {found}"
+    found = replaced(prose(page))
+    assert not found, f"{page}: write instead: {found}"
+
+
+def test_texts_in_code_use_the_words_of_the_glossary() -> None:
+    assert len(SOURCES) > 200
+    found = {str(source): replaced(texts_in_code(source)) for source in SOURCES}
+    wrong = {source: words for source, words in found.items() if words}
+    assert not wrong, f"write instead: {wrong}"
+
+
+def test_old_words_are_found_in_comments_and_docstrings(tmp_path: Path) -> None:
+    python = tmp_path / "a.py"
+    python.write_text('"""Segments sent\n    again."""\nx = 1  # a file of\n# before\n')
+    assert set(replaced(texts_in_code(python))) == {"sent again", "of before"}
+    header = tmp_path / "a.h"
+    header.write_text("/* The right\n * window. */\nint resent;\t// whoever\n")
+    assert set(replaced(texts_in_code(header))) == {"right window", "whoever"}
 
 
 def test_the_readme_is_short_and_shows_two_pictures() -> None:

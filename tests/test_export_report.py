@@ -59,7 +59,7 @@ def test_a_file_too_large_for_a_network_is_not_even_parsed(tmp_path: Path) -> No
     [
         (lambda t: t.dims.__setitem__(0, 1 << 40), r"at most 4096 elements"),
         (lambda t: t.dims.__setitem__(0, -8), r"at most 4096 elements"),
-        (lambda t: t.dims.__setitem__(0, 9), r"holds 144 numbers, its shape says 162"),
+        (lambda t: t.dims.__setitem__(0, 9), r"holds 144 numbers, its shape needs 162"),
         (lambda t: t.ClearField("raw_data"), r"holds 0 numbers"),
         (lambda t: setattr(t, "data_type", TensorProto.DOUBLE), r"holds DOUBLE, expected FLOAT"),
         (lambda t: setattr(t, "data_location", TensorProto.EXTERNAL), r"lies in another file"),

@@ -189,7 +189,7 @@ def test_lines_that_are_no_output_of_ss_are_left_out(tmp_path: Path, line: str) 
     log = "".join(timed(k) + f"{line}\n" * (k % 2) for k in range(40))
     (flow,), warnings = read(tmp_path / "log", log)
     assert len(flow.acks) == 40
-    assert warnings == ["20 lines that are no output of ss were left out, the first is line 7"]
+    assert warnings == ["20 lines that ss did not print were left out, the first is line 7"]
 
 
 def test_a_damaged_record_is_left_out_and_many_refuse_the_log(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_times_that_repeat_are_warned_of(tmp_path: Path, per_second: int) -> Non
     log = "".join(f"{EPOCH + k // per_second}\n{record(k + 1)}" for k in range(60))
     _, (warning,) = read(tmp_path / "log", log)
     assert warning.startswith(
-        f"{60 - 60 // per_second} of 60 polls have the time of the one before"
+        f"{60 - 60 // per_second} of 60 polls have the time of the previous poll"
     )
 
 

@@ -300,7 +300,7 @@ def test_flent(realdata: Path, tmp_path: Path) -> None:
         assert 20_000 < np.median(flow.acks["srtt_us"]) < 150_000
     assert run_command(["dataset", "build", str(path), "-o", str(tmp_path / "out")]) == 0
     card = (tmp_path / "out" / "DATASET_CARD.md").read_text()
-    assert "In rounds marked flent, 0 everywhere, for lack of data: `loss_rate`" in card
+    assert "In rounds marked flent these inputs have no data and are 0: `loss_rate`" in card
     rows = store.load(tmp_path / "out").rounds
     assert not any(rows["loss_rate"].to_pylist()) and not any(rows["entropy"].to_pylist())
 

@@ -172,7 +172,7 @@ def test_only_names_a_transfer_of_the_plan(tmp_path: Path) -> None:
 
 
 def _agrees_with_the_capture(folder: Path, run: dict[str, Any], drops: list[Any]) -> list[Any]:
-    """Every drop was seen leaving; what was sent again is what was dropped. The data packets."""
+    """Every dropped data packet was seen leaving; exactly these are retransmitted."""
     truth, port = run["truth"], run["sender_port"]
     data = [
         segment

@@ -91,7 +91,7 @@ WORSE = {**BETTER, "test_gain_mae": 0.4}
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        (WORSE, "WORSE than holding the window still: mean error of the step 0.3250"),
+        (WORSE, "WORSE than a constant window: mean error of the step 0.3250"),
         ({**BETTER, "val_gain_mae": 0.3, "test_gain_mae": 0.3}, "WORSE"),
         ({"val_rounds": 0, "test_rounds": 0}, "the datasets hold none"),
     ],
@@ -121,7 +121,7 @@ def test_a_network_that_does_not_beat_holding_still_needs_a_flag(
 def test_a_better_one_says_by_how_much(copy: Path) -> None:
     judged(copy, **BETTER)
     export(copy, copy / "generated", even_if_worse=False)
-    text = "better than holding the window still: mean error of the step 0.1750, holding the "
+    text = "better than a constant window: mean error of the step 0.1750, of a constant "
     assert text in (copy / "MODEL_CARD.md").read_text()
     assert "held out" not in (copy / "generated" / "ndm_model.json").read_text()
 
@@ -130,7 +130,7 @@ def test_a_better_one_says_by_how_much(copy: Path) -> None:
 def test_an_output_that_had_no_labels_is_never_exported(
     missing: str, copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Runs of before `--init` left it random, and said nothing."""
+    """Runs older than `--init` left it random, without a message."""
     judged(copy, **BETTER, **{f"train_{missing}_losses": 0})
     for words in ([], ["--even-if-worse"]):
         assert run_command(["export", str(copy), *words]) == 2

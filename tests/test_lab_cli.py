@@ -91,7 +91,7 @@ def test_a_module_brings_its_algorithm(path: Path, built: list[str], capsys: Any
     assert "neither a .ko nor a folder with a Kbuild" in refused(words, capsys)
     mine.mkdir()
     (mine / "Kbuild").write_text("# nothing\n")
-    assert "says which module it makes" in refused(words, capsys)
+    assert "that names the module" in refused(words, capsys)
     assert not built
     (mine / "Kbuild").write_text("obj-m := mine.o\n")
     assert run_command([str(word) for word in words]) == 0 and "run" in built

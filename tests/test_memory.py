@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The network's memory: one state in C, PyTorch and ONNX, the integers of before it was a layer."""
+"""The network's memory: one state in C, PyTorch and ONNX, the integers of older networks."""
 
 from __future__ import annotations
 

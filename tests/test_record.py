@@ -39,7 +39,7 @@ def test_root_is_asked_for(
     assert run_command(["dataset", "record", "-o", str(tmp_path / "x"), "--", "true"]) == 2
     assert "needs root" in capsys.readouterr().err
     assert run_command(["dataset", "record", "-o", str(tmp_path / "x")]) == 2
-    assert "say what to record" in capsys.readouterr().err
+    assert "nothing to record is named; give -- CMD..., --port or --pid" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""No path is in two splits: neither in training nor in evaluation, whoever sends over it."""
+"""No path is in two splits, in training or in evaluation, for any sender."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def train(dataset: Path, out: Path, config: TrainConfig = FEW) -> Path:
 
 @pytest.fixture(scope="module")
 def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A dataset of two recordings of the lab, which know the right window."""
+    """A dataset of two recordings of the lab, which know the target window."""
     out = tmp_path_factory.mktemp("taught")
     names = ["lab/train-03-loss--reno--1", "lab/train-10-step--bbr--1"]
     build([TRACES / name for name in names], out, quiet=True)

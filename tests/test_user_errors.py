@@ -216,7 +216,7 @@ def test_a_source_that_breaks_while_it_is_read(
 def test_warnings_are_kept_with_the_dataset(log: Path, tmp_path: Path, capsys: Capture) -> None:
     log.write_bytes(LOG.replace(b"1669057201", b"--\n1669057201", 1))
     code, (line,), _ = ndm(capsys, log, "-o", tmp_path / "out")
-    assert code == 0 and "1 lines that are no output of ss were left out" in line
+    assert code == 0 and "1 lines that ss did not print were left out" in line
     assert line.removeprefix("ndm: ") in (tmp_path / "out" / build.card.CARD).read_text()
     assert run_command(["dataset", "info", str(tmp_path / "out")]) == 0
     assert line.removeprefix("ndm: ") in capsys.readouterr().out

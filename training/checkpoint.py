@@ -26,7 +26,7 @@ ANEW = "ndm train --data DIR -o NEW_RUN"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a file held."""
+    """Content of a file."""
 
     tensors: dict[str, Tensor]
     config: TrainConfig

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a training run is made of; saved with the run."""
+"""The settings of a training run; saved with the run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TrainConfig:
     """discount per round of the return-to-go"""
     epochs: int = 30
     batch: int = 0
-    """rounds per step; 0: as the number of rounds asks for (`prepared.batch_of`)"""
+    """rounds per step; 0: by the number of rounds (`prepared.batch_of`)"""
     lr: float = 2e-2
     """the highest; see `loop.schedule`"""
     schedule: str = ONE_CYCLE
@@ -44,7 +44,7 @@ class TrainConfig:
     pool_weight: float = value("POOL_WEIGHT")
     """weight of other algorithms' flows beside ndm_tcp's own, if the objective is target_step"""
     expectile: float = value("EXPECTILE")
-    """of the steps that one state can ask for, if the objective is target_step: 0.5 is their mean;
+    """of the steps that fit one state, if the objective is target_step: 0.5 is their mean;
     above, the network prefers the larger window where its inputs are ambiguous (`teaching`)"""
     congestion_weight: float = 0.1
     """weight of the congestion logit's cross-entropy beside the gain's Huber loss"""
@@ -53,11 +53,11 @@ class TrainConfig:
     sampling: str = "per_ack"
     """which rounds to train on"""
     split_by: str = "path"
-    """path: no path is in two splits (`splits`); flow: as the dataset says, which holds out whole
-    flows; runs that do not say were split so"""
+    """path: no path is in two splits (`splits`); flow: as in the dataset, which holds out whole
+    flows; runs without this setting were split so"""
     seed: int = 1
     init: str = AUTO
-    """the weights to start from: auto, random, shipped, or a path; of a run, what they were"""
+    """the weights to start from: auto, random, shipped, or a path; of a run, its actual start"""
     freeze: tuple[str, ...] = ()
     """outputs that stay as they are in the network to start from, for every input. Hidden layers
     serve both outputs, so they stay too: of the other output, the last layer's row is learned"""
@@ -98,7 +98,7 @@ class TrainConfig:
     def from_dict(cls, data: dict[str, Any]) -> TrainConfig:
         """The inverse of `to_dict`; unknown keys raise NdmError.
 
-        Runs that say nothing of `split_by` were split by flow, and of `schedule`, on a cosine.
+        Runs without `split_by` were split by flow, and runs without `schedule` used a cosine.
         """
         known = {f.name for f in fields(cls)}
         if unknown := set(data) - known:

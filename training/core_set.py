@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`ndm data core`: of the lab's recordings the flows that are worth most to training, a byte each.
+"""`ndm data core`: the flows of the lab's recordings with the most value for training per byte.
 
 A flow is worth its share of the weight in both losses of the training. Recordings of one path
-resemble each other, so the more of a path is in, the less its next flow adds: each path, with
-ndm_tcp and with others, counts as its worth times (what is in / what there is)^`SPREAD`, most of
-which its first flow brings. Paths held out from training measure and do not teach: they count less.
-Flows are taken whole, since the network's memory depends on all rounds before, and in the order of
-what each adds to a byte, until the bytes are spent.
+resemble each other, so each further flow of a path adds less. Each path, with ndm_tcp and with
+others, counts as its worth times (chosen part / whole)^`SPREAD`; its first flow brings most of
+this. Flows of held-out paths do not train the network, so they count less. Flows are taken whole,
+since the network's memory depends on all earlier rounds. The next flow is always the one that adds
+most per byte, until the bytes are spent.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ EXAMPLE = """example:
   ndm data core out/rounds/pool out/rounds/1 -o out/core --megabytes 11"""
 SPREAD = 0.1
 HELD_OUT = {"train": 1.0, "val": 0.12, "test": 0.06}
-"""what a flow of a split counts"""
+"""factor for a flow of a split"""
 OTHERS = 3.0
-"""what the flows of other algorithms count beside their weight: without their full queues a network
-does not learn to know one"""
+"""factor for the flows of other algorithms: without their full queues a network
+does not learn to recognise one"""
 ROUND_BYTES = 14.9
 """of a round in a file of the smallest size: measured on the recordings of 2026-11-25"""
 FLOW_BYTES = 120.0
-"""of what is the same for all rounds of a flow"""
+"""of the values that are the same for all rounds of a flow"""
 
 
 @dataclass(frozen=True)
 class Flow:
-    """A recorded flow, and what it is worth."""
+    """A recorded flow and its worth."""
 
     flow_id: str
     recording: str
@@ -119,8 +119,8 @@ def flows_of(recordings: Mapping[Path, pa.Table], config: TrainConfig) -> list[F
 def choose(flows: Sequence[Flow], budget: float) -> list[Flow]:
     """Those that fit into so many bytes and are worth most, in the order in which they came.
 
-    Greedy, which for such sums of concave functions is close to the best choice: what a flow adds
-    only shrinks, so the next one is found by computing anew what the first of the queue adds.
+    The choice is greedy, which for such sums of concave functions is close to the best. The gain
+    of a flow only shrinks, so computing that of the queue's first flow again finds the next one.
     """
     total: dict[tuple[str, bool], float] = defaultdict(float)
     taken: dict[tuple[str, bool], float] = defaultdict(float)

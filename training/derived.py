@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What training takes from rounds and no dataset holds: the dense layers' inputs, target windows.
+"""Values of training that no dataset holds: the dense layers' inputs, the target windows.
 
-Both follow from what was recorded, so a change of the network's memory or of the lab's `truth`
+Both follow from the recording, so a change of the network's memory or of the lab's `truth`
 costs a training run, never a dataset.
 """
 
@@ -23,7 +23,7 @@ OF_FLOW = ("source", "scenario", "under_test", "flow_number", "start_us")
 
 
 def dense(table: pa.Table) -> npt.NDArray[np.int16]:
-    """[n, dense] Q12: the inputs and what the network remembers of the flow's rounds before.
+    """[n, dense] Q12: the inputs, and the network's memory of the flow's earlier rounds.
 
     Args:
         table: rounds by `columns.SCHEMA`, whole flows: a mean depends on all rounds before.

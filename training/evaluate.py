@@ -34,7 +34,7 @@ def auc(score: npt.NDArray[Any], label: npt.NDArray[Any]) -> float | None:
 def calibration(
     logit: npt.NDArray[Any], label: npt.NDArray[Any], bins: int = 10
 ) -> tuple[float, npt.NDArray[np.float64]]:
-    """Is what it calls congestion with 70 % congestion in 70 of 100 cases?
+    """Are predictions of overflow loss with 70 % right in 70 of 100 cases?
 
     Args:
         logit: [n]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The training loop: deterministic, resumable, with metrics as CSV and, if asked for, in
+"""The training loop: deterministic, resumable, with metrics as CSV and, on request, in
 TensorBoard."""
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ SAVE_EVERY = 10  # epochs
 SAY = 6  # lines of progress a run, where no bar can be drawn
 WARM_UP = 0.3  # of all steps, in which the learning rate goes up
 HUBER_DELTA = {"bc": 0.1, "awbc": 0.1, TARGET_STEP: 1.0}
-"""log2 units: beyond it an action counts linearly. What one controller did is an outlier to the
-next; of what would have been right in many states that look the same, the mean is wanted."""
+"""log2 units: beyond it an action counts linearly. One controller's action is an outlier to the
+next. The target windows of many states with the same inputs have a mean, which is wanted."""
 METRICS = "metrics.csv"
 RESULTS = "metrics.json"
 COLUMNS = (
@@ -113,9 +113,9 @@ class Trainer:
     def __init__(self, data: Sequence[Path] | Prepared, run: Path, config: TrainConfig) -> None:
         """
         Args:
-            data: dataset folders, whose rounds are put together; or what was made of them.
+            data: dataset folders, whose rounds are put together; or the prepared data.
             run: the folder of the run.
-            config: all there is to choose; of what was prepared, the seed.
+            config: all settings; with prepared data only the seed counts.
 
         Raises:
             NdmError: bad dataset, no training rounds, or `run` holds a different run.
@@ -263,14 +263,14 @@ class Trainer:
 
         Args:
             quiet: no progress.
-            name: of the run, to say progress in lines; else a bar is drawn, on a terminal.
+            name: of the run, to print progress in lines; else a bar is drawn, on a terminal.
             board: metrics for TensorBoard too, in `tensorboard` of the run.
 
         Returns:
             the held-out metrics of the epoch with the lowest validation loss.
 
         Raises:
-            NdmError: TensorBoard is asked for and not there, or the loss is not finite.
+            NdmError: TensorBoard is requested and not installed, or the loss is not finite.
         """
         writer = require_tensorboard()(self.folder / "tensorboard") if board else None
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ class Memory(nn.Module):
     """`ndm_remember()` of kmod/ndm_memory.h in real numbers, without any error: integers in float.
 
     Nothing in it is learned, and a round's means do not depend on any weight: training takes
-    what `core.remember` computes of whole flows.
+    the means that `core.remember` computes of whole flows.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Memory(nn.Module):
             state: [n, means] each mean and 2; 0 before a flow's first round.
 
         Returns:
-            what the dense layers take [n, dense], and the next state [n, means].
+            the inputs of the dense layers [n, dense], and the next state [n, means].
         """
         one = float(1 << (contract.Q_INPUT + contract.MEAN_BITS))
         now = (x[:, self.of] * one).clamp(max=32767.0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Rounds to what is learned: actions, rewards, returns, masks and loss causes.
+"""From rounds to examples: actions, rewards, returns, masks and loss causes.
 
 Action: log2 of the ratio of consecutive windows (Sage, SIGCOMM 2023). Reward: (throughput -
 5 x loss) / highest throughput seen x min(1, 1.25 x min_rtt / srtt) (Orca, SIGCOMM 2020),
@@ -31,7 +31,7 @@ DELAY_SLACK = 1.25
 STEP_SHARE = value("STEP_SHARE")
 """part of the way to the target window that one round should go, in log2"""
 STEP_RANGE = (-0.6, 0.8)
-"""log2; what a round shows does not say more"""
+"""log2; the inputs of a round do not justify a larger step"""
 OWN = "ndm_tcp"
 READ = (
     *("flow_id", "source", "cc", "path", "split", "sampling", "slow_start", "valid", "cwnd"),
@@ -39,7 +39,7 @@ READ = (
 )
 """columns of the rounds, beside the inputs"""
 READ_FOR_TARGETS = ("t_us", "srtt_us", *derived.OF_FLOW)
-"""and those that say where the target window was"""
+"""and those for the target window"""
 READ_TO_CLONE = ("duration_us", "delivered", "srtt_us", "min_rtt_us")
 """and those of rewards, which only cloning looks at"""
 LOSS_STATE = 4  # TCP_CA_Loss
@@ -62,7 +62,7 @@ class Examples:
     weight: npt.NDArray[np.float32]
     """[n] of the round beside others, before any advantage"""
     cause: npt.NDArray[np.int8]
-    """[n] 1: lost to congestion, 0: lost to noise, -1: nothing lost, or cause unknown"""
+    """[n] 1: overflow loss, 0: random loss, -1: nothing lost, or cause unknown"""
     split: npt.NDArray[np.str_]
     flows: Named
     ccs: Named
@@ -151,7 +151,7 @@ def _cloned(data: dict[str, Any], last: npt.NDArray[np.bool_]) -> dict[str, Any]
 
 
 def _taught(data: dict[str, Any]) -> dict[str, Any]:
-    """Reasons why nobody can say what would have been right."""
+    """Reasons why the target window is unknown."""
     return {"no truth": data["target_cwnd"] <= 0, "timeout": data["ca_state"] >= LOSS_STATE}
 
 
@@ -203,7 +203,7 @@ def _returns(
     groups: list[slice],
     gamma: float,
 ) -> npt.NDArray[np.float32]:
-    """[n] what `Examples.return_to_go` says."""
+    """[n] see `Examples.return_to_go`."""
     to_go = np.zeros(len(policy))
     bucket = np.empty(len(policy), dtype=object)
     named = path.at(np.array([rows.start for rows in groups], dtype=np.intp))

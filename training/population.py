@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Networks that differ in their seed alone, trained side by side: RUN/seed-1, RUN/seed-2, ...
+"""Networks that differ only in their seed, trained side by side: RUN/seed-1, RUN/seed-2, ...
 
 The data are read once, then one process a network, one thread each, shares them. Each run has the
-bytes that it would have alone.
+bytes as from a training of its own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ndm_tcp.training.prepared import Prepared, prepare
 
 MEMBER = re.compile(r"seed-(\d+)$")
 _shared: Prepared | None = None
-"""what forked processes find in their memory"""
+"""data that forked processes find in their memory"""
 
 
 def members(folder: Path) -> dict[int, Path]:
@@ -77,7 +77,7 @@ def train(
         results by seed.
 
     Raises:
-        NdmError: as `Trainer` says, and of a process that ended by itself.
+        NdmError: as in `Trainer`, and if a process ended by itself.
     """
     global _shared
     if (folder / ckpt.MODEL).is_file():
@@ -106,7 +106,7 @@ def train(
 
 
 def _quiet_interrupt() -> None:
-    """Ctrl-C ends the processes; the one that started them says so."""
+    """Ctrl-C ends the processes; the parent reports it."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What every run on the same data and settings shares, whatever its seed: tensors, and a start."""
+"""The common part of all runs on the same data and settings, for any seed: tensors, a start."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Data and settings; the seed alone is left to choose."""
+    """Data and settings; only the seed is left to choose."""
 
     examples: Examples
     dataset_sha256: str

@@ -3,8 +3,8 @@
 
     python -m ndm_tcp.training.rebuild -o RUN [--model ndm_model.json]
 
-The real weights are those behind the integers, so the run exports to the same integers. What only
-training knows, its curves and metrics, is not in it: `ndm eval RUN --data DIR` measures it again.
+The real weights are those behind the integers, so the run exports to the same integers. Curves
+and metrics of the training are missing: `ndm eval RUN --data DIR` measures the network again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def rebuild(model: Path, run: Path) -> None:
 
     Args:
         model: an `ndm_model.json`.
-        run: the folder to make; one with a network is left alone.
+        run: the folder to make; one with a network is not changed.
 
     Raises:
         NdmError: no such model, clamped units, or `run` holds a network.
@@ -52,7 +52,7 @@ def rebuild(model: Path, run: Path) -> None:
     config = TrainConfig(
         hidden=network.hidden,
         init=network.name,
-        # What ndm export writes of runs that were split so; the others were split by flow.
+        # ndm export writes this of runs that were split so; the others were split by flow.
         split_by="path" if "split by path" in note else "flow",
     )
     found = re.match(r"(\w+), seed (\d+)", note)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Train, val and test by path: recordings of one path resemble each other, whoever sends.
+"""Train, val and test by path: recordings of one path resemble each other, for any sender.
 
 A dataset holds out whole flows. The lab records each path with many algorithms and seeds, so flow
 by flow nearly every held-out path is in training, too.
@@ -52,7 +52,7 @@ def by_path(flow: Names, source: Names, path: Names, split: Names) -> Names:
         flow: [n] its name.
         source: [n] the recording it is of.
         path: [n] the path that its recording names; empty if unknown.
-        split: [n] what the dataset says, which has held out whole flows.
+        split: [n] that of the dataset, which has held out whole flows.
 
     Returns:
         [n] of recordings of the lab the split of their scenario. Other flows over a path with a

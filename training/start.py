@@ -38,7 +38,7 @@ class Start:
     """A network in real numbers."""
 
     name: str
-    """what the checkpoint says it started from"""
+    """the start as the checkpoint records it"""
     mask: tuple[int, ...]
     """inputs that it never saw"""
     layers: list[tuple[Tensor, Tensor]]
@@ -67,7 +67,9 @@ def _of_model(path: Path) -> Start:
     """
     model = model_json.from_json(path)
     if any(layer.clamped for layer in model.layers):
-        raise NdmError(f"{path}: has clamped units, training knows tanh alone; name another --init")
+        raise NdmError(
+            f"{path}: has clamped units, training supports only tanh; name another --init"
+        )
     layers = [
         (torch.from_numpy(weight.astype(np.float32)), torch.from_numpy(bias.astype(np.float32)))
         for weight, bias in model_json.real_weights(model.layers)
@@ -123,8 +125,8 @@ def resolve(
     """Where this training starts, and which outputs stay as they are there.
 
     Args:
-        config: as asked for.
-        data: what to learn from.
+        config: as requested.
+        data: the examples.
         sources: the dataset folders, for messages.
 
     Returns:
@@ -148,10 +150,10 @@ def resolve(
         init = SHIPPED if missing or config.freeze else RANDOM
     if init == RANDOM:
         if config.freeze:
-            raise NdmError("--freeze keeps what a network has learned; name it: --init shipped")
+            raise NdmError("--freeze keeps a trained output; name its network: --init shipped")
         if missing:
             raise NdmError(
-                f"{sources[0]}: no training round tells a loss by a full queue from another, so "
+                f"{sources[0]}: no training round has labels for both kinds of loss, so "
                 "congestion would stay random; leave --init out (it then stays as in the shipped "
                 "network), or add a dataset with known causes of loss"
             )

@@ -77,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_objective(parser: argparse.ArgumentParser, default: TrainConfig) -> None:
-    """What is learned, from which start, and how often."""
+    """The settings of a training: objective, start, epochs."""
     parser.add_argument(
         "--pool-weight",
         type=float,
@@ -139,9 +139,9 @@ def summary(results: dict[str, Any]) -> str:
         auc = part["congestion_auc"]
         lines.append(
             f"{split:5}  {part['rounds']:6} rounds  gain MAE {part['gain_mae']:.4f} "
-            f"(holding still {part['hold_mae']:.4f})  congestion AUC "
+            f"(constant window {part['hold_mae']:.4f})  congestion AUC "
             + (f"{auc:.3f}" if auc is not None else "unknown")
-            + f" ({part['congestion_losses']} congestion, {part['noise_losses']} noise)"
+            + f" ({part['congestion_losses']} overflow losses, {part['noise_losses']} random)"
         )
     return "\n".join(lines)
 

@@ -131,7 +131,7 @@ def _cost(source: str) -> int:
         inside = [path] if path.is_file() else [p for p in path.iterdir() if p.is_file()]
         return sum(p.stat().st_size * (2 if ".pcap" in p.name else 1) for p in inside)
     except OSError:
-        return 0  # whoever reads it says why
+        return 0  # the reader reports why
 
 
 def _make_parts(

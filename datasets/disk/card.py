@@ -58,12 +58,12 @@ def _text(facts: dict[str, Any], manifest: dict[str, Any]) -> str:
         "# Dataset card",
         "",
         f"{facts['rounds']} rounds ({facts['valid_rounds']} valid) of {facts['flows']} flows from "
-        f"{facts['sources']} sources. Contract of what is measured {facts['contract']}, "
+        f"{facts['sources']} sources. Contract of the measurements {facts['contract']}, "
         f"SHA-256 of {store.ROUNDS} {facts['sha256']}.",
         "",
-        "A round is one packet-timed round trip of one TCP flow, as its sender saw it: "
+        "A round is one packet-timed round trip of one TCP flow, as measured by its sender: "
         f"{contract.N_INPUTS} measured inputs and the raw numbers behind them. Columns and units "
-        "are in the schema of the file. No address is stored; flows are named by a hash. All flows "
+        "are in the schema of the file. No address is stored; flow names are hashes. All flows "
         "between the same two hosts, or over the same path, are in one split.",
         "",
         "## Counts",
@@ -77,7 +77,7 @@ def _text(facts: dict[str, Any], manifest: dict[str, Any]) -> str:
     rows.append(["rounds with loss", ", ".join(f"{k} {v}" for k, v in causes.items()) or "none"])
     lines += _table(["rounds by", ""], rows)
     lines += _masks(facts)
-    lines += ["## Inputs", "", "Range of the contract, what was seen, and quantiles.", ""]
+    lines += ["## Inputs", "", "Range of the contract, extremes of the rounds, and quantiles.", ""]
     lines += _table(
         ["#", "input", "meaning", "range", "least", "5 %", "median", "95 %", "most"],
         [
@@ -97,7 +97,7 @@ def _masks(facts: dict[str, Any]) -> list[str]:
     lines.append(f"- {blind} rounds are blind (`valid` false): their inputs are all zero.")
     for kind, names in facts["masked"].items():
         listed = ", ".join(f"`{name}`" for name in names)
-        lines.append(f"- In rounds marked {kind}, 0 everywhere, for lack of data: {listed}.")
+        lines.append(f"- In rounds marked {kind} these inputs have no data and are 0: {listed}.")
     if "poll" in facts["counts"]["sampling"]:
         lines.append("- Polls have no raw RTT samples: their `entropy` has no delay part.")
     if "inflight" in facts["counts"]["cwnd_source"]:

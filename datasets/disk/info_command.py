@@ -36,7 +36,7 @@ def main(args: argparse.Namespace) -> int:
         f"{args.data}: {facts['rounds']} rounds ({facts['valid_rounds']} valid) of "
         f"{facts['flows']} flows from {facts['sources']} sources"
     )
-    print(f"contract of what is measured {facts['contract']}, sha256 {facts['sha256']}")
+    print(f"contract of the measurements {facts['contract']}, sha256 {facts['sha256']}")
     for name, counted in facts["counts"].items():
         print(f"  {name:12} " + ", ".join(f"{k} {v}" for k, v in counted.items()))
     causes = ", ".join(f"{k} {v}" for k, v in facts["rounds_with_loss"].items() if v)

@@ -80,7 +80,7 @@ def warn_of_times(flows: Sequence[FlowRecords], warn: Warn) -> None:
     same = sum(int((np.diff(flow.acks["now_us"].astype(np.int64)) == 0).sum()) for flow in flows)
     if same * 10 > polls * SAME_TIME_TENTHS:
         warn(
-            f"{same} of {polls} polls have the time of the one before, so delivery rates are "
+            f"{same} of {polls} polls have the time of the previous poll, so delivery rates are "
             "wrong; log times with a fraction, as `date +%s.%N` does"
         )
 

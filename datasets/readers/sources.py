@@ -303,4 +303,4 @@ def can_be_shared(path: Path, least_bytes: int) -> bool:
         with path.open("rb") as stream:
             return pcap.sniff(stream.read(4))
     except OSError:
-        return False  # whoever reads it says why
+        return False  # the reader reports why

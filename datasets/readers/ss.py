@@ -366,7 +366,7 @@ def read(
         raise NdmError(f"{path}: no open connection with cwnd; log `ss -tin` on the sender")
     if log.foreign:
         n, first = len(log.foreign), log.foreign[0]
-        warn(f"{n} lines that are no output of ss were left out, the first is line {first}")
+        warn(f"{n} lines that ss did not print were left out, the first is line {first}")
     if log.malformed:
         n, first = len(log.malformed), log.malformed[0][0]
         warn(f"{n} sockets with a damaged value were left out, the first is in line {first}")

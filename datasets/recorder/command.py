@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Run `ndm dataset record`."""
     if not (args.command or args.port or args.pid):
-        raise NdmError("say what to record: -- CMD..., --port or --pid")
+        raise NdmError("nothing to record is named; give -- CMD..., --port or --pid")
     if args.pid is not None and not Path(f"/proc/{args.pid}").exists():
         raise NdmError(f"--pid {args.pid}: no such process")
     wanted = Wanted(args.port, args.pid)

@@ -3,7 +3,7 @@
 
     python check_certificate.py kmod/generated
 
-Reads the header texts with a grammar of its own and derives every statement anew: intervals
+Reads the header texts with its own grammar and derives every statement again: intervals
 in exact integers, tanh from continued fractions and its addition theorem, |fixed - real| in
 rationals, properties by walking the tree of sub-boxes. Shares no code with what wrote the
 certificate. Claims about the control law are proved by running tests/law.c: here their list is
@@ -26,7 +26,7 @@ from typing import Any
 from bounds import Box, Clamp, Layers, Relaxation, Tanh, dot, require  # type: ignore
 
 HEADERS = ("ndm_contract.h", "ndm_tables.h", "ndm_model.h")
-N = 18  # what the first dense layer takes: ten inputs of a round, the means of eight
+N = 18  # inputs of the first dense layer: ten inputs of a round, the means of eight
 # Claims about the law: the cases that tests/law.c goes through.
 ONE, FLAGS, ROUNDS = 1 << 12, 1 << 5, 8 << 20  # ROUNDS: eight phases for each window of 20 bits
 LAW = {
@@ -149,7 +149,7 @@ def network(h: dict[str, Any]) -> Layers:
         require([w, b, s] == names and i == width, f"ndm_model.h: layer {n} out of order")
         ends = bent == o if n + 1 == len(rows) else bent >= 0
         require(ends, f"ndm_model.h: layer {n}: {n_clamped} clamped units")
-        even = o + o % 2  # in pairs; what an odd last row is paired with is not used
+        even = o + o % 2  # in pairs; the partner of an odd last row is not used
         weight, bias = rows_of(h[w], i), rows_of(h[b], 1)
         require(len(weight) == i * even, f"ndm_model.h: layer {n}: size")
         require(len(bias) == len(h[s]) == even, f"ndm_model.h: layer {n}: size")
@@ -292,7 +292,7 @@ def check_properties(
 
 
 def check_law(law: dict[str, Any], folder: Path) -> str:
-    """The list of claims about the law, and that it is the law beside; says what it compared."""
+    """Check the claims about the law and the law beside them; returns the comparison made."""
     found = {p["name"]: (p["cases"], p["verdict"]) for p in law["claims"]}
     require(len(found) == len(law["claims"]), "law: a claim is there twice")
     require(list(found) == list(LAW), "law: another list of claims")

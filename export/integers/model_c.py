@@ -61,7 +61,7 @@ def upward(value: float) -> float:
 
 
 def model_header(model: Model, proof: Proof) -> str:
-    """`ndm_model.h`: the weights, nothing computed; its comments say what `proof` proves."""
+    """`ndm_model.h`: the weights, nothing computed; its comments list the claims of `proof`."""
     notes = [f"{name}: {text}" for name, text in model.notes.items()]
     notes += ["Proved for every input in the box (ndm_certificate.json):"]
     for number, o in enumerate(c.OUTPUTS):
@@ -120,7 +120,7 @@ def model_header(model: Model, proof: Proof) -> str:
 
 
 def vectors_header(model: Model, vectors: Vectors) -> str:
-    """`ndm_vectors.h`: what the module checks before it loads."""
+    """`ndm_vectors.h`: the vectors that the module checks before it loads."""
     parts = [
         preamble(
             ["kmod/generated/ndm_model.json, by ndm export"],
@@ -189,7 +189,7 @@ def stream_header(acks: npt.NDArray[Any], x: npt.NDArray[np.int16], source: str)
 
     Args:
         acks: [n] records of `contract.ACK_DTYPE`.
-        x: [m, dense] what the dense layers take in the valid rounds, in order.
+        x: [m, dense] inputs of the dense layers in the valid rounds, in order.
         source: the trace they come from.
     """
     rows = "\n".join("\t{ " + ", ".join(str(v) for v in row) + " }," for row in acks.tolist())

@@ -20,10 +20,10 @@ from ndm_tcp.model_json import Model
 
 @dataclass(frozen=True)
 class IntegerNetwork:
-    """The exported network; each part is computed when it is first asked for, once."""
+    """The exported network; each part is computed once, at its first use."""
 
     model: Model
-    """its layers, and what header and card say of it"""
+    """its layers, and the facts for header and card"""
 
     @classmethod
     def of(cls, layers: list[Layer], **notes: str) -> IntegerNetwork:
@@ -46,7 +46,7 @@ class IntegerNetwork:
 
     @cached_property
     def proof(self) -> certificate.Proof:
-        """What holds for every input in the box.
+        """Bounds for every input in the box.
 
         Raises:
             NdmError: see `certificate.prove`.
@@ -102,7 +102,7 @@ def shape_of(layers: list[Layer]) -> str:
 
 
 def _units(layers: list[Layer]) -> str:
-    """What the hidden units are."""
+    """Kinds of the hidden units."""
     clamped = [layer.clamped for layer in layers[:-1]]
     if not any(clamped):
         return "tanh"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Quantisation-aware fine-tuning: the network learns to say in integers what it said in reals.
+"""Quantisation-aware fine-tuning: the integer network learns to give the real network's outputs.
 
 `Quantised` computes exactly the integers of `fixedpoint.py` and the C, in float64 (every number
 stays below 2**53), and passes gradients straight through the roundings (Bengio et al. 2013). It
@@ -98,14 +98,14 @@ class Error:
     mean: tuple[float, ...]
 
     def score(self) -> float:
-        """What is compared: mean and largest as shares of the outputs' ranges."""
+        """The measure compared: mean and largest as shares of the outputs' ranges."""
         parts = zip(self.largest, self.mean, c.OUTPUTS, strict=True)
         return sum((largest + mean) / (o.hi - o.lo) for largest, mean, o in parts)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What fine-tuning brought."""
+    """Effect of fine-tuning."""
 
     layers: list[Layer]
     """the better ones"""

@@ -3,7 +3,7 @@
 
 Each row gets the largest power-of-two scale at which its weights fit s16, its bias fits s32
 and its accumulator provably fits s32 for every input in the box. Nothing is clamped silently:
-what does not fit raises.
+a value that does not fit raises.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def quantize_layer(weight: Floats, bias: Floats, layer: int, clamped: int = 0) -
     Args:
         weight: [out, in], real.
         bias: [out], real.
-        layer: its number, which tells the box of its inputs.
+        layer: its number, which determines the box of its inputs.
         clamped: how many rows, the last ones, saturate.
 
     Raises:
@@ -139,7 +139,7 @@ def real_forward(layers: Sequence[Dense], x: Floats) -> Floats:
 def error_bound(layers: list[Layer]) -> Floats:
     """[2] proved bound on |integer network - the same weights in real arithmetic|, rounded up.
 
-    For every input in the box; `enclosure` says how.
+    For every input in the box; `enclosure` has the method.
     """
     bounds = enclosure.error_bound(layers)
     return np.array([math.nextafter(float(bound), math.inf) for bound in bounds])

@@ -54,7 +54,7 @@ def sensitivity(trained: list[Dense], layers: list[Layer], real: Floats) -> list
 
 
 def require_alive(outputs: Floats, what: str) -> None:
-    """Refuse a network that says the same whatever it sees.
+    """Refuse a network with a constant output.
 
     Args:
         outputs: [n, 2] on the golden vectors, in units of the outputs.

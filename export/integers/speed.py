@@ -122,7 +122,7 @@ class Speed:
     float_c_instructions: float | None
 
     def rows(self) -> list[tuple[str, str, str, str]]:
-        """What, nanoseconds, their ratio to the integers', instructions."""
+        """Name, nanoseconds, their ratio to the integers', instructions."""
         every = (
             ("integers, as in the module", self.integer_ns, self.integer_instructions),
             ("the same network in float C", self.float_c_ns, self.float_c_instructions),
@@ -135,7 +135,7 @@ class Speed:
         ]
 
     def note(self) -> str:
-        """What is missing, if anything is."""
+        """The missing tool, if any."""
         if self.integer_instructions is not None:
             return ""
         return "instructions not measured: install valgrind (apt-get install valgrind)"
@@ -242,7 +242,7 @@ def measure(network: IntegerNetwork, headers: Path, rounds: int = 9, count: int 
     """All figures; the competitors take turns, so that a busy machine hits all alike.
 
     Args:
-        network: what to time.
+        network: the network to time.
         headers: the folder of generated headers that hold it.
         rounds: turns.
         count: inferences of the C programs in a turn.

@@ -81,7 +81,7 @@ def _check_tensors(path: Path, model: onnx.ModelProto) -> None:
         field, size = TYPES[tensor.data_type]
         have = len(tensor.raw_data) // size if tensor.raw_data else len(getattr(tensor, field))
         if have != count:
-            raise NdmError(f"{path}: {tensor.name!r} holds {have} numbers, its shape says {count}")
+            raise NdmError(f"{path}: {tensor.name!r} holds {have} numbers, its shape needs {count}")
 
 
 def _type_name(number: int) -> str:

@@ -5,7 +5,7 @@ A graph takes `x` [n, inputs] and `state` [n, means] of a round and gives, besid
 next state: each mean and 2, 0 before a flow's first round. All numbers are integers of the C over
 a power of two, so float32 has no error in it. `known` recognises the memory by what it computes,
 not by how a framework spells it: onnxruntime runs the part of the graph before any weight on
-probes, and values that are bit for bit the contract's are what the dense layers may take.
+probes, and the dense layers may take values that are bit for bit the contract's.
 
     ndm convert OLD.onnx -o NEW.onnx
 
@@ -33,7 +33,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 INPUT, STATE, OUTPUT, NEXT = "x", "state", "outputs", "next_state"
 DENSE = "memory.dense"
-"""What the dense layers take."""
+"""Inputs of the dense layers."""
 BEFORE_MEMORY = "9682b82887b1b138"
 """Interface of the networks that took inputs and means of the same memory, which was none of
 theirs; with it before them they compute the same."""
@@ -52,7 +52,7 @@ OPERATORS = frozenset(
         *("Expand", "Shape", "Reshape", "Flatten", "Squeeze"),
     }
 )
-"""What a memory may be written with: no weights, no loops."""
+"""Operators of a memory: no weights, no loops."""
 
 Floats = npt.NDArray[np.float32]
 
@@ -154,12 +154,12 @@ def probes() -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True)
 class Known:
-    """What `known` found in a graph."""
+    """Result of `known` for a graph."""
 
     columns: dict[str, list[int]]
     """name of a value to the columns of [n, dense] that it holds"""
     states: set[str]
-    """names of what is the next state"""
+    """names of the values of the next state"""
     part: set[str]
     """names of all values before any weight"""
 

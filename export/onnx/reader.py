@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""An ONNX graph, from any framework, as what the integer core computes: dense layers whose units
+"""An ONNX graph, from any framework, in the form of the integer core: dense layers whose units
 end in tanh or in a clamp to [-1, 1].
 
 Every value of the graph is carried as an affine function of one hidden layer's activations (or
@@ -10,7 +10,7 @@ are no obstacle. A clamp to any [lo, hi], folded to [-1, 1], begins one too, unl
 outputs and as wide as the contract's own. Relu has no upper end and Max or Min by themselves
 lack one: in its place stands what interval arithmetic proves the unit cannot pass for any input
 in the box (and a margin, so that quantised weights do not pass it either; `Graph.open` lets the
-exporter check that). What has no place is refused by operator and node; onnxruntime then compares
+exporter check that). Other operators are refused by name and node; onnxruntime then compares
 the result with the file (`writer.compare`).
 """
 
@@ -43,7 +43,7 @@ NO_PLACE = {
 
 @dataclass(frozen=True)
 class Graph:
-    """What quantisation needs of an ONNX file."""
+    """The parts of an ONNX file for quantisation."""
 
     layers: list[Dense]
     """in float64"""
@@ -137,7 +137,7 @@ class _Reader(Operators):
         )
 
     def take_input(self) -> tuple[str, str, int | None]:
-        """Names of the inputs for what is measured and the state, if there is one; the batch."""
+        """Names of the inputs for measurements and state, if there is one; the batch."""
         inputs = [i for i in self.model.graph.input if i.name not in self.constants]
         expected = f"x [n, {c.N_INPUTS}] and state [n, {c.N_MEANS}]"
         if not 1 <= len(inputs) <= 2:
@@ -181,7 +181,7 @@ class _Reader(Operators):
         if len(following) != 1:
             raise NdmError(
                 f"{self.path}: no output is the next state [n, {c.N_MEANS}] of the contract's "
-                "memory; how it is computed, and a graph that does: docs/export.md"
+                "memory; docs/export.md describes it and has a command that adds it"
             )
         (self.following,) = following
         eye = np.eye(c.N_DENSE)
@@ -193,8 +193,8 @@ class _Reader(Operators):
             at = waiting.pop()
             if at == state:
                 raise NdmError(
-                    f"{self.path}: its layers take the state by another way than the contract's "
-                    "memory, which they must see through means alone: docs/export.md"
+                    f"{self.path}: its layers read the state without the contract's "
+                    "memory; they may use only its means: docs/export.md"
                 )
             if at in wanted or at in self.values or at not in makers:
                 continue

@@ -43,7 +43,7 @@ class Hidden:
     """[n, 2]: does the lower, the upper end of the clamp stand for infinity?"""
     lo: Floats
     hi: Floats
-    """what the activation cannot leave"""
+    """interval that the activation cannot leave"""
 
 
 class Refused(Exception):
@@ -146,7 +146,7 @@ class Values:
         return self.append(value.level, units, half, middle)
 
     def range(self, value: Affine) -> tuple[Floats, Floats]:
-        """What a value cannot leave, its own clamp aside, by interval arithmetic."""
+        """Interval that a value cannot leave, its own clamp aside, by interval arithmetic."""
         if value.level:
             below = self.hidden[value.level - 1]
             lo, hi = below.lo, below.hi

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The network as ONNX, written from PyTorch; what is read back (`reader`) against the file.
+"""The network as ONNX, written from PyTorch, and compared with the file as `reader` reads it.
 
 The graph is small enough to spell out: the memory (`memory`), Gemm and Tanh or Clip in turn,
 then Max and Min for the clamp.
@@ -55,7 +55,7 @@ def _dense(
         return name
 
     def units(name: str, layer: Dense, of: str, operator: str, *ends: str) -> str:
-        """Gemm and what follows it; `of` tells the layer and which of its units."""
+        """Gemm and its activation; `of` names the layer and its units."""
         inputs = [name, constant(layer.weight, f"layer{of}.weight")]
         inputs.append(constant(layer.bias, f"layer{of}.bias"))
         nodes.append(helper.make_node("Gemm", inputs, [f"pre{of}"], f"gemm{of}", transB=1))
@@ -101,8 +101,8 @@ def write_layers(
     Args:
         layers: the dense layers.
         path: the file.
-        metadata: what it says of itself.
-        remembers: with the memory; else the input is what the dense layers take.
+        metadata: facts for its metadata.
+        remembers: with the memory; else the file takes the inputs of the dense layers.
     """
     nodes, initializers = _dense(layers)
     dense, outputs = (

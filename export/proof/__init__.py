@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What is proved of the integers for every input, and of the control law for any network."""
+"""Proofs: about the integers for every input, about the control law for any network."""

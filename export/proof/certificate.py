@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`ndm_certificate.json`: what is proved of the exported integers, with all a checker needs.
+"""`ndm_certificate.json`: the proofs about the exported integers, with all a checker needs.
 
 Three kinds of statement about the network, each over every input in the contract's box:
 
@@ -42,7 +42,7 @@ S32 = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class Proof:
-    """What holds for a network, before it is tied to header texts."""
+    """Bounds of a network, before they are tied to header texts."""
 
     rows: list[list[Row]]
     attained: list[list[tuple[witness.Found, witness.Found]]]
@@ -62,7 +62,7 @@ class Proof:
 
 
 def prove(layers: list[Layer]) -> Proof:
-    """Everything the certificate says.
+    """Content of the certificate.
 
     Raises:
         NdmError: an accumulator could leave s32, which quantisation rules out.
@@ -169,7 +169,7 @@ def gain_range(proof: Proof) -> Interval:
 
 
 def cut_share(logit: int) -> int:
-    """[Q17] share of the window that a loss takes at a congestion in Q16 (`ndm_cut`)."""
+    """[Q17] share of the window that a loss takes, by the congestion logit in Q16 (`ndm_cut`)."""
     half = (abs(logit) >> 1) * (1 if logit > 0 else -1)  # as C divides
     return (1 << c.Q_ACT) + enclosure.tanh_integer(half)
 
@@ -184,7 +184,7 @@ def to_json(proof: Proof, model: str, headers: dict[str, str]) -> str:
     """The certificate as text; the same proof and headers give the same bytes.
 
     Args:
-        proof: what `prove` returned.
+        proof: the result of `prove`.
         model: the model's hash.
         headers: the text of every file of `HEADERS`.
     """

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The claims of a certificate beside recorded rounds: does anything recorded lie where they speak?
+"""The claims of a certificate beside recorded rounds: does a recorded round lie in their boxes?
 
     ndm claims DIR...
 
-For every claim: rounds inside its box, those of them in which the committed network breaks it, how
-many of these are in slow start, where its gain is not asked for, and lowest, median and highest
-output in the box.
+For every claim: rounds inside its box, those of them in which the committed network breaks it, the
+number of these in slow start, where the module does not use its gain, and lowest, median and
+highest output in the box.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a quantised network can do for any input in the box, in exact and outward-rounded integers.
+"""Outputs of a quantised network for any input in the box, in exact and outward-rounded integers.
 
 Ranges of every accumulator come from integer interval arithmetic. The bound on
 |fixed - real| follows each rounding and each table error to the outputs, multiplied by an
@@ -76,7 +76,7 @@ def plus(a: Interval, b: Interval) -> Interval:
 def _exp(numerator: int, bits: int) -> Interval:
     """exp(numerator / 2**bits) in units of 2**-FINE, for arguments in [0, 1): Taylor series.
 
-    After a term t, what is left of the series is at most 2 t: the ratio of terms is below 1/2
+    After a term t, the rest of the series is at most 2 t: the ratio of terms is below 1/2
     from the third on, and the loop ends far beyond it.
     """
     low = high = 1 << FINE
@@ -309,7 +309,7 @@ def rows(layers: list[Layer]) -> list[list[Row]]:
 def output_errors(layers: list[Layer], found: list[list[Row]]) -> list[Interval]:
     """[2] integer network minus real network before the clamp, for every input, in units.
 
-    Backward from each output, as the head of this file says. The clamp moves neither closer to
+    Backward from each output, as at the head of this file. The clamp moves neither closer to
     the other's far side: it cannot enlarge a difference.
     """
     half = 1 << (UNIT_BITS - c.Q_PRE - 1)

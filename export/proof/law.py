@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What is proved of the window, for any network: the claims about the control law.
+"""Proofs about the window for any network: the claims about the control law.
 
 Between the network's outputs and the window stands `ndm_law` of `kmod/ndm_control.h`.
 `tests/law.c` goes through it exhaustively. The certificate carries these claims beside those about
 the network, with the SHA-256 of the header that they hold for; a test compares names and numbers of
-cases with what the program prints.
+cases with the output of the program.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Claim:
     name: str
     statement: str
     gone_through: str
-    """what the program enumerates; every value of each, beside every value of the others"""
+    """ranges that the program enumerates; every value of each with every value of the others"""
     cases: int
 
 
@@ -124,6 +124,5 @@ def require(kmod: Path) -> None:
         found = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
         if found != digest:
             raise NdmError(
-                f"{path}: not the control law that the certificate speaks of; run: "
-                f"cp {KMOD / name} {path}"
+                f"{path}: not the control law of the certificate; run: cp {KMOD / name} {path}"
             )

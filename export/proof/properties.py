@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Does the shipped network do what an operator expects, for every input? Branch and bound.
 
-What bounds the window whatever the network's outputs are is the control law, of which `law` has the
-claims. A property here says something of the network alone, and names the claims about the law
-that bound what follows where the network breaks it.
+The control law bounds the window for any outputs of the network; `law` has its
+claims. A property here is a claim about the network alone. It names the claims about the law
+that bound the window where the network breaks it.
 
-A property says that an output stays on one side of a limit over a part of the box. The worst
+A property claims that an output stays on one side of a limit over a part of the box. The worst
 sub-box (`relaxation.Bounder`) is halved until the property is decided or the number of
 sub-boxes, not the time, runs out: the result is the same on every machine. The tree of splits
 is the proof, which a checker can walk.
@@ -58,7 +58,7 @@ class Property:
         return [(round(low * one), round(high * one)) for low, high in ranges]
 
 
-# What the definitions imply: a round with a loss has plasticity 1, and a mean has come at least
+# Implied by the definitions: a round with a loss has plasticity 1, and a mean has come at least
 # 1/16 of the way to this round's input.
 # Not in slow start, as after any loss but a timeout, when the window is one packet and has to grow.
 LOSSY: Ranges = {"plasticity": (1, 1), "plasticity_mean": (1 / 16, 1), "slow_start": (0, 0)}
@@ -73,7 +73,7 @@ STEADY: Ranges = {
     "rtt_variation_mean": (0, 1 / 8), "rtt_gradient_mean": (-1 / 16, 1 / 16),
     "loss_rate_mean": (0, 1 / 16),
 }  # fmt: skip
-# The RTT is twice the lowest, the window two BDPs, the path delivers what it ever did.
+# The RTT is twice the lowest, the window two BDPs, the path delivers at its highest rate.
 OWN_QUEUE: Ranges = {
     "rtt_ratio": (7 / 16, 9 / 16), "bdp_ratio": (7 / 16, 9 / 16), "delivery_ratio": (7 / 8, 1),
     "rtt_ratio_mean": (7 / 16, 9 / 16), "bdp_ratio_mean": (7 / 16, 9 / 16),
@@ -133,7 +133,7 @@ PROPERTIES = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """What branch and bound found."""
+    """Result of branch and bound."""
 
     verdict: str
     """proved, refuted, unknown, or bounded where there is no limit"""
@@ -157,7 +157,7 @@ def decide(
 
     Args:
         layers: the network.
-        prop: what to decide.
+        prop: the property to decide.
         seen: the worst output found by search [Q16] and the input [dense] that gives it.
         boxes: sub-boxes to bound, at most.
     """

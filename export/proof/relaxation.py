@@ -266,7 +266,7 @@ class Bounder:
             total = total + -(-constant >> (SLOPE_BITS + BIAS_BITS - LINE_BITS))
             drop = SLOPE_BITS + c.WEIGHT_SHIFT_MAX
             coefficient = (d @ self.weights[number] + (1 << (drop - 1))) >> drop
-            # Rounding a coefficient by half a unit costs half a unit times what it multiplies.
+            # Rounding a coefficient by half a unit costs half a unit times its factor.
             if number:
                 total = total + (coefficient.shape[-1] << (LINE_BITS - 1))
                 (a_up, b_up), (a_down, b_down) = relaxed[number - 1]

@@ -34,7 +34,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Found:
-    """What came of it."""
+    """Result of the search."""
 
     value: int
     """the accumulator in a hidden layer's unit, or the pre-activation of the last layer"""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What an export reports: on screen, as a model card and as HTML."""
+"""The report of an export: on screen, as a model card and as HTML."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The model card: a page for whoever meets the model without its makers."""
+"""The model card: a page for readers who meet the model without its makers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ throughput, which only a closed loop can make.
 
 
 def front_matter(report: Report) -> str:
-    """What a model hub reads: YAML, https://huggingface.co/docs/hub/model-cards."""
+    """Head for a model hub: YAML, https://huggingface.co/docs/hub/model-cards."""
     bounds = {
         f"proved bound on the integers' error of {o.name}": bound
         for o, bound in zip(c.OUTPUTS, report.bound, strict=True)
@@ -86,7 +86,7 @@ model-index:
 
 
 def _cost(report: Report) -> str:
-    """What an inference takes, as a table if it was measured."""
+    """Cost of an inference, as a table if it was measured."""
     if report.cost is None:
         return f"The cost of an inference is {report.no_cost}."
     return "\n".join(
@@ -100,7 +100,7 @@ def _cost(report: Report) -> str:
 
 
 def claims_text(proof: certificate.Proof) -> str:
-    """The part of the card about what is proved, of the network with its law and by itself."""
+    """The claims in the card: about the network with its law, and by itself."""
     bounded = "\n".join(f"| `{row[0]}` | {' | '.join(row[1:])} |" for row in law_rows())
     rows = property_rows(proof)
     claims = "\n".join(

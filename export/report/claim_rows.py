@@ -29,12 +29,12 @@ class ClaimRow:
     """[dense] the input of the worst output"""
 
     def told(self) -> tuple[object, ...]:
-        """What tables show but for the example."""
+        """A row of the tables, without the example."""
         return (self.name, self.claim, self.verdict, self.proved, self.seen, self.contained_by)
 
 
 def _by_arithmetic(proof: certificate.Proof) -> list[ClaimRow]:
-    """What clamps and tables see to, whatever the weights are."""
+    """Claims that clamps and tables guarantee for any weights."""
     one = 1 << c.Q_PRE
     clamped = [
         [max(o.lo_q, min(o.hi_q, found.value)) for found in pair]
@@ -69,7 +69,7 @@ def _by_arithmetic(proof: certificate.Proof) -> list[ClaimRow]:
 
 
 def property_rows(proof: certificate.Proof) -> list[ClaimRow]:
-    """Every claim about the network: what arithmetic sees to, then what branch and bound found."""
+    """Every claim about the network: those of the arithmetic, then those of branch and bound."""
     one = 1 << c.Q_PRE
     rows = _by_arithmetic(proof)
     for p, v in zip(properties.PROPERTIES, proof.verdicts, strict=True):
@@ -83,5 +83,5 @@ def property_rows(proof: certificate.Proof) -> list[ClaimRow]:
 
 
 def law_rows() -> list[tuple[str, str, str, str]]:
-    """Name, claim, what was gone through and how many cases, of every claim about the law."""
+    """Name, claim, range checked and number of cases of every claim about the law."""
     return [(x.name, x.statement, x.gone_through, f"{x.cases:,}") for x in law.CLAIMS]

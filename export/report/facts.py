@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What an export measured, as `export.json` keeps it."""
+"""Results of an export, as `export.json` keeps them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ndm_tcp.export.integers.sensitivity import LayerCost
 
 @dataclass(frozen=True)
 class Report:
-    """What an export measured; all errors in units of the output."""
+    """Results of an export; all errors in units of the output."""
 
     model: str
     network: str
@@ -20,7 +20,7 @@ class Report:
     weight_bytes: int
     vectors: int
     compared: str
-    """what onnxruntime was compared with"""
+    """the network that onnxruntime was compared with"""
     onnx_vs_torch: float
     """largest difference"""
     bound: tuple[float, ...]
@@ -32,11 +32,11 @@ class Report:
     """per output, |integer network - float32 PyTorch| on the golden vectors"""
     vectors_sha256: str
     held_out: str
-    """what rounds that it never saw say of it"""
+    """judgement by rounds that it never saw"""
     metrics: dict[str, float] = field(default_factory=dict)
     """of held-out paths, by name"""
     fine_tuning: str | None = None
-    """what it did to |fixed - float| on inputs that it did not learn from"""
+    """its effect on |fixed - float| on inputs that it did not learn from"""
     layers: tuple[LayerCost, ...] = ()
     claims: dict[str, str] = field(default_factory=dict)
     """name and verdict of every property of the network"""

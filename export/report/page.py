@@ -91,7 +91,7 @@ def _ranges(network: IntegerNetwork) -> Table:
 
 
 def _layers(report: Report) -> Table:
-    """What quantising each layer costs."""
+    """Cost of quantising each layer."""
     names = [o.name for o in c.OUTPUTS]
     largest, rms = ([f"{n}, {kind}" for n in names] for kind in ("largest", "RMS"))
     rows = [(x.layer, f"{x.bits[0]} to {x.bits[1]}", *x.largest, *x.rms) for x in report.layers]
@@ -112,7 +112,7 @@ def _cost_note(report: Report) -> str:
 
 
 def page(report: Report, network: IntegerNetwork) -> str:
-    """The whole page: what the export measured of the network that it wrote."""
+    """The whole page: results of the export for the network that it wrote."""
     bounds = [network.proof.bound(i) for i in range(c.N_OUTPUTS)]
     low, high = (float(v) / (1 << c.Q_PRE) for v in certificate.gain_range(network.proof))
     claims = property_rows(network.proof)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What `ndm export` prints: one screen, widths for a terminal of 100 columns."""
+"""The output of `ndm export`: one screen, widths for a terminal of 100 columns."""
 
 from __future__ import annotations
 

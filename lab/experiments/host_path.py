@@ -9,9 +9,9 @@ then half of the propagation delay. Jitter, random loss and bursts of loss strik
 direction only, and of it only the packets of the measured flow that carry payload, so that
 the control connection of the traffic generator neither suffers nor appears in the truth.
 Every dropped packet of that flow is logged. The device MTU is 1500 and TUN devices have no
-segmentation offload unless asked for, so a packet is a segment.
+segmentation offload unless requested, so a packet is a segment.
 
-The emulator runs as a process of its own (`python -m ndm_tcp.lab.experiments.host_path`), given its
+The emulator runs as a separate process (`python -m ndm_tcp.lab.experiments.host_path`), given its
 configuration as the first argument and the devices as inherited descriptors; it stops when
 its standard input closes and then prints its counts as JSON.
 """
@@ -53,7 +53,7 @@ IFF_NO_PI = 0x1000
 
 @dataclass(frozen=True)
 class LinkSpec:
-    """What the emulated path does to packets."""
+    """The emulated path's treatment of packets."""
 
     rate_bps: int
     """bottleneck of both directions, bit/s, IP header included"""
@@ -181,7 +181,7 @@ class Impairments:
 
 @dataclass
 class Counts:
-    """What the emulator did, for the record of the run."""
+    """The emulator's actions, for the record of the run."""
 
     packets: int = 0
     drops_random: int = 0
@@ -392,7 +392,7 @@ def path_up(spec: LinkSpec, port: int, drops: Path) -> Iterator[HostPath]:
     """Bring up a path; take everything down again at the end, on errors and signals too.
 
     Args:
-        spec: what the path does to packets.
+        spec: the path's treatment of packets.
         port: TCP port, at the sender, of the flow that is impaired and logged.
         drops: where the emulator writes the dropped packets, as CSV.
 

@@ -433,7 +433,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `ndm lab host-record`."""
     parser.add_argument("plan", type=Path, help="TOML file, one table per transfer")
     parser.add_argument("-o", "--out", type=Path, required=True, help="folder of the recordings")
-    parser.add_argument("--only", metavar="NAME", help="record this transfer alone")
+    parser.add_argument("--only", metavar="NAME", help="record only this transfer")
 
 
 def main(args: argparse.Namespace) -> int:

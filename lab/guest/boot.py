@@ -124,7 +124,7 @@ def boot(
     extra: tuple[str, ...] = (),
     debug: bool = False,
 ) -> str:
-    """Run the kernel to its end; what it printed.
+    """Run the kernel to its end; returns its output.
 
     Raises:
         NdmError: it takes longer than `limit_s`, s of wall time.
@@ -144,7 +144,7 @@ def boot(
 
 
 def verdict(log: str) -> str | None:
-    """What went wrong in the guest, or None if it came to its end."""
+    """The guest's error, or None if it ran to its end."""
     if re.search(rf"^{MARK} end$", log, re.MULTILINE):
         return None
     lines = [line.strip() for line in log.splitlines() if line.strip()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""From what the guest left to the files of a run."""
+"""From the guest's output to the files of a run."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ def _drop_cause(scenario: Scenario, device: str, at_root: bool, full: bool) -> s
     if scenario.topology == "path":
         assert scenario.link is not None
         return "queue" if device == shaped_device(scenario.link) else "random"
-    # What netem loses leaves through the root discipline's enqueue, like what finds its
-    # queue full; what its child drops leaves inside its dequeue.
+    # A packet that netem loses leaves through the root discipline's enqueue. So does one that
+    # finds its queue full. A packet that its child drops leaves inside its dequeue.
     return "random" if at_root and not full else "queue"
 
 
@@ -267,7 +267,7 @@ def _keep_trace(out: Path, folder: Path) -> None:
 def collect(
     scenario: Scenario, cc: str, seed: int, out: Path, folder: Path, light: bool
 ) -> dict[str, Any]:
-    """From what the guest left in `out` to the files of a run in `folder`."""
+    """From the guest's output in `out` to the files of a run in `folder`."""
     kernel = uml_build.build(quiet=True)
     t0_ns, mono_ns = map(int, (out / "clock").read_text().split())
     simulated_s = (int((out / "clock.end").read_text().split()[0]) - START_NS) / 1e9

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the guest of a run does: its network, its traffic, and what it keeps, as shell and tc."""
+"""The plan of a run's guest: its network, its traffic and its records, as shell and tc."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _wire(here: tuple[str, str], there: tuple[str, str], offloads: bool = False)
 
 
 def path_batches(scenario: Scenario) -> dict[str, str]:
-    """File to contents: what `ip -batch` and `tc -batch` do, per namespace."""
+    """File to contents: the batches of `ip` and `tc`, per namespace."""
     link = scenario.link
     assert link is not None
     count = scenario.senders()
@@ -181,7 +181,7 @@ def _buffer_lines(scenario: Scenario) -> list[str]:
 
 
 def _trace_kb(scenario: Scenario) -> int:
-    """Room for an event per data packet, and for the many that a flood sends again, KiB."""
+    """Room for an event per data packet, and for the many retransmissions of a flood, KiB."""
     rate_bps = scenario.link.rate_bps if scenario.link else 200_000_000
     packet_bytes = 1500 if scenario.link else 20_000
     events = rate_bps / 8 / packet_bytes * scenario.end_s()

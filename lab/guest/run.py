@@ -7,18 +7,18 @@
     lo:   one host, netem and tbf on its loopback device
 
 Loss by netem and loss by the queue happen on different devices of a path, so every dropped
-packet has a certain cause. On the loopback device the cause is told by the way the packet took
-out of the kernel; where netem's own queue was full, it counts as the queue's.
+packet has a certain cause. On the loopback device the packet's way out of the kernel shows the
+cause; where netem's own queue was full, it counts as the queue's.
 
-A run is a function of scenario, algorithm, seed, kernel and module: all its files but
-`wall_s` in result.json are the same in every repetition on a machine, and what a light run
-measures is what the whole one measures.
+A run is a function of scenario, algorithm, seed, kernel and module. All its files, except
+for `wall_s` in result.json, are the same in every repetition on a machine. A light run gives the
+same measurements as a whole one.
 
     scenario.toml       as given              run.toml           facts; for the dataset builder
     sender.pcap.zst     packets at senders    tcp_probe.txt.zst  the kernel's events of them
     tcp_info.jsonl.zst  state of each flow    drops.csv          every lost packet and why
     qdisc.csv.zst       queues and counters   iperf3.json.zst    and iperf3.N.json.zst per flow
-    result.json         what came out of it   kernel.log         what the kernel printed
+    result.json         the results          kernel.log         the kernel's output
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _modules(
 
 
 def _prepare(work: Path, scenario: Scenario, modules: list[Path]) -> None:
-    """What the guest finds beside its plan: modules, and the batches of tc."""
+    """The files beside the guest's plan: modules, and the batches of tc."""
     for path in [uml_build.build_module(uml_build.WATCH), *modules]:
         shutil.copy(path, work)
     if scenario.link:
@@ -84,7 +84,7 @@ def _prepare(work: Path, scenario: Scenario, modules: list[Path]) -> None:
 
 
 def _require_well(log: str, title: str, out: Path) -> None:
-    """Refuse a run whose guest failed, and keep what it printed beside the folder.
+    """Refuse a run whose guest failed, and keep its output beside the folder.
 
     Raises:
         NdmError: why it failed.
@@ -233,7 +233,7 @@ def module_names(kmod: Path) -> list[str]:
     found = re.search(r"^obj-m\s*[:+]?=(.*)$", kbuild.read_text(encoding="utf-8"), re.M)
     names = re.findall(r"(\w+)\.o\b", found[1]) if found else []
     if not names:
-        raise NdmError(f"{kbuild}: no line 'obj-m := NAME.o' that says which module it makes")
+        raise NdmError(f"{kbuild}: no line 'obj-m := NAME.o' that names the module")
     return names
 
 

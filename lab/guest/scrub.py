@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What recordings of the host and of the lab's kernel share."""
+"""The common parts of recordings of the host and of the lab's kernel."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def add_arguments(parser: argparse.ArgumentParser, cc: str | None, seeds: int) -
 def run_all(
     args: argparse.Namespace, out: Path, light: bool
 ) -> tuple[list[Scenario], list[str], list[Outcome]]:
-    """Run what the options name, into `out`.
+    """Run the scenarios and algorithms of the options, into `out`.
 
     Returns:
         scenarios, algorithms, and how every run ended.
@@ -169,7 +169,7 @@ def settled(outcomes: list[Outcome]) -> set[tuple[str, str]]:
 
 
 def jobs_of(scenarios: list[Scenario], ccs: list[str], seeds: int, out: Path) -> list[Job]:
-    """Every combination; the folder names say which is which."""
+    """Every combination, named by its folder."""
     jobs = []
     for s in scenarios:
         sweep = [f"fixed_cwnd:{n}" for n in CEILING_WINDOWS] if s.topology == "lo" else []
@@ -186,7 +186,7 @@ def split_cc(cc: str) -> tuple[str, dict[str, Any]]:
     """`fixed_cwnd:N` to algorithm and module parameters; other names to themselves.
 
     Raises:
-        NdmError: what follows the colon is not a number.
+        NdmError: the text after the colon is not a number.
     """
     name, colon, value = cc.partition(":")
     if not colon:
@@ -240,8 +240,8 @@ def execute(
     """Run jobs, in any order of completion; finished ones are read, not run again.
 
     Args:
-        jobs: what to run.
-        workers: guests at a time, each pinned to a core of its own.
+        jobs: the runs.
+        workers: guests at a time, each pinned to its own core.
         light: without captures and traces.
         quiet: no progress.
         kmod: sources, or a .ko, of another ndm_tcp than the checkout's, or of a new algorithm.

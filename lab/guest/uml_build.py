@@ -41,7 +41,7 @@ TOOLS = {"make": "make", "gcc": "gcc", "flex": "flex", "bison": "bison", "bc": "
 TOOLS |= {"patch": "patch", "xz": "xz-utils", "nice": "coreutils", "dpkg-deb": "dpkg"}
 """program: Debian package that has it"""
 
-# What an external module's build reads. The rest of the tree is 600 MB.
+# The files that an external module's build reads. The rest of the tree is 600 MB.
 KEEP = ("Makefile", ".config", "Module.symvers", "vmlinux", "arch", "include", "scripts")
 KEEP_ARCH = ("um", "x86")
 UNPACK_NOT = (
@@ -94,7 +94,7 @@ def last_lines(text: str, count: int = 1) -> str:
 
 
 def digest(*parts: bytes) -> str:
-    """A name for what was made of these."""
+    """A name for the result of these."""
     whole = hashlib.sha256()
     for part in parts:
         whole.update(len(part).to_bytes(8, "little") + part)
@@ -120,7 +120,7 @@ def locked(name: str) -> Iterator[None]:
 
 
 class Phases:
-    """Says on stderr what happens and for how long, and logs what the commands print."""
+    """Reports on stderr each step and its time, and logs the output of the commands."""
 
     def __init__(self, log: Path, quiet: bool) -> None:
         self.log = log
@@ -231,7 +231,7 @@ def _prune(tree: Path) -> None:
 
 
 def _configs(debug: bool) -> list[Path]:
-    """What a kernel is configured by; later files add to earlier ones."""
+    """Configuration files of a kernel; later files add to earlier ones."""
     return [RECIPE / "kernel.config", *([RECIPE / "debug.config"] if debug else [])]
 
 
@@ -326,7 +326,7 @@ def _sources(folder: Path) -> list[Path]:
 
 
 def sources_digest(folder: Path) -> str:
-    """SHA-256 of what a module is compiled from: C, headers, Kbuild."""
+    """SHA-256 of a module's sources: C, headers, Kbuild."""
     total = hashlib.sha256()
     for path in _sources(folder):
         if path.suffix in (".c", ".h") or path.name == "Kbuild":
@@ -405,7 +405,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--update", action="store_true", help="take the newest source package")
     parser.add_argument("--debug", action="store_true", help="the kernel that finds mistakes")
     parser.add_argument("--check", action="store_true", help="build nothing; is it built?")
-    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print only errors")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@
 Rates from 100 Mbit/s to 10 Gbit/s and RTTs from 50 us to 5 ms, with offloads on. A calm path only
 queues. On the others ACKs come in groups, as behind a busy host, Wi-Fi or an interrupt that waits:
 such a pause is many times the propagation delay, and the queue holds less than arrives in it. A
-third kind has its shaper on the sending host, whose drops TCP is told of at once.
+third kind has its shaper on the sending host, where TCP learns of drops at once.
 
 `lan` is a development suite: the module's rules were tried on it. `training-lan` is drawn from
 ranges, not within ten percent of a path of `lan`. Regenerate both with

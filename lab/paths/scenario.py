@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Scenarios of the lab: which flows cross which path, as TOML.
 
-    seconds = 20                  # how long a flow sends that does not say
+    seconds = 20                  # duration of a flow without its own `seconds`
     topology = "path"             # or "lo"
-    repeat = 1                    # runs of a board or a recording for each seed asked for
+    repeat = 1                    # runs of a board or a recording for each requested seed
 
     [link]                        # topology path
     rate_bps = 10_000_000         # bottleneck, IP headers included
@@ -45,7 +45,7 @@
     [host]
     buffer_bytes = 6_291_456      # upper limit of TCP's buffers at both ends
     read_wait_us = 3_000          # the receiving program lets data gather so long before it reads
-    ecn = false                   # both ends ask for ECN: fq_codel and cake mark, not drop
+    ecn = false                   # both ends request ECN: fq_codel and cake mark, not drop
 
     [[published]]                 # figures to show beside; any keys
     cc = "reno"
@@ -125,14 +125,14 @@ class Link:
     ack_hold_us: tuple[int, int] = (0, 0)
     """shortest and longest time between two groups of ACKs, us; ACKs wait for the next group"""
     shaper: str = "router"
-    """host of the bottleneck: a shaper on the sender drops locally, which TCP is told at once"""
+    """host of the bottleneck: a shaper on the sender drops locally, and TCP learns of it at once"""
     offloads: bool = False
     """whether hosts hand over GSO packets; the bottleneck cuts them into segments"""
 
 
 @dataclass(frozen=True)
 class Loopback:
-    """What the loopback device does to packets, in tc's words."""
+    """Treatment of packets by the loopback device, in tc's words."""
 
     netem: str
     tbf: str = ""
@@ -147,7 +147,7 @@ class Flow:
     start_s: float = 0.0
     """s since the start of the run"""
     seconds: float = 0.0
-    """how long it sends; 0: as the scenario says"""
+    """how long it sends; 0: as long as the scenario's `seconds`"""
     sender: int = 0
     extra_rtt_us: int = 0
     """more propagation for this sender, us"""
@@ -186,7 +186,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What a run does, but for the algorithm and the seed."""
+    """The content of a run, without the algorithm and the seed."""
 
     name: str
     seconds: float
@@ -200,7 +200,7 @@ class Scenario:
     published: tuple[dict[str, Any], ...] = ()
     title: str = ""
     repeat: int = 1
-    """so many runs for each seed that a suite is asked for"""
+    """runs for each requested seed of a suite"""
     text: str = dataclasses.field(default="", repr=False, compare=False)
     """the file"""
 
@@ -235,7 +235,7 @@ def _kind(value: object) -> str:
 
 
 def _fits(value: Any, want: Any, where: str) -> Any:
-    """`value` as the annotation `want` says."""
+    """`value` in the type of the annotation `want`."""
     if isinstance(want, types.UnionType):  # X | None
         want = next(part for part in typing.get_args(want) if part is not type(None))
     if dataclasses.is_dataclass(want):

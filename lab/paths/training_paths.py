@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Paths to train on, drawn from ranges: writes lab/scenarios/training and validation.
 
-What is tried out between two trainings is judged on the validation paths, drawn the same way;
-`validation-wide` has more of the two states that are hardest to tell apart, alone and beside CUBIC,
+Changes between two trainings are measured on the validation paths, drawn the same way.
+`validation-wide` has more of the two states that are most alike, a lone flow and one beside CUBIC,
 `validation-short` short transfers, `validation-aqm` queues that drop before they are full,
 `validation-equals` flows of one algorithm, `validation-shallow` queues of less than a BDP,
 `validation-pages` web pages, `validation-jitter` jitter, and `validation-fast` fast paths that lose
@@ -51,7 +51,7 @@ RIVAL_SECONDS = 20
 FAST_SECONDS = 5
 LONE_SECONDS = 30
 LONG_SECONDS = 45
-"""until the share of the link is what the algorithms make of it, not the first seconds"""
+"""until the algorithms and not the first seconds determine the share of the link"""
 EVALUATION_MBPS = (10, 12, 24, 48, 50, 1000, 2350)
 EVALUATION_RTT_MS = (20, 40, 70, 80, 104, 120, 140, 220)
 EVALUATION_LO_DELAY_MS = (20, 50, 100)

@@ -1,17 +1,23 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The window a flow should have had: what the lab knows of a path and its traffic.
+"""The target window of a flow, from the lab's knowledge of the path and its traffic.
 
-A flow alone should keep the bottleneck's bandwidth-delay product in flight and a tenth more: enough
-for the link never to idle, too little for a queue worth the name. Among flows that yield to a queue
-as it does it is the flow's share of that and three packets. Where packets are delayed by jitter it
-is three tenths more and three packets: a link that waits for a late packet idles. Where they are
-lost at random and not delayed it is a tenth, what is lost, three packets and the square root of the
-product: how many are lost in a round trip differs by no more. Beside flows that fill the queue
-until it overflows, that window starves; there it is its share of the link, and a little more, times
-the RTT that the rivals make, unless each flow has a queue of its own. Where the discipline drops to
-keep the queue short, no more is right than it lets stand. Where ACKs are held back, the longest
-pause counts as part of the RTT: the sender has to send until it ends, or the link idles. Hosts with
-offloads send up to a third of a window as one packet, which the link serves while its ACK waits.
+The target window of a lone flow is the bottleneck's bandwidth-delay product (BDP) and a tenth more:
+enough for the link never to idle, too little for a queue worth the name. Other paths differ:
+
+- among flows that yield to a queue as this one does: the flow's share of that, and three packets,
+- packets delayed by jitter: three tenths of the BDP more, and three packets. A link that waits for
+  a late packet idles.
+- random loss without jitter: a tenth, the lost packets, three packets and the square root of the
+  BDP. The number of losses in a round trip differs by no more.
+- beside flows that fill the queue until it overflows, where such a window would starve: the flow's
+  share of the link, and a little more, times the RTT that the competing flows cause, unless each
+  flow has its own queue,
+- a discipline that drops to keep the queue short: no more than the queue that it lets stand,
+- ACKs held back: the longest pause counts as part of the RTT. The sender has to send until the
+  pause ends, or the link idles.
+
+Hosts with offloads send up to a third of a window as one packet, which the link serves while its
+ACK waits.
 
 Datasets hold a path's scenario, not these windows: `windows` computes them where they are read, so
 that a change of this file touches no recording.
@@ -33,7 +39,7 @@ from ndm_tcp.lab.paths.scenario import UNDER_TEST, Scenario, parse
 from ndm_tcp.teaching import value
 
 YIELDING = frozenset({"ndm_tcp", "vegas", "nv", "fixed_cwnd"})
-"""algorithms that do not fill a queue until it overflows; every other is a rival"""
+"""algorithms that do not fill a queue until it overflows; all others are rival algorithms"""
 IP_PACKET_BYTES = 1500
 LOOPBACK_PACKET_BYTES = 65_536  # the MTU of the loopback device
 # Chosen, with reasons, in `teaching`.
@@ -45,10 +51,10 @@ RIVAL_SHARE = value("RIVAL_SHARE")
 QUEUE_SHARE = 0.75
 """of the queue that there is"""
 OWN_QUEUE = frozenset({"fq", "fq_codel", "cake"})
-"""disciplines with a queue for each flow, which no rival fills"""
+"""disciplines with a queue for each flow, which no competing flow fills"""
 CODEL = frozenset({"fq_codel", "cake"})
 CODEL_TARGET_S = 0.005
-"""that both let stand, by default"""
+"""standing queue that both allow, by default"""
 OFFLOAD_PACKETS = 45
 """in a GSO packet of 64 KB"""
 OFFLOAD_SHARE = 1 / 2
@@ -76,7 +82,7 @@ class Ideal:
     """s since the start of the run"""
     packets_per_s: float
     rtt_us: float
-    """the window is packets_per_s times this; 0: times the RTT that the rivals make"""
+    """the window is packets_per_s times this; 0: times the RTT that competing flows cause"""
 
 
 @dataclass(frozen=True)
@@ -134,10 +140,10 @@ def _path(scenario: Scenario) -> _Path:
 
 
 def ideals(scenario: Scenario, cc: str) -> list[Ideal]:
-    """The right windows of all flows of a run, by flow and time.
+    """The target windows of all flows of a run, by flow and time.
 
     Args:
-        scenario: what runs. Of a web page's connections nothing is said.
+        scenario: the run. The connections of a web page have no target window.
         cc: the algorithm under test.
     """
     path, flows = _path(scenario), scenario.flows
@@ -184,7 +190,7 @@ class Windows:
     packets_per_s: npt.NDArray[np.float64]
     """[k] the window is this times"""
     rtt_us: npt.NDArray[np.float64]
-    """[k] this; 0: times the smoothed RTT, which the flow's rivals make"""
+    """[k] this; 0: times the smoothed RTT, which competing flows cause"""
 
     def packets(self, t_us: npt.NDArray[np.int64], srtt_us: npt.NDArray[Any]) -> Floats:
         """[n] the window at these times since the start of the run; 0 before the first."""
@@ -211,7 +217,7 @@ def windows(text: str, cc: str) -> dict[int, Windows]:
     return {
         number: Windows(
             np.array([round(i.at_s * 1e6) for i in told], dtype=np.int64),
-            # As fine as anyone can tell a rate or an RTT, so that it is no matter of the last bit.
+            # The resolution of a measured rate or RTT, so that the last bit does not matter.
             np.array([round(i.packets_per_s, 3) for i in told]),
             np.array([float(round(i.rtt_us)) for i in told]),
         )

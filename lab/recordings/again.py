@@ -2,8 +2,8 @@
 """`ndm data record`: a recording of rounds.lock, made again in the lab, byte for byte.
 
 The lab is deterministic: its clock is virtual, and a run is a function of path, algorithm, seed,
-kernel and module. So is a dataset of its runs, given the readers. What another module or network
-recorded is made again with its sources as --kmod.
+kernel and module. So is a dataset of its runs, given the readers. A recording of another module or
+network is made again with its sources as --kmod.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def require_here(recording: rounds_lock.Recording, kmod: Path) -> None:
         kmod: the module's sources.
 
     Raises:
-        NdmError: it was another module; says what to do.
+        NdmError: it was another module; the message has the command.
     """
     if recording.rounds_in:
         how = LEAN.format(commit=recording.rounds_in, name=recording.name)
@@ -63,7 +63,7 @@ def make(recording: rounds_lock.Recording, out: Path, jobs: int, kmod: Path) -> 
     """Record, and build the dataset.
 
     Args:
-        recording: what.
+        recording: its entry in the lock.
         out: folder of the dataset's folder; the runs are kept beside it, in `runs`.
         jobs: guests at a time.
         kmod: the module's sources.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`ndm dataset convert`: a dataset that held means and target windows becomes one of today.
+"""`ndm dataset convert`: an older dataset, with means and target windows, in the present format.
 
 Derived columns go. The truth of a path comes instead: its scenario, which is that of the recorded
-run's name, and when in the run the flow began. The old datasets do not say the latter, but where
-their target windows change bounds it: the new ones are compared with them, row by row.
+run's name, and when in the run the flow began. The old datasets do not record the latter, but the
+rows where their target windows change bound it: the new ones are compared with them, row by row.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RUN = re.compile(r"(?P<scenario>.+?)--(?P<cc>.+?)--\d+$")
 TRUTH = ("scenario", "under_test", "flow_number", "start_us")
 SCENARIOS = Path(__file__).resolve().parents[1] / "scenarios"
 SAME = 5e-5
-"""of a target window: those beside rivals were rounded on their way into the old datasets"""
+"""of a target window: those beside competing flows were rounded in the old datasets"""
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class Found:
     number: int
     start_us: int
     differ: int
-    """rows with another target window than the dataset says"""
+    """rows with another target window than in the dataset"""
 
 
 def _old(folder: Path) -> tuple[pa.Table, dict[str, Any]]:
-    """A dataset of before, and its manifest.
+    """An older dataset and its manifest.
 
     Raises:
         NdmError: none, a damaged one, or one of another contract.
@@ -184,9 +184,9 @@ def convert(folder: Path, out: Path, lean: bool) -> tuple[int, int]:
     """Write a dataset anew.
 
     Args:
-        folder: a dataset of before.
+        folder: an older dataset.
         out: where it goes.
-        lean: leave out what no training reads.
+        lean: leave out the numbers that no training reads.
 
     Returns:
         how many rounds it has, and how many of them another target window than before.
@@ -210,7 +210,7 @@ def convert(folder: Path, out: Path, lean: bool) -> tuple[int, int]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ndm dataset convert`."""
-    parser.add_argument("folder", type=Path, nargs="+", metavar="DIR", help="datasets of before")
+    parser.add_argument("folder", type=Path, nargs="+", metavar="DIR", help="older datasets")
     parser.add_argument("-o", "--out", type=Path, required=True, help="folder for them, by name")
     parser.add_argument(
         "--lean", action="store_true", help=f"leave out {', '.join(sorted(DETAIL))}"

@@ -2,8 +2,8 @@
 """Writes datasets/rounds.lock: `ndm data lock DIR`.
 
 DIR holds all recordings. Run it after recording, or after another core set was chosen. The recipes
-are here; sizes and hashes come from the files. What is recorded again with another
-module has other bytes, and gets it.
+are here; sizes and hashes come from the files. A recording made again with another
+module has other bytes, and gets that module.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Recipe:
 
 
 def _own(name: str, paths: str, commit: str, network: str, seeds: int = 1) -> tuple[Recipe, Recipe]:
-    """A recording of ndm_tcp, left alone and exploring."""
+    """A recording of ndm_tcp, steered and exploring."""
     explored = Recipe(f"{name}-explored", OWN, paths, commit, network)
     return Recipe(name, OWN, paths, commit, network, seeds), explored
 
@@ -82,13 +82,13 @@ RECIPES = (
 def entry(
     recipe: Recipe, folder: Path, commit: str, known: rounds_lock.Recording | None = None
 ) -> rounds_lock.Recording:
-    """What the lock says of a recording.
+    """The lock's entry for a recording.
 
     Args:
         recipe: how it is made.
         folder: its dataset.
         commit: the one of this tree.
-        known: what the lock said before. The same rounds keep the module that recorded them,
+        known: the previous entry. The same rounds keep the module that recorded them,
             whatever this tree's is now.
 
     Raises:
@@ -122,7 +122,7 @@ def entry(
 
 
 def make(recorded: Path, folder: Path) -> rounds_lock.Lock:
-    """The lock of recordings, and of what is committed.
+    """The lock of recordings, and of the committed files.
 
     Args:
         recorded: a folder with a dataset of each recipe, by name.

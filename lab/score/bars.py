@@ -2,11 +2,17 @@
 """Which bars ndm_tcp reaches: `ndm lab bars docs/board` writes bars.md there.
 
 Reads the boards (published.csv, ccbench.csv, fairness.csv) and compares means over seeds. The
-bars were set before there was a network: in every published scenario 0.98 of the best goodput of
-Reno, CUBIC and BBR, a smaller share of retransmitted segments than BBR's, no longer mean RTT than
-BBR's; 0.9 of the best constant window in A1 and A2; Jain's index 0.95 for equal flows; 0.33 to 0.67
-of what is sent beside CUBIC; most wins in ccBench's Set I and HTCP's in its Set II. What is missed
-by less than two standard errors of the difference is missed, and a ~ says that it may be chance.
+bars were set before there was a network:
+
+    published scenarios   0.98 of the best goodput of Reno, CUBIC and BBR; a lower retransmission
+                          rate than BBR's; no longer mean RTT than BBR's
+    loopback, jitter      0.9 of the best constant window
+    equal flows           Jain's index 0.95
+    beside CUBIC          0.33 to 0.67 of the goodput
+    ccBench               most wins in Set I, HTCP's in Set II
+
+A bar missed by less than two standard errors of the difference is missed, and a ~ marks it as not
+significant.
 """
 
 from __future__ import annotations
@@ -63,7 +69,7 @@ def _published_row(name: str, cells: dict[str, Cell]) -> tuple[str, list[bool]]:
     verdicts = [ratio >= GOODPUT]
     parts = [number(own["goodput_mbps"]), number(best), _verdict(verdicts[0], f"{ratio:.3f}")]
     mine, theirs = (100 * x["retransmitted_share"] for x in (own, bbr))
-    # Where nobody resends anything, nobody can resend less.
+    # Where no algorithm retransmits, none can retransmit less.
     fewer = mine < theirs or mine == theirs == 0
     verdicts.append(fewer)
     shares = f"{mine:.2f} / {theirs:.2f}"

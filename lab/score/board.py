@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--beside",
         type=Path,
         metavar="CSV",
-        help="an earlier board: what other algorithms did there, which need not run again",
+        help="an earlier board, for the results of other algorithms, which then do not run again",
     )
 
 
@@ -109,7 +109,7 @@ def published(scenarios: list[Scenario], ccs: list[str]) -> dict[tuple[str, str]
 
 
 def _notes(scenarios: list[Scenario], ccs: list[str]) -> dict[str, str]:
-    """What each scenario is, and what was published of algorithms that are not on the board."""
+    """Each scenario, and published figures of algorithms that are not on the board."""
     notes = {}
     for s in scenarios:
         others = [f"{f['cc']} {published_text(f)}" for f in s.published if f["cc"] not in ccs]

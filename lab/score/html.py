@@ -93,7 +93,7 @@ def tested_port(folder: Path, cc: str) -> int | None:
     result = orjson.loads((folder / "result.json").read_bytes())
     algorithm = cc.partition(":")[0]
     for flow in result["flows"]:
-        # Runs of before do not say which is under test; its algorithm does, but beside itself.
+        # Older runs do not mark the flow under test; its algorithm does, except beside itself.
         if flow.get("tested", flow["cc"] == algorithm):
             return int(flow["port"])
     return None
@@ -192,7 +192,7 @@ def scatter(group: list[Cell]) -> str:
 
 @plots.plain()
 def against_loss(board: tables.Board) -> str:
-    """Goodput against the loss rate, for families of scenarios that differ in it alone; or ""."""
+    """Goodput against the loss rate, for families of scenarios that differ only in it; or ""."""
     families: dict[str, dict[str, dict[float, float]]] = {}
     for cell in board.cells:
         found = re.fullmatch(r"(.+)-loss-([\d.]+)", cell.scenario)

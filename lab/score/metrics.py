@@ -16,12 +16,12 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 MARGIN = 0.1
-"""Whoever comes within this of the best score also wins."""
+"""An algorithm within this of the best score also wins."""
 
 
 @dataclass(frozen=True)
 class RunMetrics:
-    """What one run says about the algorithm under test."""
+    """Metrics of one run for the algorithm under test."""
 
     scenario: str
     cc: str
@@ -125,6 +125,6 @@ def number(value: float) -> str:
 
 
 def plus_minus(cell: Cell, measure: str, scale: float = 1.0) -> str:
-    """`mean ± spread`, or the mean alone for a single run."""
+    """`mean ± spread`, or only the mean for a single run."""
     mean = number(cell.mean[measure] * scale)
     return f"{mean} ± {number(cell.spread[measure] * scale)}" if cell.runs > 1 else mean

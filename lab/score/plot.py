@@ -215,7 +215,7 @@ def draw(what: Sequence[Path], kind: str, ccs: Sequence[str]) -> Any:
     if len(what) == 2:
         return compared(board(what[0], ccs), board(what[1], ccs))
     if len(what) > 2:
-        raise NdmError(f"{len(what)} boards: one is drawn, or two are compared")
+        raise NdmError(f"{len(what)} boards: name one to draw it, or two to compare them")
     return KINDS[kind](board(what[0], ccs))
 
 

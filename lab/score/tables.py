@@ -22,7 +22,7 @@ class Board:
     """how to make it again"""
     cells: list[Cell]
     notes: dict[str, str]
-    """scenario to what it is, in a sentence"""
+    """scenario to its description, in a sentence"""
     published: dict[tuple[str, str], str]
     """(scenario, algorithm) to the published figures"""
     rates: dict[str, dict[str, float]]
@@ -56,7 +56,7 @@ HELP = {
     "Jain": "Jain's index of the flows' goodputs; 1: all equal",
     "published": "figures that the experiment's authors published",
 }
-"""title of a column to what it says"""
+"""title of a column to its meaning"""
 
 
 def row(board: Board, cell: Cell) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
         "ndm_tcp.datasets.builder.command",
         "turn captures and logs into rounds",
     ),
-    ("dataset", "info"): ("ndm_tcp.datasets.disk.info_command", "show what a dataset holds"),
+    ("dataset", "info"): ("ndm_tcp.datasets.disk.info_command", "show the content of a dataset"),
     ("dataset", "record"): (
         "ndm_tcp.datasets.recorder.command",
         "record transfers of this host (root)",
@@ -171,7 +171,7 @@ def verb_parsers(root: Parser) -> dict[tuple[str, ...], Parser]:
 
 
 def require_verb(words: Sequence[str]) -> None:
-    """Refuse what is no verb, by name.
+    """Refuse an unknown verb, by name.
 
     Raises:
         NdmError: naming it, and where all are listed.
@@ -185,7 +185,7 @@ def require_verb(words: Sequence[str]) -> None:
 
 
 def remedy(package: str) -> str:
-    """How to install what is missing: a checkout has a command of its own, a wheel has not."""
+    """How to install a missing package: a checkout has its own command, a wheel does not."""
     makefile = Path(__file__).resolve().parents[2] / "Makefile"
     return "make setup" if makefile.is_file() else f"pip install {package.split('.')[0]}"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What is measured, what the network remembers and outputs, and in which numbers: the one table.
+"""The one table: measurements, the network's memory and outputs, and their number formats.
 
 The C enum, structs, clamps and constants (`kmod/generated/ndm_contract.h`), the NumPy
 types, the dataset schema and the table in `docs/contract.md` are generated from this
@@ -133,7 +133,7 @@ INPUTS: tuple[Input, ...] = (
     ),
 )
 
-"""What is measured in a round; datasets hold these."""
+"""The measurements of a round; datasets hold these."""
 
 MEMORY = Memory(
     of=(
@@ -144,8 +144,8 @@ MEMORY = Memory(
     bits=2,
 )
 """All but entropy, which is a memory itself, and the state of slow start. The queue of the sender's
-own, a rival's and jitter look alike in one round; how rate, RTT, window and losses went over many
-tells them apart."""
+own, a competing flow's and jitter look alike in one round; the rate, RTT, window and losses of many
+rounds distinguish them."""
 
 
 def _mean(number: int, of: Input) -> Input:
@@ -158,7 +158,7 @@ MEANS: tuple[Input, ...] = tuple(
     for number, of in enumerate((i for i in INPUTS if i.name in MEMORY.of), len(INPUTS) + 1)
 )
 DENSE: tuple[Input, ...] = INPUTS + MEANS
-"""What the first dense layer takes: the inputs of a round, then the means."""
+"""Inputs of the first dense layer: the inputs of a round, then the means."""
 
 OUTPUTS: tuple[Output, ...] = (
     Output("cwnd_gain", "log2 multiplier on cwnd for the next round", -1, 1),
@@ -189,9 +189,9 @@ N_DENSE = len(DENSE)
 N_OUTPUTS = len(OUTPUTS)
 MEAN_SHIFT, MEAN_BITS = MEMORY.shift, MEMORY.bits
 MEAN_OFFSET = 2 << (Q_INPUT + MEAN_BITS)
-"""2.0: a state is a mean and this, so that 0, which no mean gives, says that there is none yet."""
+"""2.0: a state is a mean plus this, so that 0, which no mean gives, marks a missing mean."""
 NETWORK = frozenset({"N_MEANS", "N_DENSE", "N_OUTPUTS", "MEAN_SHIFT", "MEAN_BITS", "MEAN_OFFSET"})
-"""What the network is made of; recorded rounds outlive a change of these."""
+"""Constants of the network; recorded rounds outlive a change of these."""
 
 NUMPY_TYPES = {"u64": "<u8", "s32": "<i4", "u32": "<u4"}
 ACK_DTYPE = [(f.name, NUMPY_TYPES[f.ctype]) for f in ACK_FIELDS]
@@ -207,7 +207,7 @@ CONSTANTS = (
     *("MAX_RATE_HALF_ROUNDS", "FLOOR_HALF_ROUNDS", "RATE_SHIFT", "PRIVATE_BYTES"),
     *("N_INPUTS", "N_MEANS", "N_DENSE", "N_OUTPUTS", "MEAN_SHIFT", "MEAN_BITS", "MEAN_OFFSET"),
 )
-"""What C shares with Python, in the order of `ndm_contract.h`."""
+"""Constants that C shares with Python, in the order of `ndm_contract.h`."""
 
 
 def constants() -> dict[str, int]:
@@ -216,7 +216,7 @@ def constants() -> dict[str, int]:
 
 
 def measured() -> dict[str, object]:
-    """What recorded rounds depend on, as plain data, in a fixed order."""
+    """Dependencies of recorded rounds, as plain data, in a fixed order."""
     rest = ARITHMETIC | NETWORK
     return {
         "revision": REVISION,
@@ -227,7 +227,7 @@ def measured() -> dict[str, object]:
 
 
 def interface() -> dict[str, object]:
-    """What a network in real numbers depends on: that, its memory and its outputs."""
+    """Dependencies of a network in real numbers: those, its memory and its outputs."""
     return {**measured(), "memory": asdict(MEMORY), "outputs": [asdict(o) for o in OUTPUTS]}
 
 
@@ -247,7 +247,7 @@ INTERFACE_HASH = _hash(interface())
 """The interface: without the arithmetic, on which a network in real numbers depends. In
 checkpoints and ONNX files."""
 DATA_HASH = _hash(measured())
-"""What is measured: without the network and its memory. In datasets."""
+"""Hash of the measurements, without the network and its memory. In datasets."""
 
 
 def require(found: str | None, what: str, remedy: str, ours: str = HASH) -> None:

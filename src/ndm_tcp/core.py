@@ -34,7 +34,7 @@ if lib.ndm_core_ack_size() != ACK_DTYPE.itemsize:  # pragma: no cover
     raise NdmError("ndm_tcp._core: struct ndm_ack has another size here; run: make setup")
 
 EXTENSION: str = _core.__file__
-"""The compiled file, whose bytes tell one build of the C code from another."""
+"""The compiled file, whose bytes distinguish one build of the C code from another."""
 
 FEATURES_BYTES: int = lib.ndm_core_features_size()
 """Size of `struct ndm_features`, which shares the kernel's 104 bytes with the controller."""
@@ -52,7 +52,7 @@ class Rounds:
     """[rounds] false where the round had no RTT, rate or window to go by"""
 
     def dense(self) -> npt.NDArray[np.int16]:
-        """[rounds, dense] Q12: what the dense layers take; all zero where not valid."""
+        """[rounds, dense] Q12: inputs of the dense layers; all zero where not valid."""
         return remember(self.x, np.arange(len(self.x)) == 0, self.valid)
 
 
@@ -94,7 +94,7 @@ def remember(
     valid: npt.NDArray[np.bool_],
     state: npt.NDArray[np.uint16] | None = None,
 ) -> npt.NDArray[np.int16]:
-    """What the dense layers take in the rounds of flows: the network's memory, in C.
+    """Inputs of the dense layers in the rounds of flows: the network's memory, in C.
 
     Args:
         x: [n, inputs] Q12, rounds in order, those of a flow together.

@@ -11,7 +11,7 @@ NATIVE = ROOT / "datasets" / "native"
 
 
 def _declared(name: str) -> str:
-    """What a header declares, without the directives, which cffi does not read."""
+    """Declarations of a header, without the directives, which cffi does not read."""
     text = (NATIVE / name).read_text(encoding="utf-8")
     return re.sub(r"^#(?!define NDM_TCP_INFO_BYTES).*\n", "", text, flags=re.M)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The one exception for bad input: its message is one line saying what, where, what to do."""
+"""The one exception for bad input. Its message is one line: the error, where it is, the remedy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class NdmError(Exception):
 
 
 def exit_with(main: Callable[[], int]) -> NoReturn:
-    """End the program with what `main` returns; after bad input with its line and `BAD_INPUT`."""
+    """End the program with the code of `main`; after bad input with its line and `BAD_INPUT`."""
     try:
         sys.exit(main())
     except NdmError as error:

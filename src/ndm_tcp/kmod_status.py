@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`ndm kmod status`: is the module there, which network runs in it, who uses it."""
+"""`ndm kmod status`: is the module loaded, which network runs in it, how many sockets use it."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def _read(path: Path) -> str | None:
 
 
 def read(root: Path = Path("/")) -> dict[str, str | int | bool | None]:
-    """What the kernel says.
+    """State of the module in the kernel.
 
     Args:
         root: where proc and sys are.
 
     Returns:
         kernel, loaded, default and available; of a loaded module its parameters (None where it
-        does not say), and whether its contract is this program's.
+        has no such file), and whether its contract is this program's.
     """
     module = root / "sys" / "module" / "ndm_tcp"
     default = _read(root / SYSCTL / "tcp_congestion_control")
@@ -84,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Run `ndm kmod status`; exit code 1 if the module is not loaded."""
     if not Path("/proc/sys/net/ipv4").is_dir():
-        raise NdmError("/proc/sys/net/ipv4: not there; this asks a Linux kernel")
+        raise NdmError("/proc/sys/net/ipv4: not there; this command needs a Linux kernel")
     facts = read()
     print(json.dumps(facts, indent=1) if args.json else text(facts))
     return 0 if facts["loaded"] else 1

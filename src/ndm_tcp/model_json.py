@@ -3,7 +3,7 @@
 
     ndm convert OLD.json -o NEW.json
 
-gives a model of before the memory was a layer of the network the contract of today.
+gives an older model, from before the memory was a layer of the network, the present contract.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Model:
 
     layers: list[Layer]
     notes: dict[str, str]
-    """what the header's comment says of it, in order"""
+    """facts for the header's comment, in order"""
 
     def hash(self, contract: str = c.HASH) -> str:
         """First 64 bits, in hex, of the SHA-256 over contract, shapes and integers."""

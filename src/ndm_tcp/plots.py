@@ -11,7 +11,7 @@ NO_VERSION = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
 """format to metadata with which the same numbers give the same bytes"""
 
 
-# Okabe and Ito's colours, which the colour-blind can tell apart.
+# Okabe and Ito's colours, which colour-blind readers can distinguish.
 BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, RED, PINK = (
     *("#000000", "#e69f00", "#56b4e9", "#009e73"),
     *("#f0e442", "#0072b2", "#d55e00", "#cc79a7"),
@@ -42,7 +42,7 @@ STYLE: dict[str, Any] = {
 
 
 def color_of(cc: str) -> str:
-    """The colour of an algorithm; black of what is none, such as the best constant window."""
+    """The colour of an algorithm; black for others, such as the best constant window."""
     return CC.get(cc, BLACK)
 
 

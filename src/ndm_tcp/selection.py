@@ -37,7 +37,7 @@ WORK = "select"
 FEWEST_SEEDS = 3
 """of the lab: one run of a closed loop is one draw"""
 LEAST = 1e-3
-"""Mbit/s, and part of a share: what counts for nothing at all, whose logarithm is infinite"""
+"""Mbit/s, and part of a share: floor in place of nothing, whose logarithm is infinite"""
 
 
 def points(
@@ -48,7 +48,7 @@ def points(
     jain: float,
     fair: float,
 ) -> float:
-    """What one run is worth, in natural logarithms.
+    """The score of one run, in natural logarithms.
 
     Half the logarithm of goodput^2 / RTT, less the retransmitted share, and that of Jain's index;
     beside other algorithms that of how near the share is to the fair one, instead of the first.
@@ -154,7 +154,7 @@ def select(
         beside_shipped: run the committed network too; it is scored, not chosen.
 
     Returns:
-        what `selection.json` says.
+        the content of `selection.json`.
 
     Raises:
         NdmError: no population, no fit network in it, or a run of the lab failed.

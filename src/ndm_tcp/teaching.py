@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What is chosen of the lesson, in one table: value, reason, and where it was compared.
+"""The chosen numbers of the target, in one table: value, reason, and where it was compared.
 
-The lab says which window a path asks for (`lab/paths/truth.py`), training regresses the step
+The lab computes the target window of a path (`lab/paths/truth.py`), training regresses the step
 towards it (objective `target_step`). The numbers in between are choices. Each names the page of
 `docs/decisions` that compared it with others, in the closed loop; docs/training.md shows the table.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Choice:
-    """One number, and why it is what it is."""
+    """One number and its reason."""
 
     name: str
     value: float

@@ -34,7 +34,7 @@ NEVER = ("#define NDM_DRAIN_QUEUE\t\t16", "#define NDM_DRAIN_QUEUE\t\t255")
 
 
 def stand(text: str, to: Path, drains: bool = True) -> tuple[dict[str, Any], pa.Table]:
-    """A run in which the network wants about 100 packets, whatever it sees; result and rounds."""
+    """A run in which the network aims at about 100 packets for any inputs; result and rounds."""
     return drive(text, to, [outputs(STAND), *([] if drains else [NEVER])])
 
 

@@ -13,7 +13,7 @@ from .test_cases import KEEPS_CUT, Seen, play
 
 
 def reordered(undo: bool, flow: Path, tmp_path: Path) -> Seen:
-    """Delays of 1 to 59 ms, nothing lost: what is sent again was there, and D-SACK says so."""
+    """Delays of 1 to 59 ms, nothing lost: every retransmission was needless, as D-SACK shows."""
     tmp_path.mkdir()
     # Certain congestion, and a gain that takes back what a round grows by in any case.
     certain = (answers(-750, "NDM_OUT_CONGESTION_HI"),)

@@ -148,7 +148,7 @@ def test_marks_among_losses_are_heard(tmp_path: Path) -> None:
 
 
 def test_after_a_mark_a_round_without_growth(tmp_path: Path) -> None:
-    """RFC 3168: no more than Reno's packet, whatever the network asks for."""
+    """RFC 3168: no more than Reno's packet, whatever the network predicts."""
     text = MARKING.replace("loss = 0.01\n", "")
     _, table = drive(text, tmp_path, [answers(65536, 0)])
     rows = table.to_pylist()

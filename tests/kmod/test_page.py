@@ -94,7 +94,7 @@ def test_a_lost_tail_ends_bursts(rule: str, tmp_path: Path) -> None:
     ours = page(TAIL, tmp_path / "ended")
     without = page(TAIL, tmp_path / "going_on", [(rule, "")])
     print(f"\nms an object: {ours['object_ms_mean']}, without {without['object_ms_mean']}")
-    print(f"sent again: {ours['retransmissions']}, without {without['retransmissions']}")
+    print(f"retransmitted: {ours['retransmissions']}, without {without['retransmissions']}")
     assert ours["retransmissions"] == 1 < without["retransmissions"]
     assert ours["object_ms_mean"] < 0.8 * without["object_ms_mean"]
 

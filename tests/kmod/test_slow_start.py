@@ -40,7 +40,7 @@ CHANGE = f"guest in r tc qdisc change dev b0 root netem limit {PATH}"
 
 
 def losses(percent: int, steps: str = STEPS) -> str:
-    """A flow whose losses begin after its first flight, of which the network says nothing."""
+    """A flow whose losses begin after its first flight; the network does not judge them."""
     return f"""
 forth {PATH}
 flow send 10.2.0.2 5000 ndm_tcp {steps} & client=$!

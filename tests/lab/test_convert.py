@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Datasets of before: refused with the command that converts them, and what that makes of them."""
+"""Older datasets: refused with the command that converts them, and the converted ones."""
 
 from __future__ import annotations
 

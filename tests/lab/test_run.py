@@ -299,7 +299,7 @@ def test_large_buffers_do_not_exhaust_the_guests_memory(tmp_path: Path) -> None:
     )
     params = {"cwnd": 20_000}
     result = lab_run.run(scenario(text), "fixed_cwnd", 1, tmp_path, params=params, light=True)
-    # Short of memory, the receiver drops what has arrived: far more is sent again than was lost.
+    # Short of memory, the receiver drops what has arrived: far more is retransmitted than was lost.
     resent, lost = result["flows"][0]["retransmissions"], result["drops"]["random"]
     assert lost > 20 and resent <= 1.2 * lost
 

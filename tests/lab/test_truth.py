@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The window that would have been right: by hand for a few paths, and on its way to the rounds."""
+"""The target window: by hand for a few paths, and on its way to the rounds."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class _Connection:
 def _handshake(packets: list[tuple[Segment, bool]]) -> tuple[int, int, int] | None:
     """When SYN, SYN-ACK and its ACK were captured, ns; None if not.
 
-    Of a SYN-ACK sent again, the copy whose time stamp the ACK echoes, if it is one of the last two.
+    Of a retransmitted SYN-ACK, the copy whose time stamp the ACK echoes, if one of the last two.
     """
     syn = synack = None
     copies: list[tuple[int, int]] = []
@@ -194,7 +194,7 @@ def read(
         forward = connection.payload[True] >= connection.payload[False]
         packets = connection.packets
         opening = _handshake(packets)
-        # At the sender the far end takes the round trip to answer, whoever opened.
+        # At the sender the far end takes the round trip to answer, in either direction.
         opened_by_sender = bool(packets) and packets[0][1] == forward
         if not any(is_ack(s) for s, way in packets if way != forward):
             skipped["no ACK direction captured: no RTT"] += 1

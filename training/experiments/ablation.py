@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the parts of the network are worth, on paths it never saw.
+"""The worth of the network's parts, on paths that it never saw.
 
 `python -m ndm_tcp.training.experiments.ablation --data DIR... -o OUT` trains every variant with
 several seeds on three quarters of the training paths, all in one batch, and measures them on the
@@ -68,7 +68,7 @@ GROUPS = {
     ),
     "early drops": ("fq-codel", "cake", "fq-codel-cubic", "cake-cubic"),
 }
-"""kinds of training paths that ask for the same"""
+"""kinds of training paths that need the same behaviour"""
 RUN_NAME = re.compile(r"(?P<path>[a-z]+-\d+-(?P<kind>[a-z-]+))--[a-z0-9_]+--\d+$")
 
 
@@ -85,7 +85,7 @@ class Variant:
     cc: str = ""
     """the algorithm whose flows training does not see"""
     rounds: int = 1
-    """whose inputs it sees at once: what a memory could be worth"""
+    """whose inputs it sees at once: the possible worth of a memory"""
 
 
 VARIANTS = (
@@ -223,10 +223,10 @@ def _losses(
 def train_many(
     data: Examples, configs: Sequence[TrainConfig], visible: Sequence[Bools], quiet: bool = False
 ) -> list[Policy]:
-    """What `loop.Trainer` does, for many networks of one shape in one batch.
+    """The training of `loop.Trainer`, for many networks of one shape in one batch.
 
     Args:
-        data: what to learn.
+        data: the examples.
         configs: one per network; they may differ in mask and seed.
         visible: per network [n], the rows that it may see.
 
@@ -341,7 +341,7 @@ def visible_rows(rounds: Rounds, variant: Variant) -> Bools:
 
 
 def variants(rounds: Rounds) -> list[Variant]:
-    """Those of `VARIANTS` that can be told from the full network on these recordings."""
+    """Those of `VARIANTS` that differ from the full network on these recordings."""
     return [v for v in VARIANTS if not v.group or v.group in rounds.group]
 
 
@@ -415,7 +415,7 @@ def compare(rounds: Rounds, networks: dict[str, list[Policy]]) -> dict[str, Any]
 
 
 def reliability(rounds: Rounds, policies: Sequence[Policy]) -> list[list[float]]:
-    """Mean probability, share of congestion, count, per bin; all seeds together, test paths."""
+    """Mean probability, share of overflow losses, count, per bin; all seeds, test paths."""
     known = (rounds.data.split == "test") & (rounds.data.cause >= 0)
     with torch.no_grad():
         x = torch.from_numpy(rounds.data.x[known])
@@ -449,7 +449,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if not args.data or not args.out:
         parser.error("--data and -o are required")
-    # R² says what the inputs know; its best guess is the mean, not a bold one.
+    # R² measures the information in the inputs. Its best guess is the mean, so no expectile.
     config = TrainConfig(epochs=args.epochs, expectile=0.5)
     rounds = load(args.data, config)
     networks = train_variants(rounds, config, args.seeds)

@@ -44,7 +44,7 @@ def weighted_auc(score: Floats, label: npt.NDArray[Any], weight: Floats) -> Floa
 
 
 def interval(values: Floats) -> dict[str, float]:
-    """The first is the estimate; the others say how far it could have been off."""
+    """The first is the estimate; the others show its possible error."""
     if not np.isfinite(values).any():
         return {"mean": math.nan, "low": math.nan, "high": math.nan}
     low, high = np.nanpercentile(values[1:], [2.5, 97.5])

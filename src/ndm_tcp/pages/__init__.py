@@ -20,7 +20,7 @@ def render(template: str, **values: Any) -> str:
 
     Args:
         template: file beside this module, such as board.html.j2.
-        values: what it names; a name without a value is an error.
+        values: the values of its names; a name without a value is an error.
     """
     import jinja2
 
