@@ -150,7 +150,9 @@ def resolve(
         init = SHIPPED if missing or config.freeze else RANDOM
     if init == RANDOM:
         if config.freeze:
-            raise NdmError("--freeze keeps a trained output; name its network: --init shipped")
+            raise NdmError(
+                "--freeze keeps a trained output; start from its network: --init shipped"
+            )
         if missing:
             raise NdmError(
                 f"{sources[0]}: no training round has labels for both kinds of loss, so "
