@@ -8,7 +8,7 @@ third kind has its shaper on the sending host, where TCP learns of drops at once
 
 `lan` is a development suite: the module's rules were tried on it. `training-lan` is drawn from
 ranges, not within ten percent of a path of `lan`. Regenerate both with
-`python -m ndm_tcp.lab.lan_paths`.
+`ndm lab scenarios lan`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ The published experiments and ccBench are for evaluation, so no path may resembl
 and delays within ten percent of an evaluation point are drawn again, on routed paths and on the
 loopback device alike; but delays of shaped loopback paths are divided by three afterwards, and four
 of them come close again (docs/decisions). Regenerate with
-`python -m ndm_tcp.lab.training_paths`.
+`ndm lab scenarios training`.
 """
 
 from __future__ import annotations
