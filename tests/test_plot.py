@@ -86,7 +86,7 @@ def test_the_picture_of_the_readme_is_of_the_board(tmp_path: Path) -> None:
         (["none.csv", "-o", "x.svg"], "expected a board.csv"),
         ([str(BOARD), "-o", "x.gif"], "name it *.svg or *.png"),
         ([str(BOARD), "--cc", "nosuch", "-o", "x.svg"], "no algorithm nosuch"),
-        ([str(BOARD), str(BOARD), str(BOARD), "-o", "x.svg"], "two are compared"),
+        ([str(BOARD), str(BOARD), str(BOARD), "-o", "x.svg"], "two to compare them"),
         ([".", "-o", "x.svg"], "no run here"),
     ],
 )
