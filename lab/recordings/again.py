@@ -85,6 +85,7 @@ def make(recording: rounds_lock.Recording, out: Path, jobs: int, kmod: Path) -> 
             jobs=jobs,
             kmod=kmod if OWN in recording.cc.split(",") else None,
             light=False,
+            json=False,
         )
     )
     if failed:
