@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from unittest.mock import patch
+
+from ndm_tcp import cli
 
 HERE = Path(__file__).resolve().parent
 WIDTH = "100"
@@ -15,13 +18,10 @@ WIDTH = "100"
 
 def page() -> str:
     """The page; the same for every width of the terminal and number of processors."""
-    os.environ["COLUMNS"] = WIDTH
-    from ndm_tcp import cli
-
-    parsers = cli.verb_parsers(cli.parser())
+    with patch.dict(os.environ, COLUMNS=WIDTH):
+        helps = {w: p.format_help() for w, p in cli.verb_parsers(cli.parser()).items()}
     parts = [(HERE / "cli.md.in").read_text(), f"```\n{cli.listed()}\n```\n"]
-    for words, parser in parsers.items():
-        text = parser.format_help().replace(f"(default: {os.cpu_count()})", "(default: one a CPU)")
+    for words, text in helps.items():
         parts.append(f"\n### ndm {' '.join(words)}\n\n```\n{text.rstrip()}\n```\n")
     return "".join(parts)
 

@@ -142,7 +142,13 @@ def test_the_index_of_decisions_is_current() -> None:
     assert index == written, "run: python docs/decisions/index.py"
 
 
-def test_the_page_of_the_command_line_is_current() -> None:
+@pytest.mark.parametrize("cpus", [None, 1, 3, 30])
+def test_the_page_of_the_command_line_is_current(
+    cpus: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On every machine: defaults of options may equal its number of processors."""
+    if cpus:
+        monkeypatch.setattr(os, "cpu_count", lambda: cpus)
     page = load(Path("cli.py"))["page"]()
     assert page == (ROOT / "docs/cli.md").read_text(), "run: python docs/cli.py"
 

@@ -30,7 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ndm dataset build`."""
     parser.add_argument("sources", nargs="+", metavar="SOURCE", help="path, fsspec URL, or -")
     parser.add_argument("-o", "--out", type=Path, required=True, help="dataset folder")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a CPU)"
+    )
     parser.add_argument(
         "--keep-going",
         action="store_true",

@@ -128,7 +128,7 @@ def add_arguments(parser: argparse.ArgumentParser, cc: str | None, seeds: int) -
         help="runs of each, times the scenario's repeat; two, if those end alike",
     )
     parser.add_argument("-o", "--out", type=Path, required=True, help="folder; resumes")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="guests at a time")
+    lab_run.add_jobs(parser)
     lab_run.add_kmod(parser)
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
 

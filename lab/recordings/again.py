@@ -9,7 +9,6 @@ network is made again with its sources as --kmod.
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 from pathlib import Path
 
@@ -114,7 +113,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=rounds_lock.HERE,
         help="folder; resumes (default: %(default)s)",
     )
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="guests at a time")
+    lab_run.add_jobs(parser)
     lab_run.add_kmod(parser)
     parser.add_argument(
         "--lock", type=Path, default=rounds_lock.LOCK, help="lock file (default: the checkout's)"

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -208,6 +207,8 @@ def select(
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ndm select`."""
+    from ndm_tcp.lab.guest import run as lab_run
+
     parser.add_argument("folder", metavar="RUN", type=Path, help="of ndm train --seeds")
     parser.add_argument(
         "--suites",
@@ -216,7 +217,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="scenario files, folders or names below lab/scenarios, separated by commas",
     )
     parser.add_argument("--lab-seeds", type=int, default=FEWEST_SEEDS, help="runs of each scenario")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="guests at a time")
+    lab_run.add_jobs(parser)
     parser.add_argument(
         "--beside-shipped",
         action="store_true",
