@@ -6,12 +6,12 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from google.protobuf.message import DecodeError
-
 import onnx
+from google.protobuf.message import DecodeError
+from onnx import TensorProto
+
 from ndm_tcp import contract as c
 from ndm_tcp.errors import NdmError
-from onnx import TensorProto
 
 LARGEST_FILE = 4 << 20
 """Bytes; the widest network that the contract allows takes 54 KB."""

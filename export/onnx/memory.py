@@ -22,14 +22,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime
-
 import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
 from ndm_tcp import contract as c
 from ndm_tcp import files
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export.onnx import limits
-from onnx import TensorProto, helper, numpy_helper
 
 INPUT, STATE, OUTPUT, NEXT = "x", "state", "outputs", "next_state"
 DENSE = "memory.dense"

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
 import onnx
+from onnx import TensorProto, numpy_helper
+
 from ndm_tcp import contract as c
 from ndm_tcp.export.integers.quantize import Floats
 from ndm_tcp.export.onnx.values import Affine, Hidden, Refused, Values
-from onnx import TensorProto, numpy_helper
 
 
 class Operators(Values):

@@ -22,8 +22,9 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-
 import onnx
+from onnx import TensorProto, helper
+
 from ndm_tcp import contract as c
 from ndm_tcp import files
 from ndm_tcp.errors import NdmError
@@ -31,7 +32,6 @@ from ndm_tcp.export.integers.quantize import Dense, Floats
 from ndm_tcp.export.onnx import limits, memory
 from ndm_tcp.export.onnx.operators import Operators
 from ndm_tcp.export.onnx.values import Affine, Refused, widen
-from onnx import TensorProto, helper
 
 OLDEST_OPSET = 7
 """The first whose arithmetic broadcasts as today's does."""

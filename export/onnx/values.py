@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
 import onnx
+from onnx import numpy_helper
+
 from ndm_tcp import contract as c
 from ndm_tcp.export.integers.quantize import Floats
-from onnx import numpy_helper
 
 OPEN_MARGIN = 1 / 64
 """Of the proved range, added at an end that stands for infinity."""

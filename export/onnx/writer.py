@@ -13,10 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import onnx
 import onnxruntime
 import torch
+from onnx import TensorProto, helper, numpy_helper
 
-import onnx
 from ndm_tcp import contract as c
 from ndm_tcp import files
 from ndm_tcp.errors import NdmError
@@ -26,7 +27,6 @@ from ndm_tcp.export.onnx import memory, reader
 from ndm_tcp.export.onnx.memory import INPUT, NEXT, OUTPUT, STATE
 from ndm_tcp.export.onnx.reader import Graph
 from ndm_tcp.training.model import Policy
-from onnx import TensorProto, helper, numpy_helper
 
 OPSET = 17
 TOLERANCE = 1e-4
