@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ndm_tcp.cli import run_command
-from ndm_tcp.lab.score import plot
+from ndm_tcp.lab.score import bars, plot
 
 from .conftest import ROOT
 
@@ -28,7 +28,7 @@ def test_the_overview_has_every_figure_of_the_board() -> None:
     left, middle, right = plot.overview(made).axes
     for cc in CCS:
         for number, group in enumerate(made.values()):
-            best = max(group[r].mean["goodput_mbps"] for r in plot.RIVALS)
+            best = max(group[r].mean["goodput_mbps"] for r in bars.RIVALS)
             mean = group[cc].mean
             assert points(left, cc)[number] == pytest.approx(mean["goodput_mbps"] / best)
             assert points(middle, cc)[number] == pytest.approx(100 * mean["retransmitted_share"])

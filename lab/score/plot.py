@@ -13,12 +13,11 @@ import numpy as np
 
 from ndm_tcp import files, plots
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab.score import html, tables
+from ndm_tcp.lab.score import bars, html
 from ndm_tcp.lab.score.metrics import Cell
 
 FORMATS = (".svg", ".png")
 MARKS = {"reno": "v", "cubic": "^", "bbr": "D", "ndm_tcp": "o"}
-RIVALS = ("reno", "cubic", "bbr")
 EXAMPLE = """example:
   ndm lab plot docs/board/published.csv -o board.svg                # an overview
   ndm lab plot docs/board/published.csv --kind cdf -o cdf.svg
@@ -26,34 +25,34 @@ EXAMPLE = """example:
   ndm lab plot before/board.csv after/board.csv -o compared.svg     # the second over the first
   ndm lab plot out/bbr out/ndm_tcp -o flows.svg                     # runs of ndm lab run"""
 
-Board = dict[str, dict[str, Cell]]
-"""scenario to algorithm to its cell"""
 
-
-def board(path: Path, ccs: Sequence[str]) -> Board:
+def board(path: Path, ccs: Sequence[str]) -> bars.Board:
     """The cells of a board.csv, by scenario; only these algorithms, all if none is named.
 
     Raises:
         NdmError: no board, or none of the algorithms in it.
     """
-    found: Board = {}
-    for cell in tables.read(path):
-        if not ccs or cell.cc in ccs:
-            found.setdefault(cell.scenario, {})[cell.cc] = cell
+    found = bars.load(path)
+    if ccs:
+        found = {n: {cc: c for cc, c in g.items() if cc in ccs} for n, g in found.items()}
+        found = {name: group for name, group in found.items() if group}
     if not found:
         raise NdmError(f"{path}: no algorithm {', '.join(ccs)} in it; see its column cc")
     return found
 
 
-def _algorithms(*boards: Board) -> list[str]:
+def _algorithms(board: bars.Board) -> list[str]:
     """In the order of the palette, which is that of every legend."""
-    names = {cc for one in boards for group in one.values() for cc in group}
+    names = {cc for group in board.values() for cc in group}
     order = [*plots.CC]
     return sorted(names, key=lambda cc: (order.index(cc) if cc in order else len(order), cc))
 
 
 def _dots(
-    panel: Any, made: Board, ccs: Sequence[str], value: Callable[[dict[str, Cell], Cell], float]
+    panel: Any,
+    made: bars.Board,
+    ccs: Sequence[str],
+    value: Callable[[dict[str, Cell], Cell], float],
 ) -> None:
     rows = np.arange(len(made))
     for cc in ccs:
@@ -68,19 +67,20 @@ def _dots(
     panel.grid(axis="y", color="#e4e4e4", lw=0.6)
 
 
-def _best(group: dict[str, Cell], measure: str) -> float:
-    rivals = [cell for cc, cell in group.items() if cc in RIVALS] or [*group.values()]
-    return max(cell.mean[measure] for cell in rivals)
+def _of_the_best(group: dict[str, Cell], cell: Cell) -> float:
+    """Goodput as a part of the best of Reno, CUBIC and BBR; of all if none of them is there."""
+    rivals = [c for cc, c in group.items() if cc in bars.RIVALS] or group.values()
+    return cell.mean["goodput_mbps"] / max(c.mean["goodput_mbps"] for c in rivals)
 
 
-def overview(made: Board) -> Any:
+def overview(made: bars.Board) -> Any:
     """A row of dots for each scenario: goodput, retransmission rate, RTT."""
     from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 
     figure, axes = html.figure_of(3, 0.9 + 0.22 * len(made), 4.1)
     left, middle, right = axes[0]
     ccs = _algorithms(made)
-    _dots(left, made, ccs, lambda g, c: c.mean["goodput_mbps"] / _best(g, "goodput_mbps"))
+    _dots(left, made, ccs, _of_the_best)
     _dots(middle, made, ccs, lambda _, c: 100 * c.mean["retransmitted_share"])
     _dots(right, made, ccs, lambda _, c: c.mean["rtt_mean_ms"] or np.nan)
     left.set_yticks(range(len(made)), list(made), fontsize=8)
@@ -98,13 +98,13 @@ def overview(made: Board) -> Any:
     return figure
 
 
-def cdf(made: Board) -> Any:
+def cdf(made: bars.Board) -> Any:
     """Over scenarios: the share of them with at most this goodput, retransmission rate, RTT."""
     figure, axes = html.figure_of(3, 3.2)
     values: list[tuple[str, Callable[[dict[str, Cell], Cell], float]]] = [
         (
             "Goodput / best of Reno, CUBIC, BBR",
-            lambda g, c: c.mean["goodput_mbps"] / _best(g, "goodput_mbps"),
+            _of_the_best,
         ),
         ("Retransmitted, %", lambda _, c: 100 * c.mean["retransmitted_share"]),
         (
@@ -132,7 +132,7 @@ def cdf(made: Board) -> Any:
     return figure
 
 
-def latency(made: Board) -> Any:
+def latency(made: bars.Board) -> Any:
     """Latency under load: goodput over mean RTT, a panel for each scenario."""
     columns = min(4, len(made))
     rows = -(-len(made) // columns)
@@ -158,7 +158,7 @@ def latency(made: Board) -> Any:
     return figure
 
 
-def compared(before: Board, after: Board) -> Any:
+def compared(before: bars.Board, after: bars.Board) -> Any:
     """The second board over the first: ratios of goodput and RTT, points of retransmission rate.
 
     Raises:
@@ -171,12 +171,12 @@ def compared(before: Board, after: Board) -> Any:
     both = {name: group for name, group in both.items() if group}
     if not both:
         raise NdmError("the two boards have no scenario and algorithm in common")
-    old = {id(c): before[n][cc] for n, group in both.items() for cc, c in group.items()}
+
+    def old(cell: Cell, measure: str) -> float:
+        return before[cell.scenario][cell.cc].mean[measure]
 
     def ratio(measure: str) -> Callable[[dict[str, Cell], Cell], float]:
-        return lambda _, c: (
-            c.mean[measure] / old[id(c)].mean[measure] if old[id(c)].mean[measure] else np.nan
-        )
+        return lambda _, c: c.mean[measure] / (old(c, measure) or np.nan)
 
     figure, axes = html.figure_of(3, 0.9 + 0.22 * len(both), 4.1)
     left, middle, right = axes[0]
@@ -184,7 +184,7 @@ def compared(before: Board, after: Board) -> Any:
     _dots(left, both, ccs, ratio("goodput_mbps"))
     _dots(right, both, ccs, ratio("rtt_mean_ms"))
     share = "retransmitted_share"
-    _dots(middle, both, ccs, lambda _, c: 100 * (c.mean[share] - old[id(c)].mean[share]))
+    _dots(middle, both, ccs, lambda _, c: 100 * (c.mean[share] - old(c, share)))
     left.set_yticks(range(len(both)), list(both), fontsize=8)
     left.set(title="Goodput, second / first")
     middle.set(title="Retransmitted, second - first, points")
