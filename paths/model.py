@@ -104,7 +104,7 @@ class PathModel:
     """file name of the capture or log, without its folders"""
     flow_id: str
     sampling: str
-    """per_ack or poll"""
+    """per_ack, poll, or profile (imported)"""
     cc: str | None
     """the sender's congestion control; null if unknown"""
     seconds: float
@@ -138,7 +138,8 @@ class PathModel:
     """share of the ACKs at which the application had nothing to send"""
     rwnd_limited: float
     """share of the ACKs at which the receiver's window held the flow back"""
-    seen: Seen
+    seen: Seen | None
+    """null: the model was imported, not estimated from a flow"""
     label_error_log2: float
     """expected error of the target window from this model, |log2|; see `label.py`"""
     notes: tuple[str, ...]
@@ -159,6 +160,22 @@ class File:
 
     format: int
     model: PathModel
+
+
+SUFFIX = ".path.json"
+"""of a model's file"""
+
+
+def load_all(folder: Path) -> list[PathModel]:
+    """The models of a folder, by name.
+
+    Raises:
+        NdmError: none there, or a damaged one.
+    """
+    found = [read(path) for path in sorted(folder.glob(f"*{SUFFIX}"))]
+    if not found:
+        raise NdmError(f"{folder}: no path model in it; run: ndm path estimate SOURCE... -o DIR")
+    return found
 
 
 def write(model: PathModel, path: Path) -> None:

@@ -8,6 +8,7 @@ A model whose closest replay misses the captured goodput by more than a tenth is
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -49,7 +50,8 @@ class Replay:
     @property
     def goodput_miss(self) -> float:
         """Replayed over captured goodput, minus 1."""
-        return self.replayed.goodput_mbps / max(self.model.seen.goodput_mbps, 1e-9) - 1
+        seen = self.model.seen
+        return self.replayed.goodput_mbps / max(seen.goodput_mbps, 1e-9) - 1 if seen else 0.0
 
     @property
     def accepted(self) -> bool:
@@ -68,8 +70,10 @@ def seen(result: dict[str, Any]) -> Seen:
     )
 
 
-def distance(one: Seen, other: Seen) -> float:
+def distance(one: Seen, other: Seen | None) -> float:
     """How far apart two flows are: logarithms of goodput, mean RTT and its 95th percentile."""
+    if other is None:
+        return 0.0
 
     def log(a: float, b: float) -> float:
         return abs(math.log(a / b)) if a > 0 and b > 0 else 0.0
@@ -124,10 +128,13 @@ def replay(
         cc: the algorithm; None: the captured one.
         jobs: guests at a time.
 
+    Models that were imported have no flow to replay, and are left out.
+
     Returns:
         name of the model to its closest replay, or why there is none.
     """
     found: dict[str, Replay | NdmError] = {}
+    models = [model for model in models if model.seen is not None]
     work: list[tuple[PathModel, str, suite.Job]] = []
     for model in models:
         try:
@@ -135,7 +142,8 @@ def replay(
             for number, candidate in enumerate(candidates(model)):
                 name = f"{model.name}-{number}"
                 made = scenario.scenario(candidate, name)
-                job = suite.Job(made, with_cc, 1, out / f"{name}--{with_cc}--1")
+                digest = hashlib.sha256(made.text.encode()).hexdigest()[:8]
+                job = suite.Job(made, with_cc, 1, out / f"{name}--{with_cc}--{digest}")
                 work.append((candidate, with_cc, job))
         except NdmError as error:
             found[model.name] = error
