@@ -32,6 +32,18 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
         "compare recordings with rounds.lock",
     ),
     ("data", "lock"): ("ndm_tcp.lab.recordings.write_lock", "write rounds.lock of recordings"),
+    ("path", "replay"): (
+        "ndm_tcp.paths.replay_command",
+        "run the captured algorithm on path models, and compare with the capture",
+    ),
+    ("path", "predict"): (
+        "ndm_tcp.paths.predict_command",
+        "run other algorithms on captured paths",
+    ),
+    ("path", "import"): (
+        "ndm_tcp.paths.import_command",
+        "read iBoxNet profiles and mahimahi traces as path models",
+    ),
     ("trace",): (
         "ndm_tcp.datasets.module_event.command",
         "turn the module's events into rows or a picture",
@@ -72,6 +84,7 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
 GROUPS = {
     "dataset": "build and inspect datasets",
     "data": "manage the recordings that the shipped network is trained on",
+    "path": "estimate the paths of captures, replay them, predict",
     "kmod": "look at the module in this kernel",
     "lab": "run the real stack in virtual time",
 }
