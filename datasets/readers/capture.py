@@ -181,6 +181,7 @@ def read(
             rwnd_limited=found.rows["rwnd_limited"].astype(np.bool_),
             truth=truth.run.of(ports[0], found.first_us) if truth.run else None,
             facts=dict(found.facts),
+            sender_port=ports[0],
         )
         if probe is not None:
             _true_windows(records, found.first_us, probe, truth.probe_offset_s)

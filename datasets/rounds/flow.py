@@ -101,6 +101,8 @@ class FlowRecords(Flow):
     """Per ACK, the `LossCause` of the packets it marked lost."""
     rwnd_limited: npt.NDArray[np.bool_] | None = None
     """Per ACK, true if the receiver's window held the sender back."""
+    sender_port: int | None = None
+    """tells the flows of one capture apart; never stored in a dataset"""
 
 
 @dataclass(frozen=True, kw_only=True)
