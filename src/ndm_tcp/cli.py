@@ -53,6 +53,10 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
         "ndm_tcp.kmod_status",
         "show whether the module is loaded, its network and users",
     ),
+    ("path", "estimate"): (
+        "ndm_tcp.paths.command_estimate",
+        "estimate the network path that a capture crossed",
+    ),
     ("lab", "build"): (
         "ndm_tcp.lab.guest.uml_build",
         "build the lab's kernel, and the module for it",
@@ -73,6 +77,7 @@ GROUPS = {
     "dataset": "build and inspect datasets",
     "data": "manage the recordings that the shipped network is trained on",
     "kmod": "look at the module in this kernel",
+    "path": "learn network paths from captures",
     "lab": "run the real stack in virtual time",
 }
 
