@@ -163,6 +163,7 @@ def _records(
         rwnd_limited=found.rows["rwnd_limited"].astype(np.bool_),
         truth=truth.run.of(found.sender_port, found.first_us) if truth.run else None,
         facts=dict(found.facts),
+        sender_port=found.sender_port,
     )
 
 

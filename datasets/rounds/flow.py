@@ -102,6 +102,8 @@ class FlowRecords(Flow):
     """Per ACK, the `LossCause` of the packets it marked lost."""
     rwnd_limited: npt.NDArray[np.bool_] | None = None
     """Per ACK, true if the receiver's window held the sender back."""
+    sender_port: int | None = None
+    """tells the flows of one capture apart; never stored in a dataset"""
 
 
 NO_LABEL, LABEL_ERROR = "no_label", "label_error_log2"

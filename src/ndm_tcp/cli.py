@@ -65,6 +65,10 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
         "ndm_tcp.kmod_status",
         "show whether the module is loaded, its network and users",
     ),
+    ("path", "estimate"): (
+        "ndm_tcp.paths.estimate_command",
+        "estimate the network path that a capture crossed",
+    ),
     ("lab", "build"): (
         "ndm_tcp.lab.guest.uml_build",
         "build the lab's kernel, and the module for it",
@@ -86,6 +90,7 @@ GROUPS = {
     "data": "manage the recordings that the shipped network is trained on",
     "path": "estimate the paths of captures, replay them, predict",
     "kmod": "look at the module in this kernel",
+    "path": "learn network paths from captures",
     "lab": "run the real stack in virtual time",
 }
 

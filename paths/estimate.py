@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""From one flow's records to a model of its path."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+
+from ndm_tcp import files
+from ndm_tcp.datasets.rounds.flow import FlowRecords, Sampling
+from ndm_tcp.paths import holds, losses, order, polls, rates, rivals
+from ndm_tcp.paths.losses import Losses
+from ndm_tcp.paths.model import Kind, Level, PathModel, Rival, Value
+from ndm_tcp.paths.observed import Floats, Observed, observe, seen
+from ndm_tcp.paths.order import Order
+from ndm_tcp.paths.rates import Rates
+from ndm_tcp.paths.rivals import Shared
+
+STAND_IN = "cubic"
+"""Linux's default: the algorithm that stands for a rival"""
+RECEIVER_LIMITED = 0.5
+"""of the ACKs: from here on the receiver's window, not the path, held the flow back"""
+
+
+def estimate(flow: FlowRecords, source: str) -> PathModel:
+    """The model of a flow's path.
+
+    Args:
+        flow: per ACK (a sender's capture) or per poll (tcp_info).
+        source: name of its file.
+
+    Raises:
+        NdmError: the flow shows too little of its path; says what would help.
+    """
+    o = observe(flow)
+    if flow.sampling == Sampling.POLL:
+        return polls.estimate(flow, o, name_of(source, flow), source)
+    ordered = order.measure(o)
+    rate = rates.measure(o, ordered)
+    shared = rivals.measure(o, ordered, rate)
+    if shared.by_pairs:  # what looked like jitter were the rivals' packets
+        ordered = replace(ordered, base=o.min_rtt, jitter=0.0)
+    levels, unfilled = _levels(o, ordered, rate, shared)
+    pps = _at(levels, o.T)
+    queue = losses.queue_length(o, ordered, pps, lone=not shared.rivals)
+    lost = losses.measure(o, ordered, queue, float(_mean(levels, o.seconds)))
+    return _model(flow, source, o, ordered, rate, shared, levels, unfilled, lost)
+
+
+def name_of(source: str, flow: FlowRecords) -> str:
+    """Of a model: the file's name without its endings, and the flow's port or id."""
+    stem = re.sub(r"(\.(pcap|pcapng|dmp|gz|zst|xz|bz2|jsonl?|txt|log))+$", "", source)
+    part = str(flow.sender_port) if flow.sender_port is not None else flow.flow_id[:8]
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", f"{stem}-{part}").lstrip(".-") or part
+
+
+def _levels(
+    o: Observed, ordered: Order, rate: Rates, shared: Shared
+) -> tuple[tuple[tuple[float, float], ...], bool]:
+    """(from s, packets/s delivered) of each level; and whether these are only lower bounds."""
+    if shared.rivals:
+        return ((0.0, shared.pps),), shared.joined and not shared.by_pairs
+    if rate.levels:
+        return tuple((level.from_s, level.pps) for level in rate.levels), False
+    pps, at_least = rivals.unfilled_pps(o, ordered, rate)
+    return ((0.0, pps),), at_least
+
+
+def _at(levels: tuple[tuple[float, float], ...], t: Floats) -> Floats:
+    """The rate at these times."""
+    number = np.searchsorted([from_s for from_s, _ in levels], t, side="right") - 1
+    found: Floats = np.array([pps for _, pps in levels])[number.clip(0)]
+    return found
+
+
+def _mean(levels: tuple[tuple[float, float], ...], seconds: float) -> float:
+    ends = [*(from_s for from_s, _ in levels[1:]), seconds]
+    spans = [max(end - from_s, 1e-9) for (from_s, _), end in zip(levels, ends, strict=True)]
+    return float(np.average([pps for _, pps in levels], weights=spans))
+
+
+def _model(
+    flow: FlowRecords,
+    source: str,
+    o: Observed,
+    ordered: Order,
+    rate: Rates,
+    shared: Shared,
+    levels: tuple[tuple[float, float], ...],
+    unfilled: bool,
+    lost: Losses,
+) -> PathModel:
+    bits = o.wire_bits / (1 - lost.random)  # what is lost behind the bottleneck used it, too
+    kind = Kind.AT_LEAST if unfilled else Kind.MEASURED
+    error = _rate_error(rate)
+    base_us = ordered.base * 1e6
+    rwnd = float(np.mean(flow.rwnd_limited)) if flow.rwnd_limited is not None else 0.0
+    return PathModel(
+        name=name_of(source, flow),
+        source=files.shown(source),
+        flow_id=flow.flow_id,
+        sampling=str(flow.sampling),
+        cc=flow.cc_name,
+        seconds=o.seconds,
+        mss=o.mss,
+        levels=tuple(
+            Level(round(from_s, 3), _around(pps * bits, error, kind)) for from_s, pps in levels
+        ),
+        rtt_us=_base(base_us, ordered, shared),
+        queue_packets=_queue(lost),
+        qdisc="droptail",
+        loss=_loss(lost, o),
+        burst=lost.burst,
+        jitter_us=Value(
+            ordered.jitter * 1e6, ordered.jitter * 0.6e6, ordered.jitter * 1.6e6, Kind.MEASURED
+        ),
+        reorder=ordered.reorder,
+        ack_hold_us=Value.exact(round(holds.measure(o) * 1e6)),
+        rivals=(Rival(STAND_IN, Kind.ASSUMED, _start(shared)),) if shared.rivals else (),
+        joined=shared.joined,
+        policer=False,
+        app_limited=float(np.mean(flow.acks["app_limited"])),
+        rwnd_limited=rwnd,
+        seen=seen(flow, o),
+        label_error_log2=_label_error(ordered, shared, unfilled, lost),
+        notes=_notes(ordered, shared, unfilled, lost, rwnd),
+    )
+
+
+def _start(shared: Shared) -> float:
+    return 0.0 if shared.joined else round(shared.from_s, 3)
+
+
+def _rate_error(rate: Rates) -> float:
+    """Half of a 95 % interval of a rate, relative."""
+    independent = max(1.0, sum(len(level.windows) for level in rate.levels) / 4)
+    return 0.005 + 2 * rate.scatter / float(np.sqrt(independent))
+
+
+def _around(value: float, error: float, kind: Kind) -> Value:
+    return Value(value, value * (1 - error), value * (1 + error), kind)
+
+
+def _base(base_us: float, ordered: Order, shared: Shared) -> Value:
+    if shared.joined:
+        return Value.exact(base_us, Kind.AT_MOST)
+    slack = 0.6 * ordered.jitter * 1e6
+    return Value(base_us, max(0.0, base_us * 0.98 - slack), base_us * 1.001 + slack)
+
+
+def _queue(lost: Losses) -> Value:
+    if not lost.overflow:
+        return Value.exact(lost.highest, Kind.AT_LEAST)
+    low, high = (float(value) for value in np.percentile(lost.at_overflow, [25, 99]))
+    return Value(lost.queue, min(low, lost.queue), max(high, lost.queue))
+
+
+def _loss(lost: Losses, o: Observed) -> Value:
+    """Twice the square root of a count is a 95 % interval of a Poisson rate."""
+    slack = (2 * float(np.sqrt(lost.n_random + 1)) + 1) / o.packets
+    return Value(lost.random, max(0.0, lost.random - slack), lost.random + slack)
+
+
+def _label_error(ordered: Order, shared: Shared, unfilled: bool, lost: Losses) -> float:
+    """Expected |log2| error of the target window, by what is known."""
+    if unfilled or shared.joined:
+        return 1.0
+    if shared.rivals:
+        return 0.2
+    if ordered.jitter:
+        return 0.15
+    return 0.03 if lost.overflow else 0.1
+
+
+def _notes(
+    ordered: Order, shared: Shared, unfilled: bool, lost: Losses, rwnd: float
+) -> tuple[str, ...]:
+    notes = []
+    if unfilled and not shared.rivals:
+        notes.append("The flow never filled the path: the rate is a lower bound.")
+    if shared.joined:
+        notes.append(
+            "The flow joined rivals: its rate is a lower bound, its baseline RTT an upper one."
+        )
+    if shared.rivals:
+        notes.append("The rivals' algorithm is not known; CUBIC stands for them.")
+    if not lost.overflow:
+        notes.append("The queue was not seen to overflow: its size is a lower bound.")
+    if ordered.reorder:
+        notes.append("Packets overtake one another: the baseline RTT and the queue are rough.")
+    if rwnd > RECEIVER_LIMITED:
+        notes.append("The receiver's window held the flow back at most of its ACKs.")
+    return tuple(notes)
