@@ -83,15 +83,16 @@ def facts(model: PathModel) -> list[tuple[str, str]]:
         for r in model.rivals
     )
     loss = value(model.loss, 100, "%", 3) + (" in bursts" if model.burst else "")
-    order = "packets may overtake" if model.reorder else "in order"
+    order = ", packets overtake one another" if model.reorder else ", in order"
+    jitter, hold = model.jitter_us.value > 0, model.ack_hold_us.value > 0
     return [
         ("algorithm", model.cc or "not known"),
         ("rate", levels),
         ("baseline RTT", value(model.rtt_us, 1e-3, "ms")),
         ("queue", f"{value(model.queue_packets, 1, 'packets', 3)}, {model.qdisc}"),
         ("random loss", loss),
-        ("jitter", f"{value(model.jitter_us, 1e-3, 'ms', 3)}, {order}"),
-        ("ACKs gathered for", value(model.ack_hold_us, 1e-3, "ms", 3)),
+        ("jitter", value(model.jitter_us, 1e-3, "ms", 3) + order if jitter else "none seen"),
+        ("ACKs gathered for", value(model.ack_hold_us, 1e-3, "ms", 3) if hold else "not seen"),
         ("rivals", rivals or "none seen"),
         *(("cannot be known", note) for note in model.notes),
     ]

@@ -83,10 +83,10 @@ def of_run(folder: Path) -> Series:
     rows = [row for row in rows if row["sport"] == port and row["bytes_acked"]]
     if not rows:
         raise NdmError(f"{folder}: nothing was acknowledged in this run")
-    column = {k: np.array([r[k] for r in rows], np.float64) for k in ("t_ns", "bytes_acked")}
-    column |= {k: np.array([r[k] for r in rows], np.float64) for k in ("srtt_us", "total_retrans")}
+    names = ("t_ns", "delivered", "snd_mss", "srtt_us", "total_retrans")
+    column = {name: np.array([row[name] for row in rows], np.float64) for name in names}
     t_s = (column["t_ns"] - column["t_ns"][0]) / 1e9
-    bits = (column["bytes_acked"] - column["bytes_acked"][0]) * 8
+    bits = column["delivered"] * column["snd_mss"] * 8  # bytes_acked stands still behind a hole
     return _binned(t_s, bits, column["srtt_us"] / 1e3, column["total_retrans"])
 
 

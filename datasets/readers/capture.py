@@ -20,10 +20,10 @@ from ndm_tcp.datasets.readers.pcap import CapturedFlow, CaptureReport
 from ndm_tcp.datasets.readers.tcp_probe import ProbeColumns
 from ndm_tcp.datasets.rounds.compute import rounds_of
 from ndm_tcp.datasets.rounds.flow import (
+    NO_LABEL,
     CwndSource,
     FlowRecords,
     FlowRounds,
-    NO_LABEL,
     Label,
     PathTruth,
     Sampling,

@@ -16,7 +16,7 @@ from ndm_tcp.errors import BAD_INPUT, NdmError
 
 COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
     ("dataset", "build"): (
-        "ndm_tcp.datasets.builder.command",
+        "ndm_tcp.paths.build_command",
         "turn captures and logs into rounds",
     ),
     ("dataset", "info"): ("ndm_tcp.datasets.disk.info_command", "show the content of a dataset"),
@@ -32,6 +32,10 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
         "compare recordings with rounds.lock",
     ),
     ("data", "lock"): ("ndm_tcp.lab.recordings.write_lock", "write rounds.lock of recordings"),
+    ("path", "estimate"): (
+        "ndm_tcp.paths.estimate_command",
+        "estimate the network path that a capture crossed",
+    ),
     ("path", "replay"): (
         "ndm_tcp.paths.replay_command",
         "run the captured algorithm on path models, and compare with the capture",
@@ -65,10 +69,6 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
         "ndm_tcp.kmod_status",
         "show whether the module is loaded, its network and users",
     ),
-    ("path", "estimate"): (
-        "ndm_tcp.paths.estimate_command",
-        "estimate the network path that a capture crossed",
-    ),
     ("lab", "build"): (
         "ndm_tcp.lab.guest.uml_build",
         "build the lab's kernel, and the module for it",
@@ -90,7 +90,6 @@ GROUPS = {
     "data": "manage the recordings that the shipped network is trained on",
     "path": "estimate the paths of captures, replay them, predict",
     "kmod": "look at the module in this kernel",
-    "path": "learn network paths from captures",
     "lab": "run the real stack in virtual time",
 }
 
