@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,23 +39,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the models as JSON")
 
 
-def main(args: argparse.Namespace) -> int:
-    """Run `ndm path estimate`."""
-    if args.out.exists() and not args.out.is_dir():
-        raise NdmError(f"{args.out}: not a folder; name a new one with -o")
+def estimate_all(
+    paths: Sequence[Path], out: Path, quiet: bool
+) -> tuple[dict[str, PathModel], dict[str, str]]:
+    """Estimate every flow of the sources, and write models and series.
+
+    Args:
+        paths: captures, logs, run folders, or folders of them.
+        out: the folder of the models.
+        quiet: no progress bar.
+
+    Returns:
+        the models by name, and why others are not there, by source.
+
+    Raises:
+        NdmError: a source is not there.
+    """
     refused: dict[str, str] = {}
     made: dict[str, PathModel] = {}
-    found = sources.discover(args.sources, refused)
-    with progress.bar(len(found), "source", args.json) as bar:
+    found = sources.discover(list(paths), refused)
+    with progress.bar(len(found), "source", quiet) as bar:
         for path in found:
             for one, over_time in _models(path, refused):
                 named = _apart(one, made)
-                model.write(named, args.out / f"{named.name}{model.SUFFIX}")
-                series.write(over_time, args.out / f"{named.name}{series.SUFFIX}")
+                model.write(named, out / f"{named.name}{model.SUFFIX}")
+                series.write(over_time, out / f"{named.name}{series.SUFFIX}")
                 made[named.name] = named
             bar.update()
     for reason in refused.values():
         print(f"ndm: left out: {files.shown(reason)}", file=sys.stderr)
+    return made, refused
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run `ndm path estimate`."""
+    if args.out.exists() and not args.out.is_dir():
+        raise NdmError(f"{args.out}: not a folder; name a new one with -o")
+    made, refused = estimate_all(args.sources, args.out, args.json)
     if args.json:
         print(msgspec.json.format(msgspec.json.encode(list(made.values())), indent=1).decode())
     else:

@@ -80,7 +80,7 @@ class Ratio:
 
 
 def jobs_of(
-    models: Sequence[PathModel], name: str, entrant: Entrant, draws: int, out: Path
+    models: Sequence[PathModel], name: str, entrant: Entrant, draws: Sequence[int], out: Path
 ) -> list[tuple[PathModel, suite.Job]]:
     """The runs of one algorithm; a folder's name has a digest of what decides its content.
 
@@ -90,7 +90,7 @@ def jobs_of(
     code = uml_build.sources_digest(entrant.kmod)[:8] if entrant.kmod else "kernel"
     found = []
     for model in models:
-        for draw in range(draws):
+        for draw in draws:
             made = scenario.scenario(scenario.draw(model, draw), f"{model.name}-{draw}")
             digest = hashlib.sha256(f"{made.text}{code}".encode()).hexdigest()[:8]
             folder = out / f"{made.name}--{name}--{digest}"
@@ -106,7 +106,7 @@ def predict(
     models: Sequence[PathModel],
     entrants: Mapping[str, Entrant],
     out: Path,
-    draws: int = DRAWS,
+    draws: Sequence[int] = range(DRAWS),
     jobs: int = 1,
 ) -> dict[str, dict[str, Prediction]]:
     """Run algorithms on models.
@@ -115,7 +115,7 @@ def predict(
         models: accepted ones, each with a name of its own.
         entrants: by the name that tables show.
         out: folder of the runs; those that are there are not run again.
-        draws: of each model; the first is the model itself.
+        draws: their numbers; 0 is the model itself.
         jobs: guests at a time.
 
     Returns:

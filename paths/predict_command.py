@@ -59,7 +59,7 @@ def main(args: argparse.Namespace) -> int:
     uml_build.build()
     entrants = {cc: Entrant(cc, args.kmod if cc == "ndm_tcp" else None) for cc in ccs}
     runs = args.folder / report.RUNS / "predict"
-    predicted = predict(models, entrants, runs, args.draws, args.jobs)
+    predicted = predict(models, entrants, runs, range(args.draws), args.jobs)
     text = msgspec.json.format(msgspec.json.encode(predicted), indent=1).decode()
     files.write_text(args.folder / report.PREDICTIONS, text + "\n")
     page = report.write_page(args.folder, found, imported, predicted)

@@ -48,6 +48,10 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
         "ndm_tcp.paths.import_command",
         "read iBoxNet profiles and mahimahi traces as path models",
     ),
+    ("adapt",): (
+        "ndm_tcp.adapt.command",
+        "adapt the shipped network to the paths of captures, and say whether to use it",
+    ),
     ("trace",): (
         "ndm_tcp.datasets.module_event.command",
         "turn the module's events into rows or a picture",
