@@ -22,8 +22,9 @@ from ndm_tcp.lab.guest import suite
 from ndm_tcp.paths import scenario
 from ndm_tcp.paths.model import Kind, PathModel, Rival, Seen, Value
 
-ASSUMED_CC = "cubic"
-"""of a flow whose algorithm is not known: the default of Linux, macOS and Windows"""
+ASSUMED_CCS = ("cubic", "bbr")
+"""of a flow whose algorithm is not known: the default of Linux, macOS and Windows, and what
+large senders use; the closest replay decides"""
 RIVAL_CCS = ("cubic", "bbr")
 """what a rival may be: one that fills the queue until it overflows, one that keeps a rate"""
 QUEUE_FACTORS = (1.0, 4.0)
@@ -85,19 +86,20 @@ def distance(one: Seen, other: Seen | None) -> float:
     )
 
 
-def algorithm(model: PathModel, given: str | None = None) -> str:
-    """The algorithm to replay with.
+def algorithms(model: PathModel, given: str | None = None) -> tuple[str, ...]:
+    """The algorithms to replay with.
 
     Raises:
-        NdmError: the lab's kernel does not have it.
+        NdmError: the lab's kernel does not have the captured one.
     """
-    cc = given or model.cc or ASSUMED_CC
-    known = (*lab_run.IN_TREE, *lab_run.OUR_MODULES)
-    if cc not in known:
+    cc = given or model.cc
+    if cc is None:
+        return ASSUMED_CCS
+    if cc not in (*lab_run.IN_TREE, *lab_run.OUR_MODULES):
         raise NdmError(
             f"{model.name}: the lab's kernel has no {cc}; name the nearest with --cc, such as bbr"
         )
-    return cc
+    return (cc,)
 
 
 def candidates(model: PathModel) -> Iterator[PathModel]:
@@ -138,8 +140,8 @@ def replay(
     work: list[tuple[PathModel, str, suite.Job]] = []
     for model in models:
         try:
-            with_cc = algorithm(model, cc)
-            for number, candidate in enumerate(candidates(model)):
+            pairs = itertools.product(algorithms(model, cc), candidates(model))
+            for number, (with_cc, candidate) in enumerate(pairs):
                 name = f"{model.name}-{number}"
                 made = scenario.scenario(candidate, name)
                 digest = hashlib.sha256(made.text.encode()).hexdigest()[:8]

@@ -221,18 +221,20 @@ def _shared_out(
     policy: npt.NDArray[np.bool_],
     split: npt.NDArray[np.str_],
     part: npt.NDArray[np.int16],
-    shares: tuple[float, ...],
+    config: TrainConfig,
 ) -> Floats:
     """[n] the weights, such that in each split every dataset has its share of their sum.
 
     Raises:
         NdmError: not one share for each dataset, or a dataset with a share that teaches nothing.
     """
-    datasets = int(part.max()) + 1
-    if len(shares) != datasets:
-        raise NdmError(f"--shares: {len(shares)} given for {datasets} datasets; name one for each")
     made = weight.copy()
     for name in np.unique(split):
+        shares = config.shares if name == "train" else config.held_out_shares or config.shares
+        if len(shares) != int(part.max()) + 1:
+            raise NdmError(
+                f"--shares: {len(shares)} given for {part.max() + 1} datasets; name one for each"
+            )
         here = policy & (split == name)
         for number, share in enumerate(shares):
             rows = here & (part == number)
@@ -294,7 +296,7 @@ def examples(table: pa.Table, config: TrainConfig) -> Examples:
     cause[hit & noise] = 0
     split = _split(texts, edges, config)
     if config.shares:
-        weight = _shared_out(weight, policy, split, table[PART.name].to_numpy(), config.shares)
+        weight = _shared_out(weight, policy, split, table[PART.name].to_numpy(), config)
     x = derived.dense(table).astype(np.float32)
     x *= np.float32(1 / (1 << contract.Q_INPUT))
     return Examples(

@@ -52,6 +52,7 @@ class Steps:
     out: Path
     lab_rounds: tuple[Path, ...]
     draws: int
+    """of each model: those that train, and as many to judge"""
     iterations: int
     guard: str
     jobs: int
@@ -116,12 +117,16 @@ def main(args: argparse.Namespace) -> int:
     splits = _captures(args.sources, steps, models)
     chosen = recordings.spread(models, args.most_paths)
     _say(f"{len(models)} models, {len(chosen)} of them to record on", started_s)
-    kmod = _network(steps, chosen, splits, started_s)
+    plan = recordings.Plan.of(chosen, splits, args.draws)
+    kmod = _network(steps, plan, started_s)
+    if _same(kmod):
+        print("No step of training was better on the held-out rounds. " + verdict.STAY)
+        return NOT_ADVISED
     guarded = _guard(steps, kmod, started_s) if steps.guard else None
-    of = _judge(steps, chosen, splits, kmod, started_s)
+    of = _judge(steps, plan, kmod, started_s)
     advised, sentence = verdict.sentence(of, guarded)
     place = _place(steps.out, kmod, advised)
-    held_out = sorted(name for name in of if splits[name] != "train")
+    held_out = sorted(model.name for model in plan.held_out)
     found = report.Adapted(sentence, advised, place.name, guarded, held_out, rejected, of)
     page = report.write(found, steps.out, models)
     if args.json:
@@ -175,7 +180,8 @@ def _models(args: argparse.Namespace, started_s: float) -> tuple[list[PathModel]
             rejected[one.model.name] = "its rate is only a bound, so no target window follows"
     if not found:
         raise NdmError(
-            f"{args.out}: no model of the captures is fit to learn from; see {folder / 'index.html'}"
+            f"{args.out}: no model of the captures is fit to learn from; see "
+            f"{folder / 'index.html'}"
         )
     return found, rejected
 
@@ -198,22 +204,18 @@ def _captures(paths: Sequence[Path], steps: Steps, models: Sequence[PathModel]) 
     return {model.name: split.get(model.flow_id, "train") for model in models}
 
 
-def _network(
-    steps: Steps, chosen: list[PathModel], splits: dict[str, str], started_s: float
-) -> Path:
+def _network(steps: Steps, plan: recordings.Plan, started_s: float) -> Path:
     """Record and train, as often as asked; the sources of the module with the last network."""
     from ndm_tcp.lab.guest import uml_build
 
-    number = recordings.numbers({model.name: splits[model.name] for model in chosen})
-    runs, draws = steps.out / "recordings", range(steps.draws)
+    runs = steps.out / "recordings"
     folders: list[Path] = []
     for cc in recordings.RIVALS:
-        jobs = recordings.jobs_of(chosen, number, cc, draws, None, runs)
-        folders += recordings.record(jobs, None, steps.jobs)
+        folders += recordings.record(plan.jobs(cc, None, runs), None, steps.jobs)
     kmod, explored = uml_build.KMOD, steps.out / "explore"
     for turn in range(steps.iterations):
         explorer = recordings.explorer(kmod, explored / str(turn))
-        jobs = recordings.jobs_of(chosen, number, recordings.OWN, draws, explorer, runs)
+        jobs = plan.jobs(recordings.OWN, explorer, runs)
         folders += recordings.record(jobs, explorer, steps.jobs)
         _say(f"{len(folders)} recordings", started_s)
         run = _train(steps, folders, turn)
@@ -236,12 +238,21 @@ def _train(steps: Steps, folders: list[Path], turn: int) -> Path:
     torch.use_deterministic_algorithms(True)
     recorded, captures = steps.out / f"recorded-{turn}", steps.out / "captures"
     build(folders, recorded, steps.jobs, quiet=True)
-    data, shares = [recorded, *steps.lab_rounds], [SHARE]
+    # Held-out rounds are the user's alone: what the lab's lose, the guard measures in the loop.
+    data, shares, held_out = [recorded], [SHARE], [1.0]
     if labels(store.manifest_of(captures))[0]:
-        data.insert(0, captures)
-        shares = [SHARE * CAPTURED, SHARE * (1 - CAPTURED)]
+        data.append(captures)
+        shares, held_out = [SHARE * (1 - CAPTURED), SHARE * CAPTURED], [1.0, 0.0]
+    data += steps.lab_rounds
     shares += [(1 - SHARE) / len(steps.lab_rounds)] * len(steps.lab_rounds)
-    config = TrainConfig(init=SHIPPED, lr=RATE, epochs=EPOCHS, shares=tuple(shares))
+    held_out += [0.0] * len(steps.lab_rounds)
+    config = TrainConfig(
+        init=SHIPPED,
+        lr=RATE,
+        epochs=EPOCHS,
+        shares=tuple(shares),
+        held_out_shares=tuple(held_out),
+    )
     run = steps.out / f"network-{turn}"
     if run.exists():  # of other data, or cut off; a training takes seconds
         shutil.rmtree(run)
@@ -264,6 +275,14 @@ def _export(run: Path, to: Path) -> Path:
     return to
 
 
+def _same(kmod: Path) -> bool:
+    """Does the module have the shipped network's integers?"""
+    from ndm_tcp import model_json
+
+    mine = model_json.from_json(kmod / "generated" / model_json.NAME)
+    return mine.hash() == model_json.from_json(model_json.SHIPPED).hash()
+
+
 def _guard(steps: Steps, kmod: Path, started_s: float) -> verdict.Guard:
     """Both networks on suites that neither was trained for."""
     from ndm_tcp.lab.guest import uml_build
@@ -278,14 +297,12 @@ def _guard(steps: Steps, kmod: Path, started_s: float) -> verdict.Guard:
     return found
 
 
-def _judge(
-    steps: Steps, chosen: list[PathModel], splits: dict[str, str], kmod: Path, started_s: float
-) -> verdict.Of:
+def _judge(steps: Steps, plan: recordings.Plan, kmod: Path, started_s: float) -> verdict.Of:
     """All algorithms on paths that were held out; on all, with draws of their own, if none was."""
     from ndm_tcp.paths.predict import Entrant, predict
 
-    held_out = [model for model in chosen if splits[model.name] != "train"] or chosen
-    judged = [replace(model, seconds=recordings.seconds(model)) for model in held_out]
+    models = plan.held_out or plan.models
+    judged = [replace(model, seconds=recordings.seconds(model)) for model in models]
     entrants = {cc: Entrant(cc) for cc in recordings.RIVALS}
     entrants |= {verdict.SHIPPED: Entrant(recordings.OWN)}
     entrants |= {verdict.ADAPTED: Entrant(recordings.OWN, kmod)}

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ndm_tcp.errors import NdmError
@@ -17,10 +18,10 @@ from ndm_tcp.paths.model import Kind, PathModel
 OWN = "ndm_tcp"
 RIVALS = ("reno", "cubic", "bbr")
 """algorithms whose flows show what the network would not try by itself"""
-PERIOD = 5
-"""`training.splits` holds out the numbers 0 (validation) and 1 (test) modulo this."""
-PLACES = {"val": (0,), "test": (1,), "train": (2, 3, 4)}
-"""split to what a path's number is modulo `PERIOD`"""
+NUMBER = {"val": 0, "test": 1, "train": 2}
+"""split to a number in a scenario's name that `training.splits` puts into it"""
+FEWEST_PATHS = 6
+"""with fewer, all have to train"""
 LONGEST_S, SHORTEST_S, LEAST_RTTS = 20.0, 3.0, 30.0
 """a recording lasts as long as its capture, within these bounds"""
 MOST_PACKETS = 150_000
@@ -64,41 +65,52 @@ def spread(models: Sequence[PathModel], most: int) -> list[PathModel]:
     return chosen
 
 
-def numbers(splits: Mapping[str, str]) -> dict[str, int]:
-    """Name of the model to a number that `training.splits` puts into the model's split."""
-    found: dict[str, int] = {}
-    used = dict.fromkeys(PLACES, 0)
-    for name, split in splits.items():
-        places = PLACES[split]
-        turn, place = divmod(used[split], len(places))
-        found[name] = PERIOD * turn + places[place]
-        used[split] += 1
-    return found
+@dataclass(frozen=True)
+class Plan:
+    """Which models to record on, and what training does not see of them."""
 
+    models: tuple[PathModel, ...]
+    splits: dict[str, str]
+    """name of the model to train, val or test; with few paths all are train"""
+    draws: int
+    """runs of each model that train"""
 
-def jobs_of(
-    models: Sequence[PathModel],
-    number: Mapping[str, int],
-    cc: str,
-    draws: Sequence[int],
-    kmod: Path | None,
-    out: Path,
-) -> list[suite.Job]:
-    """A run of each draw of each model; the folder's name decides its split in training.
+    @classmethod
+    def of(cls, models: Sequence[PathModel], splits: Mapping[str, str], draws: int) -> Plan:
+        """Hold out whole paths, or draws where there are fewer than `FEWEST_PATHS`.
 
-    Raises:
-        NdmError: the lab cannot make a path.
-    """
-    code = uml_build.sources_digest(kmod) if kmod else ""
-    found = []
-    for model in models:
-        for draw in draws:
-            text = scenario.text(scenario.draw(model, draw), seconds(model))
-            digest = hashlib.sha256(f"{text}{code}".encode()).hexdigest()[:8]
-            name = f"path-{number[model.name]}-{model.name}-{draw}-{digest}"
-            made = parse(text, name, f"path model {model.name}")
-            found.append(suite.Job(made, cc, draw + 1, out / f"{name}--{cc}--{draw + 1}"))
-    return found
+        Args:
+            models: to record on.
+            splits: of these by name, equal for paths between the same hosts.
+            draws: runs of each model that train.
+        """
+        mine = {model.name: splits[model.name] for model in models}
+        if len(mine) < FEWEST_PATHS or "train" not in mine.values():
+            mine = dict.fromkeys(mine, "train")
+        return cls(tuple(models), mine, draws)
+
+    @property
+    def held_out(self) -> list[PathModel]:
+        """The models that training does not see; none: draws are held out."""
+        return [model for model in self.models if self.splits[model.name] != "train"]
+
+    def jobs(self, cc: str, kmod: Path | None, out: Path) -> list[suite.Job]:
+        """A run of each draw of each model; the folder's name decides its split in training.
+
+        Raises:
+            NdmError: the lab cannot make a path.
+        """
+        code = uml_build.sources_digest(kmod) if kmod else ""
+        found = []
+        for model in self.models:
+            for draw in range(self.draws + (not self.held_out)):
+                split = self.splits[model.name] if draw < self.draws else "val"
+                text = scenario.text(scenario.draw(model, draw), seconds(model))
+                digest = hashlib.sha256(f"{text}{code}".encode()).hexdigest()[:8]
+                name = f"path-{NUMBER[split]}-{model.name}-{draw}-{digest}"
+                made = parse(text, name, f"path model {model.name}")
+                found.append(suite.Job(made, cc, draw + 1, out / f"{name}--{cc}--{draw + 1}"))
+        return found
 
 
 def explorer(kmod: Path, to: Path) -> Path:

@@ -14,6 +14,7 @@ from ndm_tcp.paths.predict import FEWEST_PAIRS, Prediction, Ratio, interval
 from ndm_tcp.selection import points
 
 SHIPPED, ADAPTED = "shipped", "adapted"
+STAY = "Stay with the shipped network."
 Of = dict[str, dict[str, Prediction]]
 """name of the path to name of the algorithm to its runs"""
 
