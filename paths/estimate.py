@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import numpy as np
 
 from ndm_tcp import files
 from ndm_tcp.datasets.rounds.flow import FlowRecords, Sampling
-from ndm_tcp.paths import holds, losses, order, polls, rates, rivals
+from ndm_tcp.paths import holds, losses, order, polls, rates, rivals, trains
 from ndm_tcp.paths.losses import Losses
 from ndm_tcp.paths.model import Kind, Level, PathModel, Rival, Value
 from ndm_tcp.paths.observed import Floats, Observed, observe, seen
@@ -20,6 +19,8 @@ from ndm_tcp.paths.rivals import Shared
 
 STAND_IN = "cubic"
 """Linux's default: the algorithm that stands for a rival"""
+SLOWEST_CLOCK = 0.9
+"""of the best rate: no link is slower than what came over it"""
 RECEIVER_LIMITED = 0.5
 """of the ACKs: from here on the receiver's window, not the path, held the flow back"""
 
@@ -37,16 +38,19 @@ def estimate(flow: FlowRecords, source: str) -> PathModel:
     o = observe(flow)
     if flow.sampling == Sampling.POLL:
         return polls.estimate(flow, o, name_of(source, flow), source)
-    ordered = order.measure(o)
-    rate = rates.measure(o, ordered)
-    shared = rivals.measure(o, ordered, rate)
-    if shared.by_pairs:  # what looked like jitter were the rivals' packets
-        ordered = replace(ordered, base=o.min_rtt, jitter=0.0)
+    gaps = trains.gaps(o)
+    clock = trains.clock(gaps)
+    if clock.pps < SLOWEST_CLOCK * order.rough_rate(o):  # jitter, or a train of somebody else's
+        clock = trains.NONE
+    ordered = order.measure(o, clock)
+    hold = holds.measure(o)
+    rate = rates.measure(o, ordered, hold, clock)
+    shared = rivals.measure(o, ordered, hold, rate, gaps)
     levels, unfilled = _levels(o, ordered, rate, shared)
     pps = _at(levels, o.T)
     queue = losses.queue_length(o, ordered, pps, lone=not shared.rivals)
     lost = losses.measure(o, ordered, queue, float(_mean(levels, o.seconds)))
-    return _model(flow, source, o, ordered, rate, shared, levels, unfilled, lost)
+    return _model(flow, source, o, ordered, hold, rate, shared, levels, unfilled, lost)
 
 
 def name_of(source: str, flow: FlowRecords) -> str:
@@ -61,7 +65,7 @@ def _levels(
 ) -> tuple[tuple[tuple[float, float], ...], bool]:
     """(from s, packets/s delivered) of each level; and whether these are only lower bounds."""
     if shared.rivals:
-        return ((0.0, shared.pps),), shared.joined and not shared.by_pairs
+        return ((0.0, shared.pps),), shared.joined and not shared.by_clock
     if rate.levels:
         return tuple((level.from_s, level.pps) for level in rate.levels), False
     pps, at_least = rivals.unfilled_pps(o, ordered, rate)
@@ -86,6 +90,7 @@ def _model(
     source: str,
     o: Observed,
     ordered: Order,
+    hold: float,
     rate: Rates,
     shared: Shared,
     levels: tuple[tuple[float, float], ...],
@@ -117,8 +122,8 @@ def _model(
             ordered.jitter * 1e6, ordered.jitter * 0.6e6, ordered.jitter * 1.6e6, Kind.MEASURED
         ),
         reorder=ordered.reorder,
-        ack_hold_us=Value.exact(round(holds.measure(o) * 1e6)),
-        rivals=(Rival(STAND_IN, Kind.ASSUMED, _start(shared)),) if shared.rivals else (),
+        ack_hold_us=Value.exact(float(round(hold * 1e6))),
+        rivals=(Rival(STAND_IN, Kind.ASSUMED, _start(shared)),) * shared.rivals,
         joined=shared.joined,
         policer=False,
         app_limited=float(np.mean(flow.acks["app_limited"])),

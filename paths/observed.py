@@ -44,6 +44,8 @@ class Observed:
     """[n] packets until then"""
     lost: Ints
     """[n] packets that this ACK marked lost"""
+    used: Ints
+    """[k] packets that the link sent on until then, those lost behind it included"""
     T: Floats
     """[k] of the ACKs with an RTT"""
     rtt: Floats
@@ -100,6 +102,7 @@ def observe(flow: FlowRecords) -> Observed:
         t=t,
         delivered=acks["delivered"].astype(np.int64),
         lost=lost,
+        used=(np.cumsum(acked) + np.cumsum(lost))[has],
         T=T,
         rtt=rtt,
         sent=sent,

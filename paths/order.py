@@ -15,6 +15,7 @@ import numpy as np
 
 from ndm_tcp.paths.observed import Floats, Observed
 from ndm_tcp.paths.smooth import running_median, spread
+from ndm_tcp.paths.trains import Clock
 
 OVERTAKEN_S = 2e-4
 """a packet that arrives so much later than one sent after it was overtaken"""
@@ -75,8 +76,8 @@ def rough_rate(o: Observed) -> float:
     return float(np.percentile((o.delivered[j] - o.delivered[i]) / (o.t[j] - o.t[i]), 90))
 
 
-def measure(o: Observed) -> Order:
-    """Baseline RTT and jitter of a flow."""
+def measure(o: Observed, clock: Clock) -> Order:
+    """Baseline RTT and jitter of a flow; where the link's clock shows, there is no jitter."""
     behind = np.maximum.accumulate(o.sent) - o.sent
     reordered = float(np.mean(behind > OVERTAKEN_S))
     residue = o.rtt - running_median(o.rtt, NEAR)
@@ -87,7 +88,8 @@ def measure(o: Observed) -> Order:
     rate = rough_rate(o)
     jitter = 0.0
     outlier = float(np.percentile(np.abs(residue), 99)) * rate
-    if off_clock(o, rate, noise) > OFF_CLOCK and outlier > OUTLIER_PACKETS:
+    off = not clock.pps and off_clock(o, rate, noise) > OFF_CLOCK
+    if off and outlier > OUTLIER_PACKETS:
         jitter = _in_order_sigma(noise, rate)
     return Order(o.min_rtt + BASE_ABOVE_MINIMUM * jitter, jitter, False, noise, reordered)
 

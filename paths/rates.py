@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ndm_tcp.paths import trains
 from ndm_tcp.paths.observed import Bools, Floats, Ints, Observed
 from ndm_tcp.paths.order import (
     JITTER_WINDOW,
@@ -21,6 +22,7 @@ from ndm_tcp.paths.order import (
     rough_rate,
 )
 from ndm_tcp.paths.smooth import spread
+from ndm_tcp.paths.trains import Clock
 
 MIN_WINDOWS = 6
 """a quarter of a window apart: two and a half windows without overlap"""
@@ -28,9 +30,11 @@ IN_WINDOW = 3
 """ACKs below which a window has no percentile"""
 LEAST_QUEUE_PACKETS = 2.0
 """a receiver acknowledges two packets at a time, so one waits for the other"""
-HOLD_S, HOLD_SHARE = 4e-3, 0.25
-"""Receivers gather data for some ms before they acknowledge: no queue. But at most a quarter of
-the highest excess, or short queues would never count as queues."""
+HOLD_SLACK, HOLD_SHARE = 1.3, 0.25
+"""What waits for a gathered ACK is no queue. But at most a quarter of the highest excess, or short
+queues would never count as queues."""
+SLOW = 0.85
+"""of the link's clock: a window so slow was not busy, unless others' packets waited"""
 FASTER = 1.12
 """rate of a time without a queue above that of the busy times: the link was faster then"""
 FAST_SHARE = 0.1
@@ -83,6 +87,10 @@ class Rates:
     """empty: no queue ever stood"""
     scatter: float
     """of the log rate around its levels"""
+    crowded: Bools
+    """[w] busy, slower than the clock, and more waited than the flow's own packets"""
+    clock: Clock
+    """by trains of packets"""
 
 
 def windows(o: Observed, width: float) -> Windows:
@@ -96,20 +104,30 @@ def windows(o: Observed, width: float) -> Windows:
     return Windows(i, j, rate, (o.t[i] + o.t[j]) / 2, width)
 
 
-def measure(o: Observed, order: Order) -> Rates:
-    """Rates of a flow by the levels of its busy windows."""
+def measure(o: Observed, order: Order, hold: float, clock: Clock) -> Rates:
+    """Rates of a flow by the levels of its busy windows.
+
+    Args:
+        hold: for how long ACKs are held, s.
+        clock: of the link, by trains.
+    """
     width = max(WINDOW_RTTS * o.min_rtt, WINDOW_PACKETS * o.seconds / o.packets, ROUGH_WINDOW_S)
     if not order.reorder:
         width = max(width, JITTER_WINDOW * order.jitter)
     w = windows(o, width)
     excess = o.rtt - order.base
     top = rough_rate(o)
-    hold = min(HOLD_S, HOLD_SHARE * float(np.percentile(excess, 99)))
-    queue_s = max(LEAST_QUEUE_PACKETS / top, hold) + order.jitter
+    held = min(HOLD_SLACK * hold, HOLD_SHARE * float(np.percentile(excess, 99)))
+    queue_s = max(LEAST_QUEUE_PACKETS / top, held) + order.jitter
     busy = _lowest(o, w, excess) > queue_s
+    crowded = np.zeros(len(busy), dtype=bool)
+    if clock.pps and not order.jitter:
+        slow = busy & (w.rate < SLOW * clock.pps)
+        crowded = slow & (_lowest(o, w, excess - trains.own_wait(o, clock.pps)) > queue_s)
+        busy &= ~slow | crowded
     use = np.flatnonzero(_used(w, busy))
     if len(use) < MIN_WINDOWS:
-        return Rates(w, busy, queue_s, (), 0.0)
+        return Rates(w, busy, queue_s, (), 0.0, crowded, clock)
     log_rate = np.log(w.rate[use].clip(1))
     least = max(5, min(len(use) // 8, int(STEP_S / (width / 4))))
     levels, scatters, sizes = [], [], []
@@ -118,7 +136,8 @@ def measure(o: Observed, order: Order) -> Rates:
         levels.append(Level(begin, float(np.median(w.rate[use[p:q]])), use[p:q]))
         scatters.append(spread(log_rate[p:q]))
         sizes.append(q - p)
-    return Rates(w, busy, queue_s, tuple(levels), float(np.average(scatters, weights=sizes)))
+    scatter = float(np.average(scatters, weights=sizes))
+    return Rates(w, busy, queue_s, tuple(levels), scatter, crowded, clock)
 
 
 def _span(o: Observed, w: Windows) -> tuple[Ints, Ints]:

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ndm_tcp.paths import trains
 from ndm_tcp.paths.observed import Floats, Observed
 from ndm_tcp.paths.order import Order
-from ndm_tcp.paths.rates import MIN_WINDOWS, Rates, mean_excess
+from ndm_tcp.paths.rates import MIN_WINDOWS, UNFILLED_PERCENTILE, Rates, mean_excess
+from ndm_tcp.paths.smooth import spread
+from ndm_tcp.paths.trains import Gaps
 
 BEST_PERCENTILE = 97
 """of the windows' rates: what the flow got when the rivals sent least"""
@@ -36,21 +39,23 @@ LONGEST_GAP_S = 0.02
 """between ACKs, counted as time in which others' packets waited"""
 PAUSE_S = 0.02
 """A host pauses for as long; rivals stay."""
-PAIR_SPACING = 0.5
-"""Packets that left in less than half of the time in which they came back waited for the link."""
-PAIR_PACKETS = 2
-LAB_GATHERS_S, LAB_GATHERS_WIDTH_S = 3.05e-3, 1.5e-4
-"""the lab's receiver gathers for 3 ms: that spacing is its clock, not the link's"""
-PAIRS = 20
-PAIR_PERCENTILE = 25
-"""of the time per packet: between the pairs came others' packets"""
-SHARP_WIDTH, SHARP_SHARE = 0.08, 0.3
-"""A link's clock gives many pairs of the same spacing."""
-PAIRS_FASTER = 1.15
+CROWDED_SHARE = 0.12
+"""of the ACKs at which more waited than the flow's own packets; lone flows have up to 0.05, for
+packets that the queue dropped and pauses of the host"""
+CROWDED_PACKETS, CROWDED_HOLDS = 4.0, 1.3
+"""waits from which on others' packets are behind it, packets and holds of the receiver"""
+SLOW_LEVEL = 0.85
+"""of the link's clock: a level below is a step of the rate, or a rival's doing"""
+OLD_GAPS, OLD_GAPS_SHARE = 2, 0.3
+"""Trains at such a level that still show the link's clock: the rate is as it was."""
+OLD_CLOCK = 0.03
+MOST_RIVALS = 15
 ALONE_SHARE = 0.75
 """of the best rate: below, somebody else has a share"""
 JOINED_S = 1.0
 """Rivals seen within the first second were probably there before."""
+LEVEL_ACKS = 40
+"""at a level, for its highest delay"""
 SAME_DELAY = 0.5
 """how much less the highest delay varies from level to level than the highest queue in packets"""
 
@@ -59,37 +64,41 @@ SAME_DELAY = 0.5
 class Shared:
     """What other flows do on the path."""
 
-    rivals: bool
+    rivals: int
+    """how many flows; 0: none"""
     pps: float
     """the bottleneck's rate with rivals; 0: none"""
     from_s: float
-    by_pairs: bool
-    """the rate is that of packet pairs, faster than the flow ever was"""
+    by_clock: bool
+    """the rate is the link's clock, else that of the flow's best time"""
     joined: bool
     """the flow was never alone"""
 
 
-NONE = Shared(False, 0.0, 0.0, False, False)
+NONE = Shared(0, 0.0, 0.0, False, False)
 
 
-def measure(o: Observed, order: Order, rates: Rates) -> Shared:
-    """Rivals of a flow, and the rate by the times when it was alone or by packet pairs."""
-    if not _present(o, order, rates):
+def measure(o: Observed, order: Order, hold: float, rates: Rates, gaps: Gaps) -> Shared:
+    """Rivals of a flow, and the link's rate beside them."""
+    if not _present(o, order, hold, rates, gaps):
         return NONE
     w = rates.windows
-    pps = float(np.percentile(w.rate[rates.busy], BEST_PERCENTILE))
-    pair_pps, sharp = _pairs(o, o.rtt - order.base, rates.queue_s)
-    by_pairs = sharp and pair_pps > PAIRS_FASTER * pps
-    pps = pair_pps if by_pairs else pps
-    crowded = w.middle[rates.busy & (w.rate < ALONE_SHARE * pps)]
-    from_s = float(crowded[0]) if len(crowded) else 0.0
-    return Shared(True, pps, from_s, by_pairs, from_s < JOINED_S)
+    near = rates.busy if rates.busy.sum() >= MIN_WINDOWS else np.ones(len(w.rate), dtype=bool)
+    best = float(np.percentile(w.rate[near], BEST_PERCENTILE))
+    pps = rates.clock.pps or best
+    crowded = near & (w.rate < ALONE_SHARE * pps)
+    from_s = float(w.middle[crowded][0]) if crowded.any() else 0.0
+    share = float(np.median(w.rate[crowded])) / pps if crowded.any() else 1.0
+    count = min(MOST_RIVALS, max(1, round(1 / max(share, 1e-3)) - 1))
+    return Shared(count, pps, from_s, rates.clock.pps > 0, from_s < JOINED_S)
 
 
-def _present(o: Observed, order: Order, rates: Rates) -> bool:
+def _present(o: Observed, order: Order, hold: float, rates: Rates, gaps: Gaps) -> bool:
+    excess = o.rtt - order.base
+    if rates.clock.pps and not order.reorder and len(rates.levels) < 2:
+        return _crowded_share(o, excess, hold, rates.clock.pps) > CROWDED_SHARE
     if rates.busy.sum() < MIN_WINDOWS:
         return False
-    excess = o.rtt - order.base
     best = float(np.percentile(rates.windows.rate, BEST_PERCENTILE))
     if rates.scatter > _scatter_limit(o, order, rates, excess, best):
         return True
@@ -97,7 +106,26 @@ def _present(o: Observed, order: Order, rates: Rates) -> bool:
         return True
     if len(rates.levels) == 1:
         return _foreign_s(o, order, excess, best) > max(order.base, PAUSE_S)
-    return _levels_are_rivals(o, rates, excess)
+    return _clock_stays(o, rates, gaps) or _levels_are_rivals(o, rates, excess)
+
+
+def _crowded_share(o: Observed, excess: Floats, hold: float, pps: float) -> float:
+    """Share of the ACKs at which more waited than the flow's own packets explain."""
+    foreign = excess - trains.own_wait(o, pps) > max(CROWDED_PACKETS / pps, CROWDED_HOLDS * hold)
+    return float(np.mean(foreign[o.calm])) if o.calm.any() else 0.0
+
+
+def _clock_stays(o: Observed, rates: Rates, gaps: Gaps) -> bool:
+    """Do trains at a slow level still show the link's clock? Then the link is as fast as before."""
+    ends = [*(level.from_s for level in rates.levels[1:]), o.seconds]
+    for level, end in zip(rates.levels, ends, strict=True):
+        here = gaps.each[(gaps.t >= level.from_s) & (gaps.t < end)]
+        if level.pps > SLOW_LEVEL * rates.clock.pps or not len(here):
+            continue
+        old = int((np.abs(here * rates.clock.pps - 1) < OLD_CLOCK).sum())
+        if old >= max(OLD_GAPS, OLD_GAPS_SHARE * len(here)):
+            return True
+    return False
 
 
 def _scatter_limit(o: Observed, order: Order, rates: Rates, excess: Floats, best: float) -> float:
@@ -136,7 +164,7 @@ def _levels_are_rivals(o: Observed, rates: Rates, excess: Floats) -> bool:
     highest, pps = [], []
     for number, level in enumerate(rates.levels):
         here = excess[at.clip(0) == number]
-        if len(here) > 2 * PAIRS:
+        if len(here) > LEVEL_ACKS:
             highest.append(np.percentile(here, 98))
             pps.append(level.pps)
     if len(pps) < 2:
@@ -146,22 +174,16 @@ def _levels_are_rivals(o: Observed, rates: Rates, excess: Floats) -> bool:
     return bool(steady and rate[-1] < rate[0])
 
 
-def _pairs(o: Observed, excess: Floats, queue_s: float) -> tuple[float, bool]:
-    """Packets per s by packets that left together and waited; and whether a clock shows."""
-    gap, left = np.diff(o.T), np.diff(o.sent)
-    pair = (excess[1:] > queue_s) & (excess[:-1] > queue_s)
-    pair &= (left < PAIR_SPACING * gap) & (left > -1e-4) & (o.acked[1:] >= PAIR_PACKETS)
-    pair &= np.abs(gap - LAB_GATHERS_S) > LAB_GATHERS_WIDTH_S
-    if pair.sum() < PAIRS:
-        return 0.0, False
-    each = (gap / np.maximum(o.acked[1:], 1))[pair]
-    pps = float(1 / np.percentile(each, PAIR_PERCENTILE))
-    return pps, bool(np.mean(np.abs(each * pps - 1) < SHARP_WIDTH) > SHARP_SHARE)
+UNFILLED_SCATTER = 0.1
+"""of the log rate: a flow that paces at the link's rate is steady, one that never reaches it is not"""
 
 
 def unfilled_pps(o: Observed, order: Order, rates: Rates) -> tuple[float, bool]:
     """The rate where no queue stood for long, and whether it is only a lower bound."""
+    if rates.clock.pps:
+        return rates.clock.pps, False
     w = rates.windows
     near = mean_excess(o, w, o.rtt - order.base) > rates.queue_s / 2
-    some = near.sum() >= 4
-    return float(np.percentile(w.rate[near] if some else w.rate, 95)), not some
+    used = w.rate[near] if near.sum() >= MIN_WINDOWS else w.rate
+    steady = near.sum() >= MIN_WINDOWS and spread(np.log(used.clip(1))) < UNFILLED_SCATTER
+    return float(np.percentile(used, UNFILLED_PERCENTILE)), not steady

@@ -23,3 +23,17 @@ def running_median(x: Floats, n: int) -> Floats:
     views = np.lib.stride_tricks.sliding_window_view(x, n)
     middle = np.partition(views, n // 2, axis=1)[:, n // 2]
     return np.concatenate([np.full(n // 2, middle[0]), middle, np.full(n - 1 - n // 2, middle[-1])])
+
+
+def most_frequent(x: Floats, width: float) -> tuple[float, int]:
+    """The value that most others are within a relative `width` of, and how many are.
+
+    Args:
+        x: [n] positive, n at least 1.
+        width: relative.
+    """
+    logs = np.sort(np.log(x))
+    first = np.searchsorted(logs, logs - width)
+    last = np.searchsorted(logs, logs + width, side="right")
+    k = int(np.argmax(last - first))
+    return float(np.exp(np.median(logs[first[k] : last[k]]))), int(last[k] - first[k])
