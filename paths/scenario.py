@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab.paths.scenario import MIN_RATE_BPS, UNDER_TEST, Scenario, parse
+from ndm_tcp.lab.paths.scenario import MIN_RATE_BPS, UNDER_TEST, Host, Scenario, parse
 from ndm_tcp.paths.model import Kind, Level, PathModel, Rival, Value
 
 FIRST_ACK_RTTS = 4.5
@@ -27,6 +27,8 @@ HEADER_BYTES = 52
 """of IPv4 and TCP with time stamps, beside a full segment's payload"""
 READ_WAIT_US = 10_000
 """ACK gathering up to this is the receiving program's, more is the link's"""
+UNSEEN_WAIT_SHARE = 0.1
+"""of the baseline RTT: receivers gather for less than that unseen, as the lab's own do for 3 ms"""
 SPREAD = 1.96
 """standard deviations of a normal distribution on each side of a 95 % interval"""
 
@@ -147,7 +149,8 @@ def text(model: PathModel, seconds: float | None = None) -> str:
     lines = [f'title = "path model {model.name}"', f"seconds = {lasts}", 'topology = "path"']
     lines += _table("[link]", _link(model))
     hold_us = round(model.ack_hold_us.value)
-    wait_us = hold_us if 1 <= hold_us <= READ_WAIT_US else 1
+    unseen_us = min(Host.read_wait_us, UNSEEN_WAIT_SHARE * model.rtt_us.value)
+    wait_us = max(1, round(hold_us or unseen_us)) if hold_us <= READ_WAIT_US else 1
     lines += _table("[host]", {"read_wait_us": wait_us})
     lines += _table("[[flows]]", {"cc": UNDER_TEST, "start_s": lead_s, "seconds": lasts})
     for rival in model.rivals:
