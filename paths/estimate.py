@@ -21,6 +21,10 @@ STAND_IN = "cubic"
 """Linux's default: the algorithm that stands for a rival"""
 SLOWEST_CLOCK = 0.9
 """of the best rate: no link is slower than what came over it"""
+ASSUMED_HOLD_S = 3e-3
+"""as the hosts of the lab, whose programs read so late"""
+SAME_RATE = 0.05
+"""between windows and trains: both saw the link"""
 RECEIVER_LIMITED = 0.5
 """of the ACKs: from here on the receiver's window, not the path, held the flow back"""
 
@@ -45,11 +49,12 @@ def estimate(flow: FlowRecords, source: str) -> PathModel:
     ordered = order.measure(o, clock)
     hold = holds.measure(o)
     rate = rates.measure(o, ordered, hold, clock)
-    shared = rivals.measure(o, ordered, hold, rate, gaps)
+    shared = rivals.measure(o, ordered, hold, rate, gaps, flow.cc_name)
     levels, unfilled = _levels(o, ordered, rate, shared)
     pps = _at(levels, o.T)
     queue = losses.queue_length(o, ordered, pps, lone=not shared.rivals)
-    lost = losses.measure(o, ordered, queue, float(_mean(levels, o.seconds)))
+    alone_s = shared.from_s if shared.rivals else np.inf
+    lost = losses.measure(o, ordered, queue, _mean(levels, o.seconds), alone_s)
     return _model(flow, source, o, ordered, hold, rate, shared, levels, unfilled, lost)
 
 
@@ -97,7 +102,7 @@ def _model(
     unfilled: bool,
     lost: Losses,
 ) -> PathModel:
-    bits = o.wire_bits / (1 - lost.random)  # what is lost behind the bottleneck used it, too
+    levels, bits = _link_rate(o, rate, shared, levels, lost)
     kind = Kind.AT_LEAST if unfilled else Kind.MEASURED
     error = _rate_error(rate)
     base_us = ordered.base * 1e6
@@ -122,7 +127,7 @@ def _model(
             ordered.jitter * 1e6, ordered.jitter * 0.6e6, ordered.jitter * 1.6e6, Kind.MEASURED
         ),
         reorder=ordered.reorder,
-        ack_hold_us=Value.exact(float(round(hold * 1e6))),
+        ack_hold_us=_hold(hold, _mean(levels, o.seconds)),
         rivals=(Rival(STAND_IN, Kind.ASSUMED, _start(shared)),) * shared.rivals,
         joined=shared.joined,
         policer=False,
@@ -132,6 +137,33 @@ def _model(
         label_error_log2=_label_error(ordered, shared, unfilled, lost),
         notes=_notes(ordered, shared, unfilled, lost, rwnd),
     )
+
+
+def _link_rate(
+    o: Observed,
+    rate: Rates,
+    shared: Shared,
+    levels: tuple[tuple[float, float], ...],
+    lost: Losses,
+) -> tuple[tuple[tuple[float, float], ...], float]:
+    """The levels, and bits that one of their packets means.
+
+    What is lost behind the bottleneck used it, too, but is not among the packets delivered. The
+    clock counts it, so it stands for a single level that is near it.
+    """
+    clock, used = rate.clock.pps, 1 / (1 - lost.random)
+    if shared.rivals:
+        return levels, o.wire_bits * (1.0 if shared.by_clock else used)
+    if clock and len(levels) == 1 and abs(levels[0][1] * used / clock - 1) < SAME_RATE:
+        return ((0.0, clock),), o.wire_bits
+    return levels, o.wire_bits * (1.0 if clock and not rate.levels else used)
+
+
+def _hold(hold: float, pps: float) -> Value:
+    """Holds shorter than the time of two packets do not show, nor matter much."""
+    if not hold and pps * ASSUMED_HOLD_S < holds.AT_ONCE:
+        return Value.exact(ASSUMED_HOLD_S * 1e6, Kind.ASSUMED)
+    return Value.exact(float(round(hold * 1e6)))
 
 
 def _start(shared: Shared) -> float:
@@ -170,10 +202,10 @@ def _loss(lost: Losses, o: Observed) -> Value:
 
 def _label_error(ordered: Order, shared: Shared, unfilled: bool, lost: Losses) -> float:
     """Expected |log2| error of the target window, by what is known."""
-    if unfilled or shared.joined:
+    if unfilled or not shared.counted or (shared.rivals and not shared.by_clock):
         return 1.0
     if shared.rivals:
-        return 0.2
+        return 0.1 if shared.rivals == 1 else 0.4
     if ordered.jitter:
         return 0.15
     return 0.03 if lost.overflow else 0.1
