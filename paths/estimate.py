@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 
 from ndm_tcp import files
 from ndm_tcp.datasets.rounds.flow import FlowRecords, Sampling
-from ndm_tcp.paths import holds, losses, order, polls, rates, rivals, trains
+from ndm_tcp.paths import aqm, holds, losses, order, polls, rates, rivals, trains
 from ndm_tcp.paths.losses import Losses
 from ndm_tcp.paths.model import Kind, Level, PathModel, Rival, Value
 from ndm_tcp.paths.observed import Floats, Observed, observe, seen
@@ -25,6 +26,8 @@ ASSUMED_HOLD_S = 3e-3
 """as the hosts of the lab, whose programs read so late"""
 SAME_RATE = 0.05
 """between windows and trains: both saw the link"""
+EARLY = "fq_codel"
+"""stands for all queues that drop early: Linux's default, and CoDel drops in cake, too"""
 RECEIVER_LIMITED = 0.5
 """of the ACKs: from here on the receiver's window, not the path, held the flow back"""
 
@@ -51,11 +54,17 @@ def estimate(flow: FlowRecords, source: str) -> PathModel:
     rate = rates.measure(o, ordered, hold, clock)
     shared = rivals.measure(o, ordered, hold, rate, gaps, flow.cc_name)
     levels, unfilled = _levels(o, ordered, rate, shared)
-    pps = _at(levels, o.T)
-    queue = losses.queue_length(o, ordered, pps, lone=not shared.rivals)
+    queue = losses.queue_length(o, ordered, _at(levels, o.at), lone=not shared.rivals)
+    early = aqm.drops_early(o, o.rtt - ordered.base, queue)
+    if early and shared.rivals:  # in a queue of its own a flow does not meet them
+        shared = rivals.NONE
+        levels, unfilled = _levels(o, ordered, rate, shared)
+        queue = losses.queue_length(o, ordered, _at(levels, o.at), lone=True)
     alone_s = shared.from_s if shared.rivals else np.inf
     lost = losses.measure(o, ordered, queue, _mean(levels, o.seconds), alone_s)
-    return _model(flow, source, o, ordered, hold, rate, shared, levels, unfilled, lost)
+    if early:
+        lost = replace(lost, queue=lost.highest, overflow=False, random=0.0, n_random=0, burst=None)
+    return _model(flow, source, o, ordered, hold, rate, shared, levels, unfilled, lost, early)
 
 
 def name_of(source: str, flow: FlowRecords) -> str:
@@ -101,6 +110,7 @@ def _model(
     levels: tuple[tuple[float, float], ...],
     unfilled: bool,
     lost: Losses,
+    early: bool,
 ) -> PathModel:
     levels, bits = _link_rate(o, rate, shared, levels, lost)
     kind = Kind.AT_LEAST if unfilled else Kind.MEASURED
@@ -120,7 +130,7 @@ def _model(
         ),
         rtt_us=_base(base_us, ordered, shared),
         queue_packets=_queue(lost),
-        qdisc="droptail",
+        qdisc=EARLY if early else "droptail",
         loss=_loss(lost, o),
         burst=lost.burst,
         jitter_us=Value(
@@ -134,7 +144,7 @@ def _model(
         app_limited=float(np.mean(flow.acks["app_limited"])),
         rwnd_limited=rwnd,
         seen=seen(flow, o),
-        label_error_log2=_label_error(ordered, shared, unfilled, lost),
+        label_error_log2=_label_error(ordered, shared, unfilled, lost, flow.cc_name in rivals.FAIR),
         notes=_notes(ordered, shared, unfilled, lost, rwnd),
     )
 
@@ -200,12 +210,12 @@ def _loss(lost: Losses, o: Observed) -> Value:
     return Value(lost.random, max(0.0, lost.random - slack), lost.random + slack)
 
 
-def _label_error(ordered: Order, shared: Shared, unfilled: bool, lost: Losses) -> float:
+def _label_error(ordered: Order, shared: Shared, unfilled: bool, lost: Losses, fair: bool) -> float:
     """Expected |log2| error of the target window, by what is known."""
     if unfilled or not shared.counted or (shared.rivals and not shared.by_clock):
         return 1.0
     if shared.rivals:
-        return 0.1 if shared.rivals == 1 else 0.4
+        return 0.1 if shared.rivals == 1 and fair else 0.4
     if ordered.jitter:
         return 0.15
     return 0.03 if lost.overflow else 0.1

@@ -40,8 +40,8 @@ IN_SERVICE = 0.75
 """packets: the last one that was let in saw a queue shorter by up to one"""
 STRAGGLERS, STRAGGLERS_SHARE = 4, 0.08
 """Overflow losses noticed late, of retransmissions: so few are no random loss."""
-LEAST_RANDOM = 3
-"""random losses from which on there is a rate of them"""
+LEAST_RANDOM, LEAST_PASSED = 3, 100
+"""random losses, and packets, from which on there is a rate of them"""
 LEAST_REAL, LEAST_REAL_SHARE, LEAST_LOSS_SHARE = 5, 0.3, 0.2
 """Beside reordering: losses that no D-SACK takes back, and their share, for these to be real."""
 BURST_LOSSES, BURST_GAP, BURST_SHARE = 8, 10, 0.25
@@ -94,7 +94,7 @@ def measure(o: Observed, order: Order, queue: Floats, pps: float, alone_s: float
     """
     at = np.flatnonzero(o.lost)
     n = o.lost[at]
-    level = _levels_of(np.searchsorted(o.T, o.t[at]), queue)
+    level = loss_levels(np.searchsorted(o.at, o.t[at]), queue)
     total = int(n.sum())
     highest = float(
         np.percentile(queue, TOP_PERCENTILE if alone_s >= o.seconds else TOP_BESIDE_RIVALS)
@@ -115,16 +115,14 @@ def measure(o: Observed, order: Order, queue: Floats, pps: float, alone_s: float
         size = float(np.percentile(at_overflow, SIZE_PERCENTILE))
         if not blur:
             size = float(np.floor(size + IN_SERVICE))
-        below = max(1, int(o.acked[(queue <= edge) & (o.T <= alone_s)].sum()))
-        random = n[~near].sum() / below
-        if n[~near].sum() < max(STRAGGLERS, STRAGGLERS_SHARE * n[near].sum()):
-            random = 0.0
-    else:
-        random = n[~near].sum() / max(1, int(o.acked[o.T <= alone_s].sum()))
-        random = random if n[~near].sum() >= LEAST_RANDOM else 0.0
+    passed = int(
+        o.acked[(queue <= edge if overflow else queue > -np.inf) & (o.at <= alone_s)].sum()
+    )
+    stray = max(STRAGGLERS, STRAGGLERS_SHARE * n[near].sum()) if overflow else LEAST_RANDOM
+    lost = int(n[~near].sum())
+    random = lost / passed if lost >= stray and passed >= LEAST_PASSED else 0.0
     if order.reorder:
         random = _without_reordered(o, n, near, overflow)
-    random = float(random)
     left = (at[~near], n[~near]) if random > 0 else (at[:0], n[:0])
     burst = _burst(o, *left, random)
     return Losses(size, highest, overflow, random, int(left[1].sum()), burst, at_overflow)
@@ -137,7 +135,7 @@ def _highest_around(queue: Floats) -> Floats:
     return around
 
 
-def _levels_of(position: Ints, queue: Floats) -> Floats:
+def loss_levels(position: Ints, queue: Floats) -> Floats:
     """The queue around each of these samples: the highest of the last few."""
     return np.array([queue[max(0, p - BEFORE) : p + 2].max() if p else 0.0 for p in position])
 

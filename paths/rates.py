@@ -144,7 +144,7 @@ def measure(o: Observed, order: Order, hold: float, clock: Clock) -> Rates:
 
 def _span(o: Observed, w: Windows) -> tuple[Ints, Ints]:
     """First and last sample of each window."""
-    return np.searchsorted(o.T, o.t[w.first]), np.searchsorted(o.T, o.t[w.last])
+    return np.searchsorted(o.at, o.t[w.first]), np.searchsorted(o.at, o.t[w.last])
 
 
 def _lowest(o: Observed, w: Windows, excess: Floats) -> Floats:

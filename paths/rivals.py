@@ -138,7 +138,7 @@ def _clock_stays(o: Observed, rates: Rates, gaps: Gaps) -> bool:
 def _scatter_limit(o: Observed, order: Order, rates: Rates, excess: Floats, best: float) -> float:
     """Scatter of the log rate that a lone flow may have."""
     losses = np.flatnonzero(o.lost)
-    at = np.searchsorted(o.T, o.t[losses]).clip(0, len(o.T) - 1)
+    at = np.searchsorted(o.at, o.t[losses]).clip(0, len(o.at) - 1)
     low = excess[at] < 0.5 * np.percentile(excess, 99)
     random = o.lost[losses][low].sum() / max(1, o.packets)
     width = rates.windows.width
@@ -156,7 +156,7 @@ def _foreign_s(o: Observed, order: Order, excess: Floats, best: float) -> float:
     """For how long more waited than the flow had in flight, s."""
     own = OWN_SLACK * o.flight + OWN_SLACK_PACKETS + OWN_SLACK_JITTER * order.jitter * best
     more = (excess * best > own) & (excess > LEAST_FOREIGN_S) & o.calm
-    return float((np.minimum(np.diff(o.T), LONGEST_GAP_S) * (more[1:] & more[:-1])).sum())
+    return float((np.minimum(np.diff(o.at), LONGEST_GAP_S) * (more[1:] & more[:-1])).sum())
 
 
 def _levels_are_rivals(o: Observed, rates: Rates, excess: Floats) -> bool:
@@ -167,7 +167,7 @@ def _levels_are_rivals(o: Observed, rates: Rates, excess: Floats) -> bool:
     """
     if len(rates.levels) < 2 or not o.lost.any():
         return False
-    at = np.searchsorted([level.from_s for level in rates.levels], o.T, side="right") - 1
+    at = np.searchsorted([level.from_s for level in rates.levels], o.at, side="right") - 1
     highest, pps = [], []
     for number, level in enumerate(rates.levels):
         here = excess[at.clip(0) == number]
