@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 
 from ndm_tcp import files
 from ndm_tcp.datasets.rounds.flow import FlowRecords, Sampling
-from ndm_tcp.paths import holds, losses, order, polls, rates, rivals, trains
+from ndm_tcp.paths import aqm, holds, losses, order, polls, rates, rivals, trains
 from ndm_tcp.paths.losses import Losses
 from ndm_tcp.paths.model import Kind, Level, PathModel, Rival, Value
 from ndm_tcp.paths.observed import Floats, Observed, observe, seen
@@ -21,6 +22,12 @@ STAND_IN = "cubic"
 """Linux's default: the algorithm that stands for a rival"""
 SLOWEST_CLOCK = 0.9
 """of the best rate: no link is slower than what came over it"""
+ASSUMED_HOLD_S = 3e-3
+"""as the hosts of the lab, whose programs read so late"""
+SAME_RATE = 0.05
+"""between windows and trains: both saw the link"""
+EARLY = "fq_codel"
+"""stands for all queues that drop early: Linux's default, and CoDel drops in cake, too"""
 RECEIVER_LIMITED = 0.5
 """of the ACKs: from here on the receiver's window, not the path, held the flow back"""
 
@@ -45,12 +52,19 @@ def estimate(flow: FlowRecords, source: str) -> PathModel:
     ordered = order.measure(o, clock)
     hold = holds.measure(o)
     rate = rates.measure(o, ordered, hold, clock)
-    shared = rivals.measure(o, ordered, hold, rate, gaps)
+    shared = rivals.measure(o, ordered, hold, rate, gaps, flow.cc_name)
     levels, unfilled = _levels(o, ordered, rate, shared)
-    pps = _at(levels, o.T)
-    queue = losses.queue_length(o, ordered, pps, lone=not shared.rivals)
-    lost = losses.measure(o, ordered, queue, float(_mean(levels, o.seconds)))
-    return _model(flow, source, o, ordered, hold, rate, shared, levels, unfilled, lost)
+    queue = losses.queue_length(o, ordered, _at(levels, o.at), lone=not shared.rivals)
+    early = aqm.drops_early(o, o.rtt - ordered.base, queue)
+    if early and shared.rivals:  # in a queue of its own a flow does not meet them
+        shared = rivals.NONE
+        levels, unfilled = _levels(o, ordered, rate, shared)
+        queue = losses.queue_length(o, ordered, _at(levels, o.at), lone=True)
+    alone_s = shared.from_s if shared.rivals else np.inf
+    lost = losses.measure(o, ordered, queue, _mean(levels, o.seconds), alone_s)
+    if early:
+        lost = replace(lost, queue=lost.highest, overflow=False, random=0.0, n_random=0, burst=None)
+    return _model(flow, source, o, ordered, hold, rate, shared, levels, unfilled, lost, early)
 
 
 def name_of(source: str, flow: FlowRecords) -> str:
@@ -96,8 +110,9 @@ def _model(
     levels: tuple[tuple[float, float], ...],
     unfilled: bool,
     lost: Losses,
+    early: bool,
 ) -> PathModel:
-    bits = o.wire_bits / (1 - lost.random)  # what is lost behind the bottleneck used it, too
+    levels, bits = _link_rate(o, rate, shared, levels, lost)
     kind = Kind.AT_LEAST if unfilled else Kind.MEASURED
     error = _rate_error(rate)
     base_us = ordered.base * 1e6
@@ -115,23 +130,50 @@ def _model(
         ),
         rtt_us=_base(base_us, ordered, shared),
         queue_packets=_queue(lost),
-        qdisc="droptail",
+        qdisc=EARLY if early else "droptail",
         loss=_loss(lost, o),
         burst=lost.burst,
         jitter_us=Value(
             ordered.jitter * 1e6, ordered.jitter * 0.6e6, ordered.jitter * 1.6e6, Kind.MEASURED
         ),
         reorder=ordered.reorder,
-        ack_hold_us=Value.exact(float(round(hold * 1e6))),
+        ack_hold_us=_hold(hold, _mean(levels, o.seconds)),
         rivals=(Rival(STAND_IN, Kind.ASSUMED, _start(shared)),) * shared.rivals,
         joined=shared.joined,
         policer=False,
         app_limited=float(np.mean(flow.acks["app_limited"])),
         rwnd_limited=rwnd,
         seen=seen(flow, o),
-        label_error_log2=_label_error(ordered, shared, unfilled, lost),
+        label_error_log2=_label_error(ordered, shared, unfilled, lost, flow.cc_name in rivals.FAIR),
         notes=_notes(ordered, shared, unfilled, lost, rwnd),
     )
+
+
+def _link_rate(
+    o: Observed,
+    rate: Rates,
+    shared: Shared,
+    levels: tuple[tuple[float, float], ...],
+    lost: Losses,
+) -> tuple[tuple[tuple[float, float], ...], float]:
+    """The levels, and bits that one of their packets means.
+
+    What is lost behind the bottleneck used it, too, but is not among the packets delivered. The
+    clock counts it, so it stands for a single level that is near it.
+    """
+    clock, used = rate.clock.pps, 1 / (1 - lost.random)
+    if shared.rivals:
+        return levels, o.wire_bits * (1.0 if shared.by_clock else used)
+    if clock and len(levels) == 1 and abs(levels[0][1] * used / clock - 1) < SAME_RATE:
+        return ((0.0, clock),), o.wire_bits
+    return levels, o.wire_bits * (1.0 if clock and not rate.levels else used)
+
+
+def _hold(hold: float, pps: float) -> Value:
+    """Holds shorter than the time of two packets do not show, nor matter much."""
+    if not hold and pps * ASSUMED_HOLD_S < holds.AT_ONCE:
+        return Value.exact(ASSUMED_HOLD_S * 1e6, Kind.ASSUMED)
+    return Value.exact(float(round(hold * 1e6)))
 
 
 def _start(shared: Shared) -> float:
@@ -168,12 +210,12 @@ def _loss(lost: Losses, o: Observed) -> Value:
     return Value(lost.random, max(0.0, lost.random - slack), lost.random + slack)
 
 
-def _label_error(ordered: Order, shared: Shared, unfilled: bool, lost: Losses) -> float:
+def _label_error(ordered: Order, shared: Shared, unfilled: bool, lost: Losses, fair: bool) -> float:
     """Expected |log2| error of the target window, by what is known."""
-    if unfilled or shared.joined:
+    if unfilled or not shared.counted or (shared.rivals and not shared.by_clock):
         return 1.0
     if shared.rivals:
-        return 0.2
+        return 0.1 if shared.rivals == 1 and fair else 0.4
     if ordered.jitter:
         return 0.15
     return 0.03 if lost.overflow else 0.1

@@ -24,7 +24,7 @@ LEAST_SHARE = 0.3
 
 def measure(o: Observed) -> float:
     """For how long ACKs are held, s; 0: they are not, or without a rule."""
-    gap = np.diff(o.T)
+    gap = np.diff(o.at)
     acked = o.acked[1:]
     # In a flight's first ACK the gap is the sender's pause.
     held = (acked > AT_ONCE) & o.calm[1:] & (gap < o.min_rtt / 2) & (gap > 0)

@@ -46,7 +46,7 @@ class Observed:
     """[n] packets that this ACK marked lost"""
     used: Ints
     """[k] packets that the link sent on until then, those lost behind it included"""
-    T: Floats
+    at: Floats
     """[k] of the ACKs with an RTT"""
     rtt: Floats
     """[k] s"""
@@ -95,15 +95,15 @@ def observe(flow: FlowRecords) -> Observed:
     _require_enough(flow, int(has.sum()), t, polled)
     acked, inflight = acks["acked"].astype(np.int64), acks["inflight"].astype(np.float64)
     lost = acks["lost"].astype(np.int64)
-    T, rtt = t[has], rtt_us[has] / 1e6
-    sent = T - rtt
+    at, rtt = t[has], rtt_us[has] / 1e6
+    sent = at - rtt
     at_sending = np.searchsorted(t, sent, side="right").clip(0, len(t) - 1)
     return Observed(
         t=t,
         delivered=acks["delivered"].astype(np.int64),
         lost=lost,
         used=(np.cumsum(acked) + np.cumsum(lost))[has],
-        T=T,
+        at=at,
         rtt=rtt,
         sent=sent,
         acked=acked[has],

@@ -99,7 +99,7 @@ def off_clock(o: Observed, rate: float, noise: float) -> float:
     standing = o.rtt[1:] > o.min_rtt + STANDING_PACKETS / rate
     if standing.sum() <= STANDING_ACKS:
         return 1.0 if noise * rate > 2 * CLOCK_PACKETS else 0.0
-    off = np.abs(np.diff(o.T) - o.acked[1:] / rate) * rate
+    off = np.abs(np.diff(o.at) - o.acked[1:] / rate) * rate
     return float(np.median(off[standing]))
 
 

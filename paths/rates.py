@@ -45,6 +45,8 @@ STEP_S = 1.0
 """shortest time between two steps"""
 MESH = 100
 """points at which a step may lie: the search takes their square"""
+CANDIDATES = 41
+"""levels that are tried as medians"""
 UNFILLED_PERCENTILE = 95
 """of the windows' rates, where no queue ever stood"""
 
@@ -142,19 +144,27 @@ def measure(o: Observed, order: Order, hold: float, clock: Clock) -> Rates:
 
 def _span(o: Observed, w: Windows) -> tuple[Ints, Ints]:
     """First and last sample of each window."""
-    return np.searchsorted(o.T, o.t[w.first]), np.searchsorted(o.T, o.t[w.last])
+    return np.searchsorted(o.at, o.t[w.first]), np.searchsorted(o.at, o.t[w.last])
 
 
 def _lowest(o: Observed, w: Windows, excess: Floats) -> Floats:
     """[w] 10th percentile of the RTT's excess in each window; -1: too few samples."""
     spans = zip(*_span(o, w), strict=True)
-    return np.array([np.percentile(excess[p:q], 10) if q > p + IN_WINDOW else -1 for p, q in spans])
+    tenth = [(q - p) // 10 for p, q in zip(*_span(o, w), strict=True)]
+    return np.array(
+        [
+            np.partition(excess[p:q], k)[k] if q > p + IN_WINDOW else -1.0
+            for (p, q), k in zip(spans, tenth, strict=True)
+        ]
+    )
 
 
 def mean_excess(o: Observed, w: Windows, excess: Floats) -> Floats:
     """[w] mean of the RTT's excess in each window; -1: too few samples."""
-    spans = zip(*_span(o, w), strict=True)
-    return np.array([excess[p:q].mean() if q > p + IN_WINDOW else -1 for p, q in spans])
+    first, last = _span(o, w)
+    total = np.concatenate([[0.0], np.cumsum(excess)])
+    mean = (total[last] - total[first]) / np.maximum(last - first, 1)
+    return np.where(last > first + IN_WINDOW, mean, -1.0)
 
 
 def _used(w: Windows, busy: Bools) -> Bools:
@@ -180,20 +190,19 @@ def segments(x: Floats, least: int) -> list[tuple[int, int]]:
     Returns:
         (from, to) of each piece; neighbours differ by `STEP` at least.
     """
+    price = STEP * least
+    if np.abs(x - np.median(x)).sum() <= price:
+        return [(0, len(x))]  # no second piece pays
     mesh = np.unique(np.linspace(0, len(x), min(len(x), MESH) + 1).astype(int))
     m = len(mesh) - 1
     need = max(1, int(np.ceil(least * m / len(x))))
-    price = STEP * least
+    cost = _distances(x, mesh)
     best, back = np.full(m + 1, np.inf), np.zeros(m + 1, int)
     best[0] = -price
     for b in range(need, m + 1):
-        for a in range(0, b - need + 1):
-            if np.isinf(best[a]) or best[a] + price >= best[b]:
-                continue
-            y = x[mesh[a] : mesh[b]]
-            cost = best[a] + price + np.abs(y - np.median(y)).sum()
-            if cost < best[b]:
-                best[b], back[b] = cost, a
+        sums = best[: b - need + 1] + price + cost[: b - need + 1, b]
+        back[b] = int(np.argmin(sums))
+        best[b] = sums[back[b]]
     parts: list[tuple[int, int]] = []
     b = m
     while b > 0:
@@ -207,3 +216,16 @@ def segments(x: Floats, least: int) -> list[tuple[int, int]]:
             break
         parts[k : k + 2] = [(parts[k][0], parts[k + 1][1])]
     return parts
+
+
+def _distances(x: Floats, mesh: Ints) -> Floats:
+    """[m + 1, m + 1] summed distance of the values between two points to their median.
+
+    The median is the best of `CANDIDATES` values, which lie as close as those of x do.
+    """
+    levels = np.percentile(x, np.linspace(0, 100, CANDIDATES))
+    best = np.full((len(mesh), len(mesh)), np.inf)
+    for level in levels:
+        total = np.concatenate([[0.0], np.cumsum(np.abs(x - level))])[mesh]
+        np.minimum(best, total[None, :] - total[:, None], out=best)
+    return best

@@ -50,6 +50,8 @@ OLD_GAPS, OLD_GAPS_SHARE = 2, 0.3
 """Trains at such a level that still show the link's clock: the rate is as it was."""
 OLD_CLOCK = 0.03
 MOST_RIVALS = 15
+FAIR = ("reno", "cubic")
+"""Algorithms whose share of a link tells how many share it; BBR takes more, or less."""
 ALONE_SHARE = 0.75
 """of the best rate: below, somebody else has a share"""
 JOINED_S = 1.0
@@ -73,13 +75,17 @@ class Shared:
     """the rate is the link's clock, else that of the flow's best time"""
     joined: bool
     """the flow was never alone"""
+    counted: bool
+    """the flow's share tells how many rivals there are"""
 
 
-NONE = Shared(0, 0.0, 0.0, False, False)
+NONE = Shared(0, 0.0, 0.0, False, False, True)
 
 
-def measure(o: Observed, order: Order, hold: float, rates: Rates, gaps: Gaps) -> Shared:
-    """Rivals of a flow, and the link's rate beside them."""
+def measure(
+    o: Observed, order: Order, hold: float, rates: Rates, gaps: Gaps, cc: str | None
+) -> Shared:
+    """Rivals of a flow of this algorithm, and the link's rate beside them."""
     if not _present(o, order, hold, rates, gaps):
         return NONE
     w = rates.windows
@@ -90,7 +96,8 @@ def measure(o: Observed, order: Order, hold: float, rates: Rates, gaps: Gaps) ->
     from_s = float(w.middle[crowded][0]) if crowded.any() else 0.0
     share = float(np.median(w.rate[crowded])) / pps if crowded.any() else 1.0
     count = min(MOST_RIVALS, max(1, round(1 / max(share, 1e-3)) - 1))
-    return Shared(count, pps, from_s, rates.clock.pps > 0, from_s < JOINED_S)
+    sure = count == 1 or cc in FAIR
+    return Shared(count if sure else 1, pps, from_s, rates.clock.pps > 0, from_s < JOINED_S, sure)
 
 
 def _present(o: Observed, order: Order, hold: float, rates: Rates, gaps: Gaps) -> bool:
@@ -131,7 +138,7 @@ def _clock_stays(o: Observed, rates: Rates, gaps: Gaps) -> bool:
 def _scatter_limit(o: Observed, order: Order, rates: Rates, excess: Floats, best: float) -> float:
     """Scatter of the log rate that a lone flow may have."""
     losses = np.flatnonzero(o.lost)
-    at = np.searchsorted(o.T, o.t[losses]).clip(0, len(o.T) - 1)
+    at = np.searchsorted(o.at, o.t[losses]).clip(0, len(o.at) - 1)
     low = excess[at] < 0.5 * np.percentile(excess, 99)
     random = o.lost[losses][low].sum() / max(1, o.packets)
     width = rates.windows.width
@@ -149,7 +156,7 @@ def _foreign_s(o: Observed, order: Order, excess: Floats, best: float) -> float:
     """For how long more waited than the flow had in flight, s."""
     own = OWN_SLACK * o.flight + OWN_SLACK_PACKETS + OWN_SLACK_JITTER * order.jitter * best
     more = (excess * best > own) & (excess > LEAST_FOREIGN_S) & o.calm
-    return float((np.minimum(np.diff(o.T), LONGEST_GAP_S) * (more[1:] & more[:-1])).sum())
+    return float((np.minimum(np.diff(o.at), LONGEST_GAP_S) * (more[1:] & more[:-1])).sum())
 
 
 def _levels_are_rivals(o: Observed, rates: Rates, excess: Floats) -> bool:
@@ -160,7 +167,7 @@ def _levels_are_rivals(o: Observed, rates: Rates, excess: Floats) -> bool:
     """
     if len(rates.levels) < 2 or not o.lost.any():
         return False
-    at = np.searchsorted([level.from_s for level in rates.levels], o.T, side="right") - 1
+    at = np.searchsorted([level.from_s for level in rates.levels], o.at, side="right") - 1
     highest, pps = [], []
     for number, level in enumerate(rates.levels):
         here = excess[at.clip(0) == number]
@@ -175,7 +182,7 @@ def _levels_are_rivals(o: Observed, rates: Rates, excess: Floats) -> bool:
 
 
 UNFILLED_SCATTER = 0.1
-"""of the log rate: a flow that paces at the link's rate is steady, one that never reaches it is not"""
+"""of the log rate: a flow that paces at the link's rate is steady, others are not"""
 
 
 def unfilled_pps(o: Observed, order: Order, rates: Rates) -> tuple[float, bool]:

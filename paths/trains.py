@@ -54,14 +54,14 @@ class Gaps:
 
 def gaps(o: Observed) -> Gaps:
     """The gaps within trains. The first of each is left out: an idle link may have saved credit."""
-    gap, left = np.diff(o.T), np.diff(o.sent)
+    gap, left = np.diff(o.at), np.diff(o.sent)
     acked = o.acked[1:]
     pair = (left < TOGETHER * gap) & (left > -TOGETHER_BACK_S) & (gap > LEAST_GAP_S)
     pair &= (acked >= 1) & (acked <= MOST_ACKED)
     later = pair.copy()
     later[1:] &= pair[:-1]
     later[:1] = False
-    return Gaps((gap[later] / acked[later]), o.T[1:][later])
+    return Gaps((gap[later] / acked[later]), o.at[1:][later])
 
 
 def own_wait(o: Observed, pps: float) -> Floats:
