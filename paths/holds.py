@@ -18,6 +18,8 @@ HELD_ACKS, HELD_PACKETS = 10, 0.02
 """gathered ACKs, and their share of the packets; fewer follow losses and SACKs"""
 SAME = 0.03
 """relative; timers are that exact"""
+ONCE_SHARE = 0.05
+"""of the ACKs at the most frequent time; as many at its half or third show the timer itself"""
 LEAST_SHARE = 0.3
 """of the gathered ACKs at the same distance; jitter and rivals gather ACKs at all distances"""
 
@@ -31,4 +33,11 @@ def measure(o: Observed) -> float:
     if held.sum() < HELD_ACKS or acked[held].sum() < HELD_PACKETS * acked.sum():
         return 0.0
     hold, count = most_frequent(gap[held], SAME)
-    return hold if count >= LEAST_SHARE * held.sum() else 0.0
+    if count < LEAST_SHARE * held.sum():
+        return 0.0
+    # Where two packets need longer than the timer, their ACK waits for its second or third end.
+    for ends in (3, 2):
+        once = np.abs(gap[o.calm[1:]] * ends / hold - 1) < SAME
+        if once.sum() >= ONCE_SHARE * count:
+            return hold / ends
+    return hold

@@ -101,6 +101,13 @@ def facts(model: PathModel) -> list[tuple[str, str]]:
 HEAD = ["path", "algorithm", "captured Mbit/s", "replayed", "captured RTT ms", "replayed", ""]
 
 
+def _seeds(values: Sequence[float]) -> str:
+    """Mean, lowest and highest; one number of one seed."""
+    mean = sum(values) / len(values)
+    spread = f" [{min(values):.2f}, {max(values):.2f}]" if len(values) > 1 else ""
+    return f"{mean:.2f}{spread}"
+
+
 def replay_rows(found: Replays) -> list[list[str]]:
     """A row a model: captured and replayed."""
     rows = []
@@ -109,7 +116,7 @@ def replay_rows(found: Replays) -> list[list[str]]:
         assert seen is not None
         rows.append(
             [
-                *(r.model.name, r.cc, f"{seen.goodput_mbps:.2f}", f"{r.replayed.goodput_mbps:.2f}"),
+                *(r.model.name, r.cc, f"{seen.goodput_mbps:.2f}", _seeds(r.goodput_mbps)),
                 *(f"{seen.rtt_mean_ms:.1f}", f"{r.replayed.rtt_mean_ms:.1f}", "accepted"),
             ]
         )
