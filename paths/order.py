@@ -29,7 +29,7 @@ WINDOW_RTTS = 2.0
 """A flight that leaves in a burst comes back within an RTT; two even it out."""
 NEAR, WIDE = 15, 31
 """ACKs of the running medians: noise, and its model"""
-BASE_SHORT, BASE_LONG, BASE_REORDERED = 5, 15, 31
+BASE_SHORT, BASE_LONG, BASE_REORDERED = 5, 15, 9
 """ACKs of the running medians whose lowest one is near the baseline RTT beside jitter. A flow that
 is seldom without a queue has few low ones, so short medians are needed; of many low ones short
 medians find exceptions. The mean of both errs least."""
@@ -43,10 +43,12 @@ OUTLIER_PACKETS = 2.7
 CLOCK_PACKETS = 0.6
 """spread that the link's own clock leaves, packets"""
 LEAST_JITTER_PACKETS = 0.7
-"""below, jitter cannot be told from the queue's steps"""
+"""below, jitter cannot be told from the queue's steps..."""
+SURE_JITTER = 0.1
+"""...but where the RTT varies by so much of the lowest one"""
 BASE_BELOW = 0.08
 """sigmas of the baseline RTT below the mean of the lowest running medians"""
-BASE_ABOVE = 0.45
+BASE_ABOVE = 1.0
 """sigmas of the baseline RTT above the lowest running median beside reordering"""
 JITTER_WINDOW = 30
 """sigmas in a window of the rate: its ends move by a sigma"""
@@ -94,7 +96,7 @@ def measure(o: Observed, clock: Clock) -> Order:
     off = not clock.pps and off_clock(o, rate, noise) > OFF_CLOCK
     jitter, lift = 0.0, 0.0
     if off and outlier > OUTLIER_PACKETS:
-        jitter, lift = _in_order(noise, rate)
+        jitter, lift = _in_order(noise, rate, noise > SURE_JITTER * o.min_rtt)
     if not jitter:
         return Order(o.min_rtt, 0.0, False, noise, 0.0)
     low = [float(running_median(o.rtt, n).min()) for n in (BASE_SHORT, BASE_LONG)]
@@ -111,12 +113,12 @@ def off_clock(o: Observed, rate: float, noise: float) -> float:
     return float(np.median(off[standing]))
 
 
-def _in_order(noise: float, rate: float) -> tuple[float, float]:
+def _in_order(noise: float, rate: float, sure: bool) -> tuple[float, float]:
     """Standard deviation of the jitter behind a spread of the RTT, and its median excess, s."""
     own = np.sqrt(max(noise**2 - (CLOCK_PACKETS / rate) ** 2, 0.25 * noise**2))
     sigma, left, excess = _in_order_table()
     found = float(np.interp(own * rate, sigma * left, sigma)) / rate
-    if found * rate < LEAST_JITTER_PACKETS:
+    if found * rate < LEAST_JITTER_PACKETS and not sure:
         return 0.0, 0.0
     return found, found * float(np.interp(found * rate, sigma, excess))
 
