@@ -50,9 +50,9 @@ def estimate(flow: FlowRecords, source: str) -> PathModel:
     if clock.pps < SLOWEST_CLOCK * order.rough_rate(o):  # jitter, or a train of somebody else's
         clock = trains.NONE
     ordered = order.measure(o, clock)
-    hold = holds.measure(o)
-    rate = rates.measure(o, ordered, hold, clock)
-    shared = rivals.measure(o, ordered, hold, rate, gaps, flow.cc_name)
+    hold, held = holds.measure(o)
+    rate = rates.measure(o, ordered, held, clock)
+    shared = rivals.measure(o, ordered, held, rate, gaps, flow.cc_name)
     levels, unfilled = _levels(o, ordered, rate, shared)
     queue = losses.queue_length(o, ordered, _at(levels, o.at), lone=not shared.rivals)
     early = aqm.drops_early(o, o.rtt - ordered.base, queue)
@@ -171,7 +171,7 @@ def _link_rate(
 
 def _hold(hold: float, pps: float) -> Value:
     """Holds shorter than the time of two packets do not show, nor matter much."""
-    if not hold and pps * ASSUMED_HOLD_S < holds.AT_ONCE:
+    if pps * ASSUMED_HOLD_S < holds.AT_ONCE:
         return Value.exact(ASSUMED_HOLD_S * 1e6, Kind.ASSUMED)
     return Value.exact(float(round(hold * 1e6)))
 

@@ -14,6 +14,7 @@ import numpy as np
 from ndm_tcp.paths.model import Burst
 from ndm_tcp.paths.observed import Bools, Floats, Ints, Observed
 from ndm_tcp.paths.order import Order
+from ndm_tcp.paths.smooth import running_median
 
 TOP_PERCENTILE, TOP_BESIDE_RIVALS = 99.7, 90
 """of the queue: a pause of the host delays a few ACKs, so the highest value is not the queue's;
@@ -32,6 +33,8 @@ FULL_SHARE = 0.5
 """of the highest queue: no queue overflows below, as it would never have become so long"""
 MORE_OFTEN = 1.5
 """times as many losses at a full queue as by chance"""
+SMOOTHED = 9
+"""ACKs of the running median that takes jitter out of the queue"""
 LEAST_QUEUE = 2.0
 """packets; below, the level of a loss is not known"""
 SIZE_PERCENTILE = 75
@@ -77,7 +80,8 @@ def queue_length(o: Observed, order: Order, pps: Floats, lone: bool) -> Floats:
         pps: [k] the bottleneck's rate.
         lone: then no more than the flow has in flight; a pause of the host looks like more.
     """
-    queue: Floats = (o.rtt - order.base) * pps
+    rtt = running_median(o.rtt, SMOOTHED) if order.jitter else o.rtt
+    queue: Floats = (rtt - order.base - order.lift) * pps
     if not lone:
         return queue
     cap = o.flight + CAP_PACKETS - CAP_BASE * pps * order.base

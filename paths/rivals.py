@@ -14,7 +14,7 @@ import numpy as np
 from ndm_tcp.paths import trains
 from ndm_tcp.paths.observed import Floats, Observed
 from ndm_tcp.paths.order import Order
-from ndm_tcp.paths.rates import MIN_WINDOWS, UNFILLED_PERCENTILE, Rates, mean_excess
+from ndm_tcp.paths.rates import MIN_WINDOWS, UNFILLED_PERCENTILE, Rates, Windows, mean_excess
 from ndm_tcp.paths.smooth import spread
 from ndm_tcp.paths.trains import Gaps
 
@@ -44,6 +44,8 @@ CROWDED_SHARE = 0.12
 packets that the queue dropped and pauses of the host"""
 CROWDED_PACKETS, CROWDED_HOLDS = 4.0, 1.3
 """waits from which on others' packets are behind it, packets and holds of the receiver"""
+OWN_CLOCK, WHOLE_LINK = 0.98, 0.93
+"""of the link's clock: the slowest that it may be, and rates that are the whole link's"""
 SLOW_LEVEL = 0.85
 """of the link's clock: a level below is a step of the rate, or a rival's doing"""
 OLD_GAPS, OLD_GAPS_SHARE = 2, 0.3
@@ -103,8 +105,8 @@ def measure(
 def _present(o: Observed, order: Order, hold: float, rates: Rates, gaps: Gaps) -> bool:
     excess = o.rtt - order.base
     if rates.clock.pps and not order.reorder and len(rates.levels) < 2:
-        return _crowded_share(o, excess, hold, rates.clock.pps) > CROWDED_SHARE
-    if rates.busy.sum() < MIN_WINDOWS:
+        return _crowded_share(o, rates.windows, excess, hold, rates.clock.pps) > CROWDED_SHARE
+    if rates.busy.sum() < MIN_WINDOWS or order.jitter:  # jitter looks like rivals
         return False
     best = float(np.percentile(rates.windows.rate, BEST_PERCENTILE))
     if rates.scatter > _scatter_limit(o, order, rates, excess, best):
@@ -116,9 +118,12 @@ def _present(o: Observed, order: Order, hold: float, rates: Rates, gaps: Gaps) -
     return _clock_stays(o, rates, gaps) or _levels_are_rivals(o, rates, excess)
 
 
-def _crowded_share(o: Observed, excess: Floats, hold: float, pps: float) -> float:
+def _crowded_share(o: Observed, w: Windows, excess: Floats, hold: float, pps: float) -> float:
     """Share of the ACKs at which more waited than the flow's own packets explain."""
-    foreign = excess - trains.own_wait(o, pps) > max(CROWDED_PACKETS / pps, CROWDED_HOLDS * hold)
+    own = trains.own_wait(o, OWN_CLOCK * pps)
+    foreign = excess - own > max(CROWDED_PACKETS / pps, CROWDED_HOLDS * hold)
+    # A flow that gets the whole link meets nobody, whatever a small error of the clock adds up to.
+    foreign &= np.interp(o.at, w.middle, w.rate) < WHOLE_LINK * pps
     return float(np.mean(foreign[o.calm])) if o.calm.any() else 0.0
 
 
