@@ -22,6 +22,8 @@ LONGEST_PERCENTILE = 75
 """of the times without a rule: the others are pauses"""
 ONCE_SHARE = 0.05
 """of the ACKs at the most frequent time; as many at its half or third show the timer itself"""
+SHARP = 4
+"""times as many as a little later: a timer's ends are a peak"""
 LEAST_SHARE = 0.3
 """of the gathered ACKs at the same distance; jitter and rivals gather ACKs at all distances"""
 
@@ -44,7 +46,8 @@ def measure(o: Observed) -> tuple[float, float]:
         return 0.0, longest
     # Where two packets need longer than the timer, their ACK waits for its second or third end.
     for ends in (3, 2):
-        once = np.abs(gap[o.calm[1:]] * ends / hold - 1) < SAME
-        if once.sum() >= ONCE_SHARE * count:
+        at = gap[o.calm[1:]] * ends / hold
+        once, beside = ((np.abs(at - to) < SAME).sum() for to in (1, 1 + 3 * SAME))
+        if once >= max(HELD_ACKS, ONCE_SHARE * count, SHARP * beside):
             return hold / ends, hold / ends
     return hold, hold
