@@ -43,6 +43,8 @@ IN_SERVICE = 0.75
 """packets: the last one that was let in saw a queue shorter by up to one"""
 STRAGGLERS, STRAGGLERS_SHARE = 4, 0.08
 """Overflow losses noticed late, of retransmissions: so few are no random loss."""
+QUIET_RTTS = 2.0
+"""after an overflow, of the longest usual RTT: then all its losses are noticed and repaired"""
 LEAST_RANDOM, LEAST_PASSED = 3, 100
 """random losses, and packets, from which on there is a rate of them"""
 LEAST_REAL, LEAST_REAL_SHARE, LEAST_LOSS_SHARE = 5, 0.3, 0.2
@@ -119,17 +121,31 @@ def measure(o: Observed, order: Order, queue: Floats, pps: float, alone_s: float
         size = float(np.percentile(at_overflow, SIZE_PERCENTILE))
         if not blur:
             size = float(np.floor(size + IN_SERVICE))
-    passed = int(
-        o.acked[(queue <= edge if overflow else queue > -np.inf) & (o.at <= alone_s)].sum()
-    )
+    counted = (queue <= edge if overflow else queue > -np.inf) & (o.at <= alone_s)
     stray = max(STRAGGLERS, STRAGGLERS_SHARE * n[near].sum()) if overflow else LEAST_RANDOM
-    lost = int(n[~near].sum())
-    random = lost / passed if lost >= stray and passed >= LEAST_PASSED else 0.0
+    random = _rate(int(n[~near].sum()), int(o.acked[counted].sum()), stray)
+    if overflow and not random:  # stragglers come within a few round trips of their overflow
+        after = o.t[at[full]]
+        quiet = _quiet(after, o.at, o) & counted
+        lost = int(n[~near & _quiet(after, o.t[at], o)].sum())
+        random = _rate(lost, int(o.acked[quiet].sum()), LEAST_RANDOM)
     if order.reorder:
         random = _without_reordered(o, n, near, overflow)
     left = (at[~near], n[~near]) if random > 0 else (at[:0], n[:0])
     burst = _burst(o, *left, random)
     return Losses(size, highest, overflow, random, int(left[1].sum()), burst, at_overflow)
+
+
+def _rate(lost: int, passed: int, least: float) -> float:
+    """Losses of passed packets; 0: too few to tell."""
+    return lost / passed if lost >= least and passed >= LEAST_PASSED else 0.0
+
+
+def _quiet(after: Floats, t: Floats, o: Observed) -> Bools:
+    """Which of these times are long after every overflow?"""
+    last = np.concatenate([[-np.inf], after])[np.searchsorted(after, t, side="right")]
+    found: Bools = t - last > QUIET_RTTS * float(np.percentile(o.rtt, 95))
+    return found
 
 
 def _highest_around(queue: Floats) -> Floats:
