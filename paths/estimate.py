@@ -22,8 +22,14 @@ STAND_IN = "cubic"
 """Linux's default: the algorithm that stands for a rival"""
 SLOWEST_CLOCK = 0.9
 """of the best rate: no link is slower than what came over it"""
+QUEUE_SLACK, QUEUE_SLACK_PACKETS = 0.04, 1.0
+"""half of a 95 % interval: share, and packets, of the length of a full queue"""
+JITTERED_QUEUE, JITTERED_RATE = 0.2, 0.01
+"""the same beside jitter, relative"""
 ASSUMED_HOLD_S = 3e-3
 """as the hosts of the lab, whose programs read so late"""
+STRONG_JITTER = 0.1
+"""of the baseline RTT"""
 SAME_RATE = 0.05
 """between windows and trains: both saw the link"""
 EARLY = "fq_codel"
@@ -80,10 +86,17 @@ def _levels(
     """(from s, packets/s delivered) of each level; and whether these are only lower bounds."""
     if shared.rivals:
         return ((0.0, shared.pps),), shared.joined and not shared.by_clock
+    if ordered.jitter and len(rate.levels) > _most_levels(ordered):
+        return ((0.0, float(np.percentile(rate.windows.rate[rate.busy], 50))),), True
     if rate.levels:
         return tuple((level.from_s, level.pps) for level in rate.levels), False
     pps, at_least = rivals.unfilled_pps(o, ordered, rate)
     return ((0.0, pps),), at_least
+
+
+def _most_levels(ordered: Order) -> int:
+    """Beside jitter more steps of the rate are its doing."""
+    return 2 if ordered.jitter > STRONG_JITTER * ordered.base else rivals.MOST_LEVELS
 
 
 def _at(levels: tuple[tuple[float, float], ...], t: Floats) -> Floats:
@@ -114,7 +127,7 @@ def _model(
 ) -> PathModel:
     levels, bits = _link_rate(o, rate, shared, levels, lost)
     kind = Kind.AT_LEAST if unfilled else Kind.MEASURED
-    error = _rate_error(rate)
+    error = _rate_error(rate) + (JITTERED_RATE if ordered.jitter else 0.0)
     base_us = ordered.base * 1e6
     rwnd = float(np.mean(flow.rwnd_limited)) if flow.rwnd_limited is not None else 0.0
     return PathModel(
@@ -129,13 +142,11 @@ def _model(
             Level(round(from_s, 3), _around(pps * bits, error, kind)) for from_s, pps in levels
         ),
         rtt_us=_base(base_us, ordered, shared),
-        queue_packets=_queue(lost),
+        queue_packets=_queue(lost, ordered, shared, _mean(levels, o.seconds)),
         qdisc=EARLY if early else "droptail",
         loss=_loss(lost, o),
         burst=lost.burst,
-        jitter_us=Value(
-            ordered.jitter * 1e6, ordered.jitter * 0.6e6, ordered.jitter * 1.6e6, Kind.MEASURED
-        ),
+        jitter_us=_jitter(ordered, rate.clock.pps > 0),
         reorder=ordered.reorder,
         ack_hold_us=_hold(hold, _mean(levels, o.seconds)),
         rivals=(Rival(STAND_IN, Kind.ASSUMED, _start(shared)),) * shared.rivals,
@@ -197,11 +208,27 @@ def _base(base_us: float, ordered: Order, shared: Shared) -> Value:
     return Value(base_us, max(0.0, base_us * 0.98 - slack), base_us * 1.001 + slack)
 
 
-def _queue(lost: Losses) -> Value:
-    if not lost.overflow:
-        return Value.exact(lost.highest, Kind.AT_LEAST)
-    low, high = (float(value) for value in np.percentile(lost.at_overflow, [25, 99]))
-    return Value(lost.queue, min(low, lost.queue), max(high, lost.queue))
+def _queue(lost: Losses, ordered: Order, shared: Shared, pps: float) -> Value:
+    # Where the baseline RTT is too high, the queue is too short.
+    if not lost.overflow or shared.joined:
+        return Value.exact(lost.queue, Kind.AT_LEAST)
+    low, high = (float(value) for value in np.percentile(lost.at_overflow, [5, 99]))
+    slack = QUEUE_SLACK_PACKETS + QUEUE_SLACK * lost.queue
+    if ordered.jitter:
+        slack += JITTERED_QUEUE * lost.queue + ordered.jitter * pps
+    return Value(
+        lost.queue,
+        max(1.0, min(low, lost.queue - slack)),
+        max(high, lost.queue + slack),
+    )
+
+
+def _jitter(ordered: Order, clock: bool) -> Value:
+    """A factor of two: the shape of the jitter is not known. Without a clock less stays unseen."""
+    sigma_us = ordered.jitter * 1e6
+    if not sigma_us:
+        return Value(0.0, 0.0, 0.0 if clock else ordered.noise * 1e6)
+    return Value(sigma_us, sigma_us / 2, 2 * sigma_us)
 
 
 def _loss(lost: Losses, o: Observed) -> Value:

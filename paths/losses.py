@@ -39,8 +39,9 @@ LEAST_QUEUE = 2.0
 """packets; below, the level of a loss is not known"""
 SIZE_PERCENTILE = 75
 """of the queue at overflows: bursts that end early are below, pauses above"""
-IN_SERVICE = 0.75
-"""packets: the last one that was let in saw a queue shorter by up to one"""
+IN_SERVICE, SHORT_QUEUE = 0.75, 15
+"""Packets: the last one that was let in saw a queue shorter by up to one. In short queues bursts
+end early more often."""
 STRAGGLERS, STRAGGLERS_SHARE = 4, 0.08
 """Overflow losses noticed late, of retransmissions: so few are no random loss."""
 QUIET_RTTS = 2.0
@@ -120,10 +121,11 @@ def measure(o: Observed, order: Order, queue: Floats, pps: float, alone_s: float
         at_overflow = level[full]
         size = float(np.percentile(at_overflow, SIZE_PERCENTILE))
         if not blur:
-            size = float(np.floor(size + IN_SERVICE))
+            size = float(np.floor(size + (IN_SERVICE if size < SHORT_QUEUE else 0.5)))
     counted = (queue <= edge if overflow else queue > -np.inf) & (o.at <= alone_s)
     stray = max(STRAGGLERS, STRAGGLERS_SHARE * n[near].sum()) if overflow else LEAST_RANDOM
-    random = _rate(int(n[~near].sum()), int(o.acked[counted].sum()), stray)
+    lost = int(n[~near].sum())
+    random = _rate(lost, int(o.acked[counted].sum()), stray)
     if overflow and not random:  # stragglers come within a few round trips of their overflow
         after = o.t[at[full]]
         quiet = _quiet(after, o.at, o) & counted
@@ -133,7 +135,7 @@ def measure(o: Observed, order: Order, queue: Floats, pps: float, alone_s: float
         random = _without_reordered(o, n, near, overflow)
     left = (at[~near], n[~near]) if random > 0 else (at[:0], n[:0])
     burst = _burst(o, *left, random)
-    return Losses(size, highest, overflow, random, int(left[1].sum()), burst, at_overflow)
+    return Losses(size, highest, overflow, random, lost, burst, at_overflow)
 
 
 def _rate(lost: int, passed: int, least: float) -> float:

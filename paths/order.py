@@ -31,8 +31,10 @@ NEAR, WIDE = 15, 31
 """ACKs of the running medians: noise, and its model"""
 BASE_SHORT, BASE_LONG, BASE_REORDERED = 5, 15, 9
 """ACKs of the running medians whose lowest one is near the baseline RTT beside jitter. A flow that
-is seldom without a queue has few low ones, so short medians are needed; of many low ones short
-medians find exceptions. The mean of both errs least."""
+is without a queue only once, at its start, needs a short one; of many low ones short medians find
+exceptions, and the mean of both errs least."""
+ONE_MOMENT, ONCE = 100, 2.0
+"""ACKs around the lowest median; sigmas by which medians elsewhere are higher: there was a queue"""
 STANDING_PACKETS = 3
 """above the lowest RTT: the link was busy, so ACKs follow its clock"""
 STANDING_ACKS = 50
@@ -93,15 +95,25 @@ def measure(o: Observed, clock: Clock) -> Order:
         return Order(base, noise, True, noise, 0.0)
     rate = rough_rate(o)
     outlier = float(np.percentile(np.abs(residue), 99)) * rate
-    off = not clock.pps and off_clock(o, rate, noise) > OFF_CLOCK
+    sure = noise > SURE_JITTER * o.min_rtt
+    off = off_clock(o, rate, noise) > OFF_CLOCK and outlier > OUTLIER_PACKETS
     jitter, lift = 0.0, 0.0
-    if off and outlier > OUTLIER_PACKETS:
-        jitter, lift = _in_order(noise, rate, noise > SURE_JITTER * o.min_rtt)
+    if not clock.pps and (off or sure):
+        jitter, lift = _in_order(noise, rate, sure)
     if not jitter:
         return Order(o.min_rtt, 0.0, False, noise, 0.0)
-    low = [float(running_median(o.rtt, n).min()) for n in (BASE_SHORT, BASE_LONG)]
-    base = max(o.min_rtt, float(np.mean(low)) - BASE_BELOW * jitter)
+    base = max(o.min_rtt, _low(o, jitter) - BASE_BELOW * jitter)
     return Order(base, jitter, False, noise, lift)
+
+
+def _low(o: Observed, jitter: float) -> float:
+    """The lowest RTT that is not an exception, s."""
+    short, long = running_median(o.rtt, BASE_SHORT), running_median(o.rtt, BASE_LONG)
+    k = int(np.argmin(long))
+    far = np.concatenate([long[: max(0, k - ONE_MOMENT)], long[k + ONE_MOMENT :]])
+    if not len(far) or far.min() > long[k] + ONCE * jitter:
+        return float(short.min())
+    return float(short.min() + long.min()) / 2
 
 
 def off_clock(o: Observed, rate: float, noise: float) -> float:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ndm_tcp.paths import trains
-from ndm_tcp.paths.observed import Floats, Observed
+from ndm_tcp.paths.observed import Bools, Floats, Observed
 from ndm_tcp.paths.order import Order
-from ndm_tcp.paths.rates import MIN_WINDOWS, UNFILLED_PERCENTILE, Rates, Windows, mean_excess
+from ndm_tcp.paths.rates import MIN_WINDOWS, UNFILLED_PERCENTILE, Rates, mean_excess
 from ndm_tcp.paths.smooth import spread
 from ndm_tcp.paths.trains import Gaps
 
@@ -104,27 +104,35 @@ def measure(
 
 def _present(o: Observed, order: Order, hold: float, rates: Rates, gaps: Gaps) -> bool:
     excess = o.rtt - order.base
+    best = float(np.percentile(rates.windows.rate, BEST_PERCENTILE))
+    scattered = rates.scatter > _scatter_limit(o, order, rates, excess, best)
     if rates.clock.pps and not order.reorder and len(rates.levels) < 2:
-        return _crowded_share(o, rates.windows, excess, hold, rates.clock.pps) > CROWDED_SHARE
+        foreign = _foreign(o, excess, hold, rates.clock.pps)
+        # Alone a flow gets the whole link, whatever a small error of the clock adds up to.
+        less = np.interp(o.at, rates.windows.middle, rates.windows.rate)
+        crowded = foreign & (less < WHOLE_LINK * rates.clock.pps)
+        return _share(o, crowded) > CROWDED_SHARE or (
+            scattered and _share(o, foreign) > CROWDED_SHARE
+        )
     if rates.busy.sum() < MIN_WINDOWS or order.jitter:  # jitter looks like rivals
         return False
-    best = float(np.percentile(rates.windows.rate, BEST_PERCENTILE))
-    if rates.scatter > _scatter_limit(o, order, rates, excess, best):
-        return True
-    if len(rates.levels) > MOST_LEVELS:
+    if scattered or len(rates.levels) > MOST_LEVELS:
         return True
     if len(rates.levels) == 1:
         return _foreign_s(o, order, excess, best) > max(order.base, PAUSE_S)
     return _clock_stays(o, rates, gaps) or _levels_are_rivals(o, rates, excess)
 
 
-def _crowded_share(o: Observed, w: Windows, excess: Floats, hold: float, pps: float) -> float:
-    """Share of the ACKs at which more waited than the flow's own packets explain."""
+def _foreign(o: Observed, excess: Floats, hold: float, pps: float) -> Bools:
+    """[k] did more wait than the flow's own packets explain?"""
     own = trains.own_wait(o, OWN_CLOCK * pps)
-    foreign = excess - own > max(CROWDED_PACKETS / pps, CROWDED_HOLDS * hold)
-    # A flow that gets the whole link meets nobody, whatever a small error of the clock adds up to.
-    foreign &= np.interp(o.at, w.middle, w.rate) < WHOLE_LINK * pps
-    return float(np.mean(foreign[o.calm])) if o.calm.any() else 0.0
+    foreign: Bools = excess - own > max(CROWDED_PACKETS / pps, CROWDED_HOLDS * hold)
+    return foreign
+
+
+def _share(o: Observed, which: Bools) -> float:
+    """Of the ACKs outside recovery."""
+    return float(np.mean(which[o.calm])) if o.calm.any() else 0.0
 
 
 def _clock_stays(o: Observed, rates: Rates, gaps: Gaps) -> bool:
