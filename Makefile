@@ -29,7 +29,7 @@ CROSS_PACKAGES = $(CLANG_RT) gcc-aarch64-linux-gnu gcc-arm-linux-gnueabihf gcc-i
 BOARD = docs/board
 # Not lan, whose target windows are too small for calm local networks (docs/decisions).
 ROUNDS = datasets/lab-rounds/core
-NOTEBOOKS = training_run policy quantisation your_own_trace closed_loop
+NOTEBOOKS = training_run policy quantisation your_own_trace your_path closed_loop
 ABLATION = $(OUT)/ablation
 KDIR ?= $(firstword $(wildcard /lib/modules/$(shell uname -r)/build) \
 	$(lastword $(sort $(wildcard /usr/src/linux-headers-*-amd64))))
