@@ -129,8 +129,8 @@ def measure(o: Observed, order: Order, queue: Floats, pps: float, alone_s: float
     if overflow and not random:  # stragglers come within a few round trips of their overflow
         after = o.t[at[full]]
         quiet = _quiet(after, o.at, o) & counted
-        lost = int(n[~near & _quiet(after, o.t[at], o)].sum())
-        random = _rate(lost, int(o.acked[quiet].sum()), LEAST_RANDOM)
+        later = int(n[~near & _quiet(after, o.t[at], o)].sum())
+        random = _rate(later, int(o.acked[quiet].sum()), LEAST_RANDOM)
     if order.reorder:
         random = _without_reordered(o, n, near, overflow)
     left = (at[~near], n[~near]) if random > 0 else (at[:0], n[:0])
