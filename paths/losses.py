@@ -39,7 +39,7 @@ LEAST_QUEUE = 2.0
 """packets; below, the level of a loss is not known"""
 SIZE_PERCENTILE = 75
 """of the queue at overflows: bursts that end early are below, pauses above"""
-IN_SERVICE, SHORT_QUEUE = 0.75, 15
+IN_SERVICE, SHORT_QUEUE = 0.62, 15
 """Packets: the last one that was let in saw a queue shorter by up to one. In short queues bursts
 end early more often."""
 STRAGGLERS, STRAGGLERS_SHARE = 4, 0.08
@@ -72,6 +72,8 @@ class Losses:
     """probability of a random loss"""
     n_random: int
     burst: Burst | None
+    share: float
+    """of the packets that were lost"""
     at_overflow: Floats
     """[m] the queue at each overflow, packets"""
 
@@ -126,16 +128,18 @@ def measure(o: Observed, order: Order, queue: Floats, pps: float, alone_s: float
     stray = max(STRAGGLERS, STRAGGLERS_SHARE * n[near].sum()) if overflow else LEAST_RANDOM
     lost = int(n[~near].sum())
     random = _rate(lost, int(o.acked[counted].sum()), stray)
-    if overflow and not random:  # stragglers come within a few round trips of their overflow
+    if (
+        overflow and not random and size >= SHORT_QUEUE
+    ):  # stragglers come within a few round trips of their overflow
         after = o.t[at[full]]
         quiet = _quiet(after, o.at, o) & counted
-        lost = int(n[~near & _quiet(after, o.t[at], o)].sum())
-        random = _rate(lost, int(o.acked[quiet].sum()), LEAST_RANDOM)
+        later = int(n[~near & _quiet(after, o.t[at], o)].sum())
+        random = _rate(later, int(o.acked[quiet].sum()), LEAST_RANDOM)
     if order.reorder:
         random = _without_reordered(o, n, near, overflow)
     left = (at[~near], n[~near]) if random > 0 else (at[:0], n[:0])
     burst = _burst(o, *left, random)
-    return Losses(size, highest, overflow, random, lost, burst, at_overflow)
+    return Losses(size, highest, overflow, random, lost, burst, total / o.packets, at_overflow)
 
 
 def _rate(lost: int, passed: int, least: float) -> float:

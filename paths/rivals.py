@@ -60,6 +60,8 @@ JOINED_S = 1.0
 """Rivals seen within the first second were probably there before."""
 LEVEL_ACKS = 40
 """at a level, for its highest delay"""
+STEADY = 0.01
+"""of the log rate: so even are levels of the link, not shares of it"""
 SAME_DELAY = 0.5
 """how much less the highest delay varies from level to level than the highest queue in packets"""
 
@@ -178,7 +180,7 @@ def _levels_are_rivals(o: Observed, rates: Rates, excess: Floats) -> bool:
     A queue overflows at the same number of packets before and after a step of the rate, but at
     the same delay beside a rival.
     """
-    if len(rates.levels) < 2 or not o.lost.any():
+    if len(rates.levels) < 2 or not o.lost.any() or rates.scatter < STEADY:
         return False
     at = np.searchsorted([level.from_s for level in rates.levels], o.at, side="right") - 1
     highest, pps = [], []
