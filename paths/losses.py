@@ -51,7 +51,7 @@ LEAST_RANDOM, LEAST_PASSED = 3, 100
 LEAST_REAL, LEAST_REAL_SHARE, LEAST_LOSS_SHARE = 5, 0.3, 0.2
 """Beside reordering: losses that no D-SACK takes back, and their share, for these to be real."""
 BURST_LOSSES, BURST_GAP, BURST_SHARE = 8, 10, 0.25
-"""losses, packets between two of one burst, share of losses in bursts beyond chance"""
+"""losses, packets between two of one burst, share of losses in bursts above what chance gives"""
 CAP_PACKETS, CAP_JITTER = 4, 3
 """Beyond its own packets in flight nothing of a lone flow waits: slack in packets, and sigmas."""
 CAP_BASE = 0.97

@@ -164,5 +164,5 @@ def judge(steps: Steps, plan: recordings.Plan, kmod: Path, started_s: float) -> 
     entrants |= {verdict.ADAPTED: Entrant(recordings.OWN, kmod)}
     draws = range(JUDGED, JUDGED + max(steps.draws, 3))
     found = predict(judged, entrants, steps.out / "judged", draws, steps.jobs)
-    say(f"judged on {len(judged)} paths", started_s)
+    say(f"measured on {len(judged)} paths", started_s)
     return found

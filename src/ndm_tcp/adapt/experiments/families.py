@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Is adapting worth it? Families of paths as a site might have them, judged on the true paths.
+"""Is adapting worth it? Families of paths as a site might have them, measured on the true paths.
 
 CUBIC and BBR are captured on some paths of a family. The network is adapted from these captures
 alone, with several training seeds, and runs on other paths of the family, which only the lab knows.
@@ -239,7 +239,7 @@ def run(family: str, out: Path, seeds: int, jobs: int) -> dict[str, object]:
         **compared(found, seeds),
     }
     files.write_text(out / "result.json", json.dumps(result, indent=1) + "\n")
-    steps.say(f"{family}: judged on {JUDGED} paths, {LAB_SEEDS} lab seeds", started_s)
+    steps.say(f"{family}: measured on {JUDGED} paths, {LAB_SEEDS} lab seeds", started_s)
     return result
 
 
