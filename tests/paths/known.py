@@ -74,7 +74,7 @@ def of_lab(s: Scenario, number: int, flow: FlowRecords) -> Known | None:
     if burst:
         loss += burst.loss * burst.start / (burst.start + burst.end)
     group = (
-        "own queue"
+        f"own queue{', beside rivals' if others else ''}"
         if link.qdisc != "droptail"
         else "joins rivals"
         if joined
