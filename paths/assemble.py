@@ -183,7 +183,9 @@ def _label_error(f: Found) -> float:
     if _hides_rivals(f):
         return ROUGH
     if f.order.jitter:
-        return JITTERED
+        # Jitter makes levels, and random loss parts the trains whose noise measures it.
+        lossy = f.losses.random > 0 and not f.losses.overflow
+        return ROUGH if lossy or len(f.levels) > 1 else JITTERED
     return FILLED if f.losses.overflow else UNFILLED
 
 

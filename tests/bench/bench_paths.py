@@ -40,6 +40,10 @@ def _pair(values: list[float], scale: float = 100) -> str:
     return f"{np.median(good) * scale:.2f} / {np.percentile(good, 90) * scale:.2f}"
 
 
+def _measured(values: list[float]) -> str:
+    return f"{_pair(values)} ({sum(bool(np.isfinite(v)) for v in values)})"
+
+
 def _label(values: list[float]) -> str:
     good = np.array([v for v in values if np.isfinite(v)])
     if not len(good):
@@ -56,9 +60,9 @@ def report(rows: list[tuple[str, str, PathModel, Errors]]) -> None:
     groups: dict[str, list[tuple[PathModel, Errors]]] = defaultdict(list)
     for _, group, model, one in rows:
         groups[group].append((model, one))
-    print("median / 90th percentile of the absolute error, %\n")
+    print("median / 90th percentile of the absolute error, %; n: flows where it is no bound\n")
     print(
-        "| group | flows | rate | baseline RTT | queue (flows) | queue bound too high | loss |",
+        "| group | flows | rate (n) | baseline RTT (n) | queue (n) | queue bound too high | loss |",
         end="",
     )
     print(" steps false, missed | rivals false, missed | labels, |log2| |")
@@ -66,11 +70,10 @@ def report(rows: list[tuple[str, str, PathModel, Errors]]) -> None:
     for group, pairs in sorted(groups.items()):
         found = [e for _, e in pairs]
         used = [e.label for m, e in pairs if m.label_error_log2 < MARKED]
-        n_queue = sum(bool(np.isfinite(e.queue)) for e in found)
         steps = [e.steps for m, e in pairs if not m.rivals]
         words = [
-            *(group, str(len(pairs)), _pair([e.rate for e in found])),
-            *(_pair([e.base for e in found]), f"{_pair([e.queue for e in found])} ({n_queue})"),
+            *(group, str(len(pairs)), _measured([e.rate for e in found])),
+            *(_measured([e.base for e in found]), _measured([e.queue for e in found])),
             *(_pair([e.queue_bound for e in found]), _pair([e.loss for e in found])),
             f"{sum(s > 0 for s in steps)}, {sum(s < 0 for s in steps)}",
             f"{sum(e.rivals > 0 for e in found)}, {sum(e.rivals < 0 for e in found)}",

@@ -74,7 +74,7 @@ def of_lab(s: Scenario, number: int, flow: FlowRecords) -> Known | None:
     if burst:
         loss += burst.loss * burst.start / (burst.start + burst.end)
     group = (
-        "own queue"
+        f"own queue{', beside rivals' if others else ''}"
         if link.qdisc != "droptail"
         else "joins rivals"
         if joined
@@ -139,12 +139,11 @@ def flows(folder: Path) -> Iterator[tuple[FlowRecords, Known]]:
 
 @dataclass(frozen=True)
 class Errors:
-    """Of one model, relative unless its name says otherwise."""
+    """Of one model, relative unless its name says otherwise; nan: only a bound, or no truth."""
 
     rate: float
     base: float
     queue: float
-    """nan: no size to compare, or only a bound"""
     queue_bound: float
     """of a bound: by how much it is too high; nan: none"""
     loss: float
@@ -167,6 +166,7 @@ def errors(model: PathModel, known: Known, flow: FlowRecords) -> Errors:
     queue = model.queue_packets
     size = queue.value / known.queue - 1 if known.queue else np.nan
     measured = queue.kind == Kind.MEASURED
+    sure_base = model.rtt_us.kind == Kind.MEASURED
     covered: dict[str, bool] = {}
     if len(model.levels) == len(known.levels):
         pairs = zip(model.levels, known.levels, strict=True)
@@ -182,8 +182,8 @@ def errors(model: PathModel, known: Known, flow: FlowRecords) -> Errors:
     if known.jitter_us:
         covered["jitter"] = _holds(model.jitter_us, known.jitter_us)
     return Errors(
-        rate=rate,
-        base=model.rtt_us.value / known.rtt_us - 1,
+        rate=rate if model.levels[0].rate_bps.kind == Kind.MEASURED else np.nan,
+        base=model.rtt_us.value / known.rtt_us - 1 if sure_base else np.nan,
         queue=size if measured else np.nan,
         queue_bound=max(size, 0.0) if not measured and known.queue else np.nan,
         loss=model.loss.value / known.loss - 1 if known.loss else np.nan,
