@@ -14,6 +14,7 @@ from ndm_tcp.paths.losses import Losses
 from ndm_tcp.paths.model import Kind, Level, PathModel, Rival, Value
 from ndm_tcp.paths.observed import Observed, seen
 from ndm_tcp.paths.order import Order
+from ndm_tcp.paths.policers import Policer
 from ndm_tcp.paths.rates import Rates
 from ndm_tcp.paths.rivals import Shared
 
@@ -25,6 +26,8 @@ RATE_SLACK, BASE_SLACK, QUEUE_SLACK, QUEUE_SLACK_PACKETS = 0.005, 0.02, 0.04, 1.
 """half of a 95 % interval beside what the scatter gives: shares, and packets of a full queue"""
 JITTERED_RATE, JITTERED_BASE, JITTERED_QUEUE = 0.01, 0.6, 0.2
 """the same beside jitter: share, standard deviations, share"""
+BUCKET_SLACK = 0.1
+"""of a policer's bucket"""
 ASSUMED_HOLD_S = 3e-3
 """as the hosts of the lab, whose programs read so late"""
 SAME_RATE = 0.05
@@ -55,6 +58,8 @@ class Found:
     losses: Losses
     early: bool
     """the queue drops before it is full"""
+    policer: Policer | None
+    """instead of a queue"""
     fair: bool
     """the flow's algorithm shares a link evenly with its like"""
 
@@ -68,7 +73,7 @@ def mean(levels: Levels, seconds: float) -> float:
 
 def model(flow: FlowRecords, name: str, source: str, o: Observed, f: Found) -> PathModel:
     """The model of a flow's path."""
-    levels, bits = _link_rate(o, f)
+    levels, bits = (f.levels, o.wire_bits) if f.policer else _link_rate(o, f)
     kind = Kind.AT_LEAST if f.unfilled else Kind.MEASURED
     error = _rate_error(f)
     rwnd = float(np.mean(flow.rwnd_limited)) if flow.rwnd_limited is not None else 0.0
@@ -93,7 +98,7 @@ def model(flow: FlowRecords, name: str, source: str, o: Observed, f: Found) -> P
         ack_hold_us=_hold(f.hold, mean(levels, o.seconds)),
         rivals=(Rival(STAND_IN, Kind.ASSUMED, _start(f.shared)),) * f.shared.rivals,
         joined=f.shared.joined,
-        policer=False,
+        bucket_packets=_bucket(f.policer),
         app_limited=float(np.mean(flow.acks["app_limited"])),
         rwnd_limited=rwnd,
         seen=seen(flow, o),
@@ -137,6 +142,8 @@ def _base(f: Found) -> Value:
 
 def _queue(f: Found, pps: float) -> Value:
     lost = f.losses
+    if f.policer:
+        return Value.exact(1.0)
     # Where the baseline RTT is too high, the queue is too short.
     if not lost.overflow or f.shared.joined:
         return Value.exact(lost.queue, Kind.AT_LEAST)
@@ -146,6 +153,14 @@ def _queue(f: Found, pps: float) -> Value:
         slack += JITTERED_QUEUE * lost.queue + f.order.jitter * pps
     low, high = min(low, lost.queue - slack), max(high, lost.queue + slack)
     return Value(lost.queue, max(1.0, low), high)
+
+
+def _bucket(policer: Policer | None) -> Value:
+    """The first burst shows the depth, but for the packets that a round trip holds."""
+    if policer is None:
+        return Value.exact(1.0)
+    slack = BUCKET_SLACK * policer.bucket + QUEUE_SLACK_PACKETS
+    return Value(policer.bucket, max(1.0, policer.bucket - slack), policer.bucket + slack)
 
 
 def _jitter(f: Found) -> Value:
@@ -176,6 +191,8 @@ def _start(shared: Shared) -> float:
 def _label_error(f: Found) -> float:
     """Expected |log2| error of the target window, by what is known."""
     shared = f.shared
+    if f.policer:
+        return FILLED
     if f.unfilled or not shared.counted or (shared.rivals and not shared.by_clock):
         return UNKNOWN
     if shared.rivals:
@@ -200,6 +217,10 @@ def _hides_rivals(f: Found) -> bool:
 
 def _notes(f: Found, rwnd: float) -> tuple[str, ...]:
     notes = []
+    if f.policer:
+        notes.append(
+            "A policer cuts the rate: beyond its bucket it drops packets, and has no queue."
+        )
     if f.unfilled and not f.shared.rivals:
         notes.append("The flow never filled the path: the rate is a lower bound.")
     if f.shared.joined and f.unfilled:
@@ -213,9 +234,9 @@ def _notes(f: Found, rwnd: float) -> tuple[str, ...]:
         notes.append("Rivals cannot be told from jitter; none is assumed.")
     if f.early:
         notes.append("The queue drops early; fq_codel stands for it, cake would look the same.")
-    elif not f.losses.overflow:
+    elif not f.losses.overflow and not f.policer:
         notes.append("The queue was not seen to overflow: its size is a lower bound.")
-    if not f.shared.rivals and _hides_rivals(f):
+    if not f.shared.rivals and not f.policer and _hides_rivals(f):
         notes.append("Rivals would look the same in a queue this short, with this much loss.")
     if f.order.reorder:
         notes.append(

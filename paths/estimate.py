@@ -9,7 +9,18 @@ from dataclasses import replace
 import numpy as np
 
 from ndm_tcp.datasets.rounds.flow import FlowRecords, Sampling
-from ndm_tcp.paths import aqm, assemble, holds, losses, order, polls, rates, rivals, trains
+from ndm_tcp.paths import (
+    aqm,
+    assemble,
+    holds,
+    losses,
+    order,
+    policers,
+    polls,
+    rates,
+    rivals,
+    trains,
+)
 from ndm_tcp.paths.assemble import Found
 from ndm_tcp.paths.model import PathModel
 from ndm_tcp.paths.observed import Floats, Observed, observe
@@ -60,9 +71,16 @@ def find(o: Observed, cc: str | None) -> Found:
     lost = losses.measure(o, ordered, queue, assemble.mean(levels, o.seconds), alone_s)
     if early:
         lost = replace(lost, queue=lost.highest, overflow=False, random=0.0, n_random=0, burst=None)
+    policer = policers.measure(o, ordered, rate) if not early else None
+    if policer:
+        levels, shared = ((0.0, policer.pps),), rivals.NONE
+        lost = replace(lost, overflow=False, random=0.0, n_random=0, burst=None)
+        return Found(ordered, hold, rate, shared, levels, False, lost, False, policer, False)
     # A queue shorter than the receiver's timer cannot be told from it.
     unfilled |= not clock.pps and rate.queue_s < hold
-    return Found(ordered, hold, rate, shared, levels, unfilled, lost, early, cc in rivals.FAIR)
+    return Found(
+        ordered, hold, rate, shared, levels, unfilled, lost, early, None, cc in rivals.FAIR
+    )
 
 
 def name_of(source: str, flow: FlowRecords) -> str:

@@ -140,7 +140,7 @@ def _model(
         ack_hold_us=none,
         rivals=(),
         joined=False,
-        policer=False,
+        bucket_packets=Value.exact(1.0, given),
         app_limited=0.0,
         rwnd_limited=0.0,
         seen=None,

@@ -85,11 +85,13 @@ def facts(model: PathModel) -> list[tuple[str, str]]:
     loss = value(model.loss, 100, "%", 3) + (" in bursts" if model.burst else "")
     order = ", packets overtake one another" if model.reorder else ", in order"
     jitter, hold = model.jitter_us.value > 0, model.ack_hold_us.value > 0
+    policed = model.bucket_packets.value > 1
     return [
         ("algorithm", model.cc or "not known"),
         ("rate", levels),
         ("baseline RTT", value(model.rtt_us, 1e-3, "ms")),
         ("queue", f"{value(model.queue_packets, 1, 'packets', 3)}, {model.qdisc}"),
+        ("policer's bucket", value(model.bucket_packets, 1, "packets", 3) if policed else "none"),
         ("random loss", loss),
         ("jitter", value(model.jitter_us, 1e-3, "ms", 3) + order if jitter else "none seen"),
         ("ACKs gathered for", value(model.ack_hold_us, 1e-3, "ms", 3) if hold else "not seen"),

@@ -10,9 +10,14 @@ from pathlib import Path
 import pytest
 
 from ndm_tcp.cli import run_command
+from ndm_tcp.datasets.readers import sources
 from ndm_tcp.errors import NdmError
+from ndm_tcp.lab.guest import run as lab_run
+from ndm_tcp.lab.paths.scenario import parse
 from ndm_tcp.paths import model as models
 from ndm_tcp.paths import replay, report
+from ndm_tcp.paths.estimate import estimate
+from ndm_tcp.paths.label import label
 from ndm_tcp.paths.model import Kind, Level, Rival, Seen, Value
 from ndm_tcp.paths.predict import compare, interval
 
@@ -90,14 +95,47 @@ def test_captures_are_replayed_and_a_wrong_model_is_rejected_by_name(
     assert "right" in page and "data:image/svg+xml" in page
 
 
+POLICED = """
+seconds = 8
+topology = "path"
+[link]
+rate_bps = 12_000_000
+rtt_us = 30_000
+queue_packets = 1
+bucket_packets = 120
+"""
+
+
+@pytest.mark.parametrize("cc", ["cubic", "bbr"])
+def test_a_policer_is_found_with_its_rate_and_bucket(cc: str, tmp_path: Path) -> None:
+    need_kernel()
+    lab_run.run(parse(POLICED, "policed", "policed.toml"), cc, 1, tmp_path / "run")
+    (flow,) = sources.read(tmp_path / "run").flows
+    found = estimate(replace(flow, truth=None), "run")
+    assert found.rate_bps == pytest.approx(12e6, rel=0.02)
+    assert found.bucket_packets.value == pytest.approx(120, rel=0.1)
+    assert found.loss.value == 0 and not found.rivals
+    labelled = label(replace(flow, truth=None))
+    assert labelled.truth is not None and "bucket_packets" in labelled.truth.scenario
+
+
+def test_shipped_paths_have_no_policer() -> None:
+    """Every one has a queue; random loss without it looks most alike."""
+    names = [p for p in sorted((TRACES / "lab").iterdir()) if "reno" in p.name or "bbr" in p.name]
+    assert len(names) > 20
+    for run in names:
+        flow = sources.read(run).flows[0]
+        assert estimate(replace(flow, truth=None), run.name).bucket_packets.value == 1, run.name
+
+
 def test_a_folder_without_an_accepted_model_predicts_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     need_kernel()
-    models.write(model(policer=True), tmp_path / f"mine{models.SUFFIX}")
+    models.write(model(cc="bbr3"), tmp_path / f"mine{models.SUFFIX}")
     assert run_command(["path", "predict", str(tmp_path), "--cc", "cubic"]) == 2
     said = capsys.readouterr().err.splitlines()
-    assert said[0].startswith("ndm: mine: rejected: a policer")
+    assert said[0].startswith("ndm: mine: rejected: the lab's kernel has no bbr3")
     assert said[-1].endswith("no model was accepted, so nothing can be predicted")
 
 

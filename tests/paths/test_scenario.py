@@ -88,9 +88,12 @@ def test_draws_stay_around_the_intervals_and_zero_stays_zero() -> None:
     assert {one.jitter_us.value for one in drawn} == {0.0}
 
 
-def test_a_policed_path_is_refused_by_name() -> None:
-    with pytest.raises(NdmError, match="^mine: a policer .* leave this capture out$"):
-        scenario.scenario(model(policer=True))
+def test_a_policer_is_a_bucket_without_a_queue() -> None:
+    made = scenario.scenario(model(bucket_packets=Value.exact(80.0), queue_packets=Value.exact(1)))
+    assert made.link is not None
+    assert (made.link.bucket_packets, made.link.queue_packets) == (80, 1)
+    plain = scenario.scenario(model()).link
+    assert plain is not None and plain.bucket_packets == 1
 
 
 def test_models_come_back_from_disk_and_damage_is_named(tmp_path: Path) -> None:
