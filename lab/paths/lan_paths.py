@@ -37,6 +37,8 @@ SHORT_PATHS = 12
 link and no queue is several times min RTT"""
 SHORT_RATE_MBPS = (300.0, 8000.0)
 SHORT_RTT_US = (40.0, 250.0)
+SHORT_S = 1
+"""so short an RTT makes ten thousand rounds of a second"""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class LanPath:
     hold_us: tuple[int, int] = (0, 0)
     """time between two groups of ACKs, us; (0, 0): each comes when it comes"""
     shaper: str = "router"
+    longest_s: int = 5
 
     def name(self) -> str:
         rate = f"{self.mbps // 1000}gbit" if self.mbps % 1000 == 0 else f"{self.mbps}mbit"
@@ -57,7 +60,7 @@ class LanPath:
         return f"{rate}-{self.rtt_us}us-{pauses}{sender}"
 
     def seconds(self) -> int:
-        return max(1, min(5, round(PACKETS * 12e-3 / self.mbps)))
+        return max(1, min(self.longest_s, round(PACKETS * 12e-3 / self.mbps)))
 
     def toml(self) -> str:
         queue_ms = self.queue_packets * 12 / self.mbps
@@ -120,7 +123,7 @@ def training() -> list[LanPath]:
         hold = (longest // 6, longest) if rng.random() < 0.5 and not short else (0, 0)
         shaper = "sender" if rng.random() < 0.25 else "router"
         rtt_us = round(log_uniform(rng, *(SHORT_RTT_US if short else RTT_US)))
-        path = LanPath(mbps, rtt_us, queue, hold, shaper)
+        path = LanPath(mbps, rtt_us, queue, hold, shaper, SHORT_S if short else 5)
         if not any(_is_near(path, other) for other in LAN):
             drawn.append(path)
     return drawn
