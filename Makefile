@@ -27,8 +27,7 @@ CLANG_RT = $(shell apt-cache depends clang 2>/dev/null | sed -n 's/.*clang-\([0-
 CROSS_PACKAGES = $(CLANG_RT) gcc-aarch64-linux-gnu gcc-arm-linux-gnueabihf gcc-i686-linux-gnu libc6-dev-i386-cross gcc-s390x-linux-gnu \
 	libc6-dev-s390x-cross qemu-user-static binutils
 BOARD = docs/board
-# Not lan, whose target windows are too small for calm local networks (docs/decisions).
-ROUNDS = datasets/lab-rounds/core
+ROUNDS = $(addprefix datasets/lab-rounds/,core jitter lan lan-short)
 NOTEBOOKS = training_run policy quantisation your_own_trace closed_loop
 ABLATION = $(OUT)/ablation
 KDIR ?= $(firstword $(wildcard /lib/modules/$(shell uname -r)/build) \
