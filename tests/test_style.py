@@ -10,7 +10,18 @@ import pytest
 
 from .conftest import ROOT
 
-PYTHON = ("src", "datasets", "training", "export", "lab", "notebooks", "docs", "tests", "setup.py")
+PYTHON = (
+    "src",
+    "datasets",
+    "training",
+    "export",
+    "lab",
+    "paths",
+    "notebooks",
+    "docs",
+    "tests",
+    "setup.py",
+)
 
 
 @pytest.mark.parametrize("arguments", [("check",), ("format", "--check", "--diff")], ids=" ".join)

@@ -195,6 +195,29 @@ def test_datasets_together_count_a_flow_once(dataset: Path, taught: Path) -> Non
     assert store.load_all([taught]).sha256 == other.sha256
 
 
+def test_shares_are_of_the_weight_that_trains(taught: Path, tmp_path: Path) -> None:
+    """Whatever the sizes: one run beside many rounds has the share that it was given."""
+    build([TRACES / "lab/train-03-loss--bbr--1"], tmp_path / "one", quiet=True)
+    folders = [tmp_path / "one", taught]
+    table = store.load_all(folders).rounds
+    part = table[store.PART.name].to_numpy()
+    plain = objective.examples(table, TrainConfig())
+    for share in (0.3, 0.6):
+        found = objective.examples(table, TrainConfig(shares=(share, 1 - share)))
+        for split in set(found.split.tolist()):
+            rows = found.policy & (found.split == split)
+            weight = found.weight[rows]
+            assert weight[part[rows] == 0].sum() == pytest.approx(share, rel=1e-5)
+            assert weight[part[rows] == 1].sum() == pytest.approx(1 - share, rel=1e-5)
+        rows = found.policy & (part == 0)
+        ratio = found.weight[rows] / plain.weight[rows]
+        assert ratio.max() == pytest.approx(ratio.min(), rel=1e-5)  # within one, as before
+    with pytest.raises(NdmError, match="3 given for 2 datasets"):
+        objective.examples(table, TrainConfig(shares=(0.2, 0.3, 0.5)))
+    with pytest.raises(NdmError, match="sum up to 1"):
+        TrainConfig(shares=(0.2, 0.3))
+
+
 def test_auc_is_the_probability_of_the_right_order() -> None:
     score = np.array([0.1, 0.4, 0.35, 0.8])
     assert auc(score, np.array([0, 0, 1, 1])) == pytest.approx(0.75)

@@ -46,6 +46,11 @@ class TrainConfig:
     expectile: float = value("EXPECTILE")
     """of the steps that fit one state, if the objective is target_step: 0.5 is their mean;
     above, the network prefers the larger window where its inputs are ambiguous (`teaching`)"""
+    shares: tuple[float, ...] = ()
+    """part of the steps' weight that each dataset has, in the order of the folders; none: as its
+    flows weigh. Fine-tuning on a few captures keeps what it knew only if it sees the rest, too"""
+    held_out_shares: tuple[float, ...] = ()
+    """the same for held-out rounds, whose loss chooses the epoch; none: as `shares`"""
     congestion_weight: float = 0.1
     """weight of the congestion logit's cross-entropy beside the gain's Huber loss"""
     mask: tuple[int, ...] = ()
@@ -85,6 +90,9 @@ class TrainConfig:
             raise NdmError(f"freeze {unknown[0]!r}: expected {' or '.join(names)}")
         if len(set(self.freeze)) == len(names):
             raise NdmError("freeze: with every output frozen nothing is left to learn")
+        for shares in (self.shares, self.held_out_shares):
+            if shares and (min(shares) < 0 or abs(sum(shares) - 1) > 1e-6):
+                raise NdmError(f"shares {shares}: expected parts that sum up to 1")
         if not 0 < self.expectile < 1:
             raise NdmError(f"expectile {self.expectile}: expected a number between 0 and 1")
         if self.epochs < 1 or self.batch < 0 or self.beta <= 0 or not 0 <= self.gamma < 1:

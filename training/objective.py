@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ndm_tcp import contract
+from ndm_tcp.datasets.disk.store import PART
 from ndm_tcp.datasets.rounds.columns import INPUT_COLUMNS, Named
 from ndm_tcp.datasets.rounds.flow import LossCause
 from ndm_tcp.errors import NdmError
@@ -215,6 +216,35 @@ def _returns(
     return _standardised(to_go, bucket, policy).astype(np.float32)
 
 
+def _shared_out(
+    weight: Floats,
+    policy: npt.NDArray[np.bool_],
+    split: npt.NDArray[np.str_],
+    part: npt.NDArray[np.int16],
+    config: TrainConfig,
+) -> Floats:
+    """[n] the weights, such that in each split every dataset has its share of their sum.
+
+    Raises:
+        NdmError: not one share for each dataset, or a dataset with a share that teaches nothing.
+    """
+    made = weight.copy()
+    for name in np.unique(split):
+        shares = config.shares if name == "train" else config.held_out_shares or config.shares
+        if len(shares) != int(part.max()) + 1:
+            raise NdmError(
+                f"--shares: {len(shares)} given for {part.max() + 1} datasets; name one for each"
+            )
+        here = policy & (split == name)
+        for number, share in enumerate(shares):
+            rows = here & (part == number)
+            total = weight[rows].sum()
+            if name == "train" and share and not total:
+                raise NdmError(f"--shares: no round of dataset {number + 1} teaches; leave it out")
+            made[rows] *= share / max(total, 1e-12)
+    return made
+
+
 def examples(table: pa.Table, config: TrainConfig) -> Examples:
     """Everything the trainer needs from a dataset.
 
@@ -264,6 +294,9 @@ def examples(table: pa.Table, config: TrainConfig) -> Examples:
     cause[hit & (data["loss_cause"] == LossCause.QUEUE)] = 1
     noise = (data["loss_cause"] == LossCause.RANDOM) | (data["loss_cause"] == LossCause.REORDERED)
     cause[hit & noise] = 0
+    split = _split(texts, edges, config)
+    if config.shares:
+        weight = _shared_out(weight, policy, split, table[PART.name].to_numpy(), config)
     x = derived.dense(table).astype(np.float32)
     x *= np.float32(1 / (1 << contract.Q_INPUT))
     return Examples(
@@ -275,7 +308,7 @@ def examples(table: pa.Table, config: TrainConfig) -> Examples:
         policy=policy,
         weight=weight.astype(np.float32),
         cause=cause,
-        split=_split(texts, edges, config),
+        split=split,
         flows=texts["flow_id"],
         ccs=texts["cc"],
         masked=dict(masked),

@@ -29,6 +29,13 @@ def _numbers(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"{text!r}: expected numbers like 32,32") from None
 
 
+def _parts(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(",") if part)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected parts like 0.4,0.6") from None
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ndm train`."""
     default = TrainConfig()
@@ -106,6 +113,14 @@ def _add_objective(parser: argparse.ArgumentParser, default: TrainConfig) -> Non
         help="keep this output as it is at the start, and the hidden layers with it (default: "
         "outputs without labels)",
     )
+    parser.add_argument(
+        "--shares",
+        type=_parts,
+        default=default.shares,
+        metavar="PARTS",
+        help="part of the weight of each --data folder, separated by commas, such as 0.4,0.6 "
+        "(default: as their flows weigh)",
+    )
     parser.add_argument("--beta", type=float, default=default.beta, help="advantage temperature")
     parser.add_argument("--gamma", type=float, default=default.gamma, help="discount per round")
     parser.add_argument(
@@ -172,6 +187,7 @@ def main(args: argparse.Namespace) -> int:
         seed=args.seed,
         init=args.init,
         freeze=tuple(args.freeze),
+        shares=args.shares,
     )
     if args.tensorboard:
         require_tensorboard()

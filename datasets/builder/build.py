@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 
 from ndm_tcp import files, progress
 from ndm_tcp.datasets.builder import remote, workers
-from ndm_tcp.datasets.builder.parts import CannotWriteError, Task
+from ndm_tcp.datasets.builder.parts import CannotWriteError, Labeller, Task
 from ndm_tcp.datasets.disk import card, store
 from ndm_tcp.datasets.readers import sources
 from ndm_tcp.errors import NdmError
@@ -79,13 +79,13 @@ def _discover(names: list[str], left_out: dict[str, str] | None) -> list[str]:
     return found
 
 
-def _tasks(found: list[str], folder: str, jobs: int) -> list[Task]:
+def _tasks(found: list[str], folder: str, jobs: int, labeller: Labeller | None) -> list[Task]:
     tasks = []
     for source in found:
         path = Path(source)
         large = not remote.is_url(source) and path.is_file()
         shares = jobs if large and sources.can_be_shared(path, SHARED_BYTES) else 1
-        tasks += [Task(source, folder, shard, shares) for shard in range(shares)]
+        tasks += [Task(source, folder, shard, shares, labeller) for shard in range(shares)]
     return tasks
 
 
@@ -256,6 +256,7 @@ def build(
     quiet: bool = False,
     engine: str = "local",
     parts_url: str | None = None,
+    labeller: Labeller | None = None,
 ) -> dict[str, Any]:
     """Build a dataset; the same sources give the same bytes for any engine and number of jobs.
 
@@ -271,6 +272,7 @@ def build(
         quiet: no progress bar.
         engine: local, or ray for the Ray cluster that is running.
         parts_url: where the parts go; None for a folder beside `out`. All machines must reach it.
+        labeller: gives flows without a known path the one that their records show.
 
     Returns:
         the manifest.
@@ -279,7 +281,8 @@ def build(
         NdmError: a source cannot be read (unless `keep_going`), or no flow was found.
     """
     try:
-        return _build([str(p) for p in paths], out, jobs, keep_going, quiet, engine, parts_url)
+        names = [str(path) for path in paths]
+        return _build(names, out, jobs, keep_going, quiet, engine, parts_url, labeller)
     except OSError as error:
         raise NdmError(
             f"{out}: cannot be written ({files.why(error)}); make room, or name another folder "
@@ -300,11 +303,12 @@ def _build(
     quiet: bool,
     engine: str,
     parts_url: str | None,
+    labeller: Labeller | None,
 ) -> dict[str, Any]:
     odd: dict[str, str] = {}
     with _parts_folder(out, parts_url) as (own, folder):
         names = [_spooled(name, own) for name in dict.fromkeys(names)]
-        tasks = _tasks(_discover(names, odd if keep_going else None), folder, jobs)
+        tasks = _tasks(_discover(names, odd if keep_going else None), folder, jobs, labeller)
         facts, failed = _make_parts(tasks, engine, jobs, keep_going, quiet)
         unread = _say_left_out(odd | failed)
         good, repeated = _distinct(_merge_shards(tasks, facts))

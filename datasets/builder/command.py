@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`ndm dataset build`."""
+"""`ndm dataset build`, but for the labels: those come from `paths/build_command.py`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ndm_tcp.datasets.builder import build, workers
+from ndm_tcp.datasets.builder import build, parts, workers
+from ndm_tcp.datasets.disk import describe
 
 CUT_SHORT = 1
 """Exit code: the dataset is written, but a capture was cut short."""
@@ -49,8 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the manifest as JSON")
 
 
-def main(args: argparse.Namespace) -> int:
-    """Run `ndm dataset build`."""
+def run(args: argparse.Namespace, labeller: parts.Labeller | None) -> int:
+    """Build, and say what came out."""
     manifest = build.build(
         args.sources,
         args.out,
@@ -59,6 +60,7 @@ def main(args: argparse.Namespace) -> int:
         args.json,
         args.engine,
         args.parts,
+        labeller,
     )
     cut = [source for source in manifest["sources"] if source["truncated_at"] is not None]
     for source in cut:
@@ -86,3 +88,8 @@ def _say(out: Path, manifest: dict[str, Any]) -> None:
     for source in manifest["sources"]:
         for reason, count in source["skipped"].items():
             print(f"  {source['name']}: {count} left out: {reason}")
+    labelled, unlabelled = describe.labels(manifest)
+    if labelled or unlabelled:
+        print(f"  {labelled} flows of captures have a target window, by their estimated path")
+    for reason, count in unlabelled.items():
+        print(f"  {count} have none: {reason}")

@@ -24,7 +24,7 @@ from ndm_tcp.datasets.builder import remote
 from ndm_tcp.datasets.readers import sources
 from ndm_tcp.datasets.readers.sources import SourceResult
 from ndm_tcp.datasets.rounds import columns
-from ndm_tcp.datasets.rounds.flow import FlowRounds
+from ndm_tcp.datasets.rounds.flow import FlowRounds, Label
 from ndm_tcp.errors import NdmError
 
 FACTS = b"ndm_facts"
@@ -33,6 +33,15 @@ T = TypeVar("T")
 
 class CannotWriteError(NdmError):
     """The disk's fault and no source's, so going on with the next source does not help."""
+
+
+@dataclass(frozen=True)
+class Labeller:
+    """A function from a module above this room, which the command line brings together."""
+
+    label: Label
+    digest: str
+    """of its code: parts depend on it"""
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,8 @@ class Task:
     shard: int = 0
     shards: int = 1
     """of a large capture, the flows whose number is `shard` modulo `shards`"""
+    labeller: Labeller | None = None
+    """for flows whose path is not known"""
 
 
 @functools.cache
@@ -61,7 +72,8 @@ def code_digest() -> str:
 
 def part_name(task: Task, name: str, sha256: str) -> str:
     """The file name of a part."""
-    words = (code_digest(), sha256, name, str(task.shard), str(task.shards))
+    words = [code_digest(), sha256, name, str(task.shard), str(task.shards)]
+    words += [task.labeller.digest] if task.labeller else []
     return hashlib.sha256("\n".join(words).encode()).hexdigest()[:32] + ".parquet"
 
 
@@ -108,8 +120,9 @@ def make(task: Task) -> dict[str, Any]:
         target = folder / part
         if remote.fetch(task.folder, part, target):
             return {**facts_of(target), "part": part}
+        label = task.labeller.label if task.labeller else None
         result = _reading(
-            task, lambda: sources.read_rounds(path, sha256, (task.shard, task.shards))
+            task, lambda: sources.read_rounds(path, sha256, (task.shard, task.shards), label)
         )
         try:
             facts = _write(result, target)

@@ -76,6 +76,7 @@ def _text(facts: dict[str, Any], manifest: dict[str, Any]) -> str:
     causes = {k: v for k, v in facts["rounds_with_loss"].items() if v}
     rows.append(["rounds with loss", ", ".join(f"{k} {v}" for k, v in causes.items()) or "none"])
     lines += _table(["rounds by", ""], rows)
+    lines += _labels(facts)
     lines += _masks(facts)
     lines += ["## Inputs", "", "Range of the contract, extremes of the rounds, and quantiles.", ""]
     lines += _table(
@@ -89,6 +90,22 @@ def _text(facts: dict[str, Any], manifest: dict[str, Any]) -> str:
     lines += [f"![distribution of every input]({INPUTS_PLOT})", ""]
     lines += [f"![round trip times, rates, windows, losses]({PATHS_PLOT})", ""]
     return "\n".join(lines + _origin(facts, manifest))
+
+
+def _labels(facts: dict[str, Any]) -> list[str]:
+    if not facts["labelled"] and not facts["unlabelled"]:
+        return []
+    lines = ["## Target windows of captures", ""]
+    errors = facts["label_error_log2"]
+    told = f"{facts['labelled']} flows have the target window of their estimated path"
+    if errors:
+        told += (
+            f", with an expected error of {errors['median']:.3f} (median) and {errors['p90']:.3f} "
+            "(90th percentile) in log2"
+        )
+    lines.append(f"- {told}.")
+    lines += [f"- {n} flows have none: {reason}." for reason, n in facts["unlabelled"].items()]
+    return [*lines, ""]
 
 
 def _masks(facts: dict[str, Any]) -> list[str]:

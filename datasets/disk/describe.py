@@ -10,7 +10,7 @@ import numpy as np
 
 from ndm_tcp import contract
 from ndm_tcp.datasets.disk import store
-from ndm_tcp.datasets.rounds.flow import LossCause, Sampling
+from ndm_tcp.datasets.rounds.flow import LABEL_ERROR, NO_LABEL, LossCause, Sampling
 
 BINS = 16
 MASKED = {Sampling.POLL.value: ("queue_floor",)}
@@ -44,7 +44,11 @@ def describe(dataset: store.Dataset) -> dict[str, Any]:
             "p95": float(quantiles[2]),
             "histogram": histogram.tolist(),
         }
+    labelled, unlabelled = labels(dataset.manifest)
     return {
+        "labelled": labelled,
+        "label_error_log2": _label_errors(dataset.manifest),
+        "unlabelled": unlabelled,
         "contract": contract.DATA_HASH,
         "sha256": dataset.sha256,
         "flows": dataset.manifest["flows"],
@@ -74,6 +78,22 @@ def describe(dataset: store.Dataset) -> dict[str, Any]:
         "rounds_with_loss": {c.name.lower(): int((causes == c).sum()) for c in LossCause},
         "inputs": inputs,
     }
+
+
+def labels(manifest: dict[str, Any]) -> tuple[int, dict[str, int]]:
+    """How many flows have an estimated path, and why others have none: reason to count."""
+    flows = [flow for source in manifest["sources"] for flow in source["flows"]]
+    reasons = Counter(str(flow[NO_LABEL]) for flow in flows if NO_LABEL in flow)
+    return sum(LABEL_ERROR in flow for flow in flows), dict(reasons.most_common())
+
+
+def _label_errors(manifest: dict[str, Any]) -> dict[str, float]:
+    """Median and 90th percentile of the expected errors of labelled flows, |log2|."""
+    flows = [flow for source in manifest["sources"] for flow in source["flows"]]
+    errors = [flow[LABEL_ERROR] for flow in flows if LABEL_ERROR in flow]
+    if not errors:
+        return {}
+    return {"median": float(np.median(errors)), "p90": float(np.quantile(errors, 0.9))}
 
 
 def _unique(column: Any) -> tuple[list[Any], list[int]]:

@@ -41,6 +41,10 @@ def main(args: argparse.Namespace) -> int:
         print(f"  {name:12} " + ", ".join(f"{k} {v}" for k, v in counted.items()))
     causes = ", ".join(f"{k} {v}" for k, v in facts["rounds_with_loss"].items() if v)
     print(f"  {'loss':12} {causes or 'none'}")
+    if facts["labelled"] or facts["unlabelled"]:
+        said = ", ".join(f"{n} not: {why}" for why, n in facts["unlabelled"].items())
+        labelled = f"{facts['labelled']} flows by their estimated path"
+        print(f"  {'labelled':12} {labelled}" + (f"; {said}" if said else ""))
     if facts["capture"].get("packets"):
         packets = ", ".join(f"{k} {v}" for k, v in facts["capture"].items() if v)
         print(f"  {'captured':12} {packets}")

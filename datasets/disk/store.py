@@ -29,6 +29,8 @@ CONVERT = "ndm dataset convert {folder} -o NEW_DIR"
 TEXT = [field.name for field in SCHEMA if pa.types.is_string(field.type)]
 """Columns of few values: in memory a number a round each."""
 DERIVES = frozenset(field.name for field in DERIVED)
+PART = pa.field("dataset", pa.int16(), metadata={"meaning": "number of the folder, from 0"})
+"""column that `load_all` adds"""
 
 
 @dataclass(frozen=True)
@@ -198,8 +200,8 @@ def load_all(folders: Sequence[Path], columns: Sequence[str] | None = None) -> D
         columns: see `load`; flow_id is always read.
 
     Returns:
-        the rounds of all; manifest and hash are those of a single dataset, else there is no
-        manifest, and the hash is of theirs.
+        the rounds of all, with `PART`; manifest and hash are those of a single dataset, else
+        there is no manifest, and the hash is of theirs.
 
     Raises:
         NdmError: see `load`.
@@ -207,18 +209,19 @@ def load_all(folders: Sequence[Path], columns: Sequence[str] | None = None) -> D
     if columns is not None:
         columns = list(dict.fromkeys(["flow_id", *columns]))
     found = [load(folder, columns) for folder in folders]
-    if len(found) == 1:
-        return found[0]
     seen: set[str] = set()
     tables = []
-    for dataset in found:
-        table = dataset.rounds
+    for number, dataset in enumerate(found):
+        part = pa.repeat(pa.scalar(number, PART.type), dataset.rounds.num_rows)
+        table = dataset.rounds.append_column(PART, part)
         flows = pc.unique(table["flow_id"]).to_pylist()
         if again := sorted(seen.intersection(flows)):
             twice = pc.is_in(table["flow_id"].cast(pa.string()), pa.array(again))
             table = table.filter(pc.invert(twice))
         tables.append(table)
         seen.update(flows)
+    if len(found) == 1:
+        return Dataset(tables[0], found[0].manifest, found[0].sha256)
     digest = hashlib.sha256("".join(d.sha256 for d in found).encode()).hexdigest()
     whole = pa.concat_tables(tables, promote_options="default")
     return Dataset(whole, {}, digest)

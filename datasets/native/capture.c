@@ -388,6 +388,7 @@ void ndm_capture_flow(const struct ndm_capture *c, int64_t number, struct ndm_fl
 	info->unseen = f->sender->unseen;
 	info->zero_windows = f->sender->zero_windows;
 	info->keepalives = f->sender->keepalives;
+	info->dsacks = f->sender->dsacks;
 	info->resent_control = f->control_resent + f->sender->fins_resent;
 	info->rows = f->sender->rows;
 	info->rounds = (int64_t)f->rounds->n;

@@ -58,7 +58,7 @@ struct ndm_flow_info {
 	int64_t first_us;		/* capture clock of the first row */
 	int64_t mss;
 	int64_t packets, segments, retransmitted, rtos;
-	int64_t gaps, unseen, duplicates, zero_windows, keepalives;
+	int64_t gaps, unseen, duplicates, zero_windows, keepalives, dsacks;
 	int64_t resent_control;		/* retransmitted SYN and FIN without data */
 	int64_t rows, rounds;
 	uint8_t host[2][16];		/* addresses, the lower one first */

@@ -95,6 +95,7 @@ struct ndm_sender {
 	int64_t fins_resent;
 	int64_t same_id;	/* retransmissions with the IP id of the first transmission */
 	int64_t zero_windows;
+	int64_t dsacks;		/* ACKs that report data that came twice (RFC 2883) */
 	bool failed;		/* out of memory, or more in flight than TCP allows */
 };
 

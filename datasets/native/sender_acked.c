@@ -351,8 +351,10 @@ bool ndm_sender_acked(struct ndm_sender *s, int64_t now_us, uint32_t ack32, uint
 	s->marked = 0;
 	s->marked_cause = 0;
 	advance_state(s, row->ack.lost);
-	if (is_dsack(s, ack, options))
+	if (is_dsack(s, ack, options)) {
 		s->dsack_seen = true;
+		s->dsacks++;
+	}
 	adapt_reo_window(s);
 	record(s, now_us, ca_rtt, newly, row);
 	return !s->failed;

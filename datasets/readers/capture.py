@@ -18,10 +18,13 @@ from ndm_tcp import files
 from ndm_tcp.datasets.readers import pcap
 from ndm_tcp.datasets.readers.pcap import CapturedFlow, CaptureReport
 from ndm_tcp.datasets.readers.tcp_probe import ProbeColumns
+from ndm_tcp.datasets.rounds.compute import rounds_of
 from ndm_tcp.datasets.rounds.flow import (
+    NO_LABEL,
     CwndSource,
     FlowRecords,
     FlowRounds,
+    Label,
     PathTruth,
     Sampling,
     flow_id,
@@ -36,6 +39,10 @@ PACED = ("bbr", "bbr2", "bbr3")
 """Algorithms that steer by pacing: their cwnd is only a cap, so what is in flight is taken
 as the window even where the kernel's is known."""
 
+LABELLED_BYTES = 1 << 30
+TOO_LARGE = (
+    "the capture is larger than 1 GiB; to label its flows, cut it: editcap -c 10000000 IN OUT"
+)
 REPLAYED, OTHER_SHARD = 0, 7
 REASONS = {
     1: "no ACK direction captured: no RTT",
@@ -138,6 +145,28 @@ def _flows(
         yield from engine.flows()
 
 
+def _records(
+    found: CapturedFlow, digest: str, truth: Truth, cc_name: str | None, by_kernel: bool
+) -> FlowRecords:
+    """A replayed flow; `by_kernel`: whether the kernel's own windows will be written into it."""
+    return FlowRecords(
+        flow_id=flow_id(digest, str(found.number)),
+        sampling=Sampling.PER_ACK,
+        cwnd_source=CwndSource.KERNEL if by_kernel else CwndSource.INFLIGHT,
+        acks=found.rows["ack"].copy(),
+        format="pcap",
+        cc_name=cc_name,
+        path=truth.path,
+        group=truth.path or host_pair(*found.hosts),
+        mss=found.mss,
+        loss_cause=found.rows["cause"].copy(),
+        rwnd_limited=found.rows["rwnd_limited"].astype(np.bool_),
+        truth=truth.run.of(found.sender_port, found.first_us) if truth.run else None,
+        facts=dict(found.facts),
+        sender_port=found.sender_port,
+    )
+
+
 def read(
     path: Path, truth: Truth | None = None, report: CaptureReport | None = None
 ) -> tuple[list[FlowRecords], Counter[str]]:
@@ -167,21 +196,7 @@ def read(
         ports = (found.sender_port, found.receiver_port)
         cc_name = truth.cc_by_port.get(ports[0], truth.cc_name)
         probe = None if cc_name in PACED else truth.probes.get(ports)
-        records = FlowRecords(
-            flow_id=flow_id(digest, str(found.number)),
-            sampling=Sampling.PER_ACK,
-            cwnd_source=CwndSource.KERNEL if probe is not None else CwndSource.INFLIGHT,
-            acks=found.rows["ack"].copy(),
-            format="pcap",
-            cc_name=cc_name,
-            path=truth.path,
-            group=truth.path or host_pair(*found.hosts),
-            mss=found.mss,
-            loss_cause=found.rows["cause"].copy(),
-            rwnd_limited=found.rows["rwnd_limited"].astype(np.bool_),
-            truth=truth.run.of(ports[0], found.first_us) if truth.run else None,
-            facts=dict(found.facts),
-        )
+        records = _records(found, digest, truth, cc_name, probe is not None)
         if probe is not None:
             _true_windows(records, found.first_us, probe, truth.probe_offset_s)
         flows.append(records)
@@ -193,14 +208,18 @@ def read_rounds(
     digest: str,
     report: CaptureReport | None = None,
     shard: tuple[int, int] = (0, 1),
+    label: Label | None = None,
 ) -> tuple[list[tuple[int, FlowRounds]], Counter[str]]:
     """The rounds of a capture's flows, in memory that does not grow with its packets.
+
+    To label a flow takes all its ACKs, so a capture of more than `LABELLED_BYTES` is not labelled.
 
     Args:
         path: a pcap or pcapng file.
         digest: SHA-256 of the file.
         report: filled with packet counts, and where the file is cut short.
         shard: (k, n): only the flows whose number is k modulo n.
+        label: gives a flow its path.
 
     Returns:
         number and rounds of each flow, and how many of this shard's connections were left
@@ -210,8 +229,16 @@ def read_rounds(
         NdmError: see `pcap.Engine.one_pass`.
     """
     flows, skipped = [], Counter[str]()
-    for found in _flows(path, report or CaptureReport(), False, None, shard):
-        if found.status == REPLAYED:
+    large = path.stat().st_size > LABELLED_BYTES
+    keep_rows = label is not None and not large
+    for found in _flows(path, report or CaptureReport(), keep_rows, None, shard):
+        if found.status == REPLAYED and label is not None and not large:
+            records = _records(found, digest, Truth(), None, False)
+            flows.append((found.number, rounds_of(label(records))))
+        elif found.status == REPLAYED:
+            facts: dict[str, int | float | str] = dict(found.facts)
+            if label is not None:
+                facts[NO_LABEL] = TOO_LARGE
             rounds = FlowRounds(
                 flow_id=flow_id(digest, str(found.number)),
                 sampling=Sampling.PER_ACK,
@@ -219,7 +246,7 @@ def read_rounds(
                 format="pcap",
                 group=host_pair(*found.hosts),
                 mss=found.mss,
-                facts=dict(found.facts),
+                facts=facts,
                 rows=found.rounds,
                 n_acks=found.n_rows,
             )

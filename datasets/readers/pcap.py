@@ -242,6 +242,7 @@ class Engine:
                 "capture_duplicates": info.duplicates,
                 "zero_windows": info.zero_windows,
                 "keepalives": info.keepalives,
+                "dsacks": info.dsacks,
             }
             yield CapturedFlow(
                 number,

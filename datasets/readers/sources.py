@@ -25,7 +25,7 @@ from ndm_tcp.datasets.readers import (
     tcp_probe,
 )
 from ndm_tcp.datasets.rounds.compute import rounds_of
-from ndm_tcp.datasets.rounds.flow import Flow, FlowRecords, FlowRounds
+from ndm_tcp.datasets.rounds.flow import Flow, FlowRecords, FlowRounds, Label
 from ndm_tcp.errors import NdmError
 
 HEAD_BYTES = 4096
@@ -240,7 +240,7 @@ def read(path: Path) -> SourceResult[FlowRecords]:
 
 
 def read_rounds(
-    path: Path, sha256: str, shard: tuple[int, int] = (0, 1)
+    path: Path, sha256: str, shard: tuple[int, int] = (0, 1), label: Label | None = None
 ) -> SourceResult[FlowRounds]:
     """Read one source, round by round; captures in bounded memory.
 
@@ -248,27 +248,28 @@ def read_rounds(
         path: a file, an archive of files, or the folder of a recorded run.
         sha256: its `digest`.
         shard: (k, n): of a capture, only the flows whose number is k modulo n.
+        label: gives flows without a known path the one that their records show.
 
     Raises:
         NdmError: empty, unknown or damaged.
     """
     kind = _reader(path)
     if kind == "tar":
-        return _read_archive(path, sha256)
+        return _read_archive(path, sha256, label)
     report, warnings = pcap.CaptureReport(), list[str]()
     if kind == "pcap":
-        numbered, skipped = capture.read_rounds(path, sha256, report, shard)
+        numbered, skipped = capture.read_rounds(path, sha256, report, shard, label)
         numbers, flows = [n for n, _ in numbered], [flow for _, flow in numbered]
     else:
         records, skipped = _read_records(path, kind, report, warnings.append)
-        flows = [rounds_of(flow) for flow in records]
+        flows = [rounds_of(label(flow) if label else flow) for flow in records]
         numbers = list(range(len(flows)))
     warnings += report.warnings()
     name = files.shown(path.name)
     return SourceResult(name, sha256, flows, skipped, report, numbers, warnings)
 
 
-def _read_archive(path: Path, sha256: str) -> SourceResult[FlowRounds]:
+def _read_archive(path: Path, sha256: str, label: Label | None) -> SourceResult[FlowRounds]:
     """The flows of all files of an archive that some reader knows."""
     whole: SourceResult[FlowRounds] = SourceResult(files.shown(path.name), sha256, [])
     unread, first = 0, ""
@@ -278,7 +279,7 @@ def _read_archive(path: Path, sha256: str) -> SourceResult[FlowRounds]:
         try:
             if not _is_known(member):
                 raise NdmError(f"{member}: no capture and no log")
-            part = read_rounds(member, files.sha256(member))
+            part = read_rounds(member, files.sha256(member), label=label)
         except NdmError as error:
             unread += 1
             first = first or str(error).replace(str(member), name)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import ipaddress
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,6 +102,14 @@ class FlowRecords(Flow):
     """Per ACK, the `LossCause` of the packets it marked lost."""
     rwnd_limited: npt.NDArray[np.bool_] | None = None
     """Per ACK, true if the receiver's window held the sender back."""
+    sender_port: int | None = None
+    """tells the flows of one capture apart; never stored in a dataset"""
+
+
+NO_LABEL, LABEL_ERROR = "no_label", "label_error_log2"
+"""facts of a flow: why it has no path; the expected error of the target window, |log2|"""
+Label = Callable[[FlowRecords], FlowRecords]
+"""Gives a flow the path that its records show as `truth`, or the reason why not as a fact."""
 
 
 @dataclass(frozen=True, kw_only=True)

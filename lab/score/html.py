@@ -28,27 +28,6 @@ OVER_TIME = {
     "Acknowledged per second": "Mbit/s",
 }
 """panel to its unit"""
-RATE_S = 1.0
-"""seconds that a point of the goodput stands for"""
-OVER_TIME = {
-    "Congestion window": "packets",
-    "Smoothed RTT": "ms",
-    "Acknowledged per second": "Mbit/s",
-}
-"""panel to its unit"""
-STYLE = """
-body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem;
-       color: #1c2128; background: #fff; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.15rem; margin-top: 2.4rem; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem; }
-th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid #d8dee4; }
-th:first-child, td:first-child, th:last-child, td:last-child { text-align: left; }
-td:last-child { color: #57606a; }
-tr.ours td { font-weight: 600; background: #fff8e1; }
-img { max-width: 100%; }
-.scroll { overflow-x: auto; }
-code { background: #f2f4f6; padding: 0 .3em; }
-"""
 
 
 def _png(figure: Any) -> bytes:

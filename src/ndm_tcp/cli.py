@@ -16,7 +16,7 @@ from ndm_tcp.errors import BAD_INPUT, NdmError
 
 COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
     ("dataset", "build"): (
-        "ndm_tcp.datasets.builder.command",
+        "ndm_tcp.paths.build_command",
         "turn captures and logs into rounds",
     ),
     ("dataset", "info"): ("ndm_tcp.datasets.disk.info_command", "show the content of a dataset"),
@@ -32,6 +32,26 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
         "compare recordings with rounds.lock",
     ),
     ("data", "lock"): ("ndm_tcp.lab.recordings.write_lock", "write rounds.lock of recordings"),
+    ("path", "estimate"): (
+        "ndm_tcp.paths.estimate_command",
+        "estimate the network path that a capture crossed",
+    ),
+    ("path", "replay"): (
+        "ndm_tcp.paths.replay_command",
+        "run the captured algorithm on path models, and compare with the capture",
+    ),
+    ("path", "predict"): (
+        "ndm_tcp.paths.predict_command",
+        "run other algorithms on captured paths",
+    ),
+    ("path", "import"): (
+        "ndm_tcp.paths.import_command",
+        "read iBoxNet profiles and mahimahi traces as path models",
+    ),
+    ("adapt",): (
+        "ndm_tcp.adapt.command",
+        "adapt the shipped network to the paths of captures, and say whether to use it",
+    ),
     ("trace",): (
         "ndm_tcp.datasets.module_event.command",
         "turn the module's events into rows or a picture",
@@ -72,6 +92,7 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
 GROUPS = {
     "dataset": "build and inspect datasets",
     "data": "manage the recordings that the shipped network is trained on",
+    "path": "estimate the paths of captures, replay them, predict",
     "kmod": "look at the module in this kernel",
     "lab": "run the real stack in virtual time",
 }

@@ -85,7 +85,7 @@ def _copy(name: str, run: Path | None, work: Path) -> Path:
     return kmod
 
 
-def _measure(
+def measure(
     name: str, kmod: Path, suites: Sequence[str], lab_seeds: int, jobs: int, work: Path
 ) -> dict[str, float]:
     """Scenario to the mean of its points over the lab's seeds.
@@ -174,7 +174,7 @@ def select(
         except NdmError as reason:
             refused[run.name] = str(reason)
             continue
-        measured[run.name] = _measure(run.name, kmod, suites, lab_seeds, jobs, work)
+        measured[run.name] = measure(run.name, kmod, suites, lab_seeds, jobs, work)
     if not measured:
         raise NdmError(
             f"{folder}: no network of it can be exported: {next(iter(refused.values()))}"
@@ -182,7 +182,7 @@ def select(
     chosen, placed = choose(measured)
     if beside_shipped:
         print("the committed network", file=sys.stderr, flush=True)
-        theirs = _measure("shipped", _copy("shipped", None, work), suites, lab_seeds, jobs, work)
+        theirs = measure("shipped", _copy("shipped", None, work), suites, lab_seeds, jobs, work)
         mean = {s: float(np.mean([m[s] for m in measured.values()])) for s in theirs}
         placed["shipped"] = _placed(np.array([theirs[s] - mean[s] for s in theirs]))
         measured["shipped"] = theirs

@@ -238,6 +238,7 @@ def _records(
             + replay.fins_resent
             + _syns_resent(packets, forward),
             "rtos": replay.rtos,
+            "dsacks": replay.dsacks,
         },
     )
     if probe is not None:

@@ -74,6 +74,7 @@ class SenderReplay:
         self.peak_mark = 0
         self.full_peak = self.flat_rounds = 0
         self.retransmitted = 0
+        self.dsacks = 0
         self.sent_segments = 0
         self.rtos = 0
         self.sample = _RateSample()
@@ -224,6 +225,7 @@ class SenderReplay:
         self._advance_state(lost)
         if options.sack and self._is_dsack(ack, options.sack):
             self.dsack_seen = True
+            self.dsacks += 1
         self._adapt_reo_window()
         self._record(now_us, ca_rtt_us, newly, lost, cause)
         self._compact()

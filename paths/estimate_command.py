@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`ndm path estimate`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from ndm_tcp import files, progress
+from ndm_tcp.datasets.readers import sources
+from ndm_tcp.datasets.rounds.flow import FlowRecords
+from ndm_tcp.errors import BAD_INPUT, NdmError
+from ndm_tcp.paths import model, series
+from ndm_tcp.paths.estimate import estimate
+from ndm_tcp.paths.model import Kind, PathModel, Value
+from ndm_tcp.paths.series import Series
+
+EXAMPLE = """example:
+  ndm path estimate my.pcap -o out/paths
+  ndm path estimate captures/ datasets/traces/cubic-00-clean -o out/paths --json
+
+Capture where the data are sent. Each flow of at least 200 packets gives a file DIR/NAME.path.json.
+exit code 1: some sources or flows gave no path, the others are written; 2: none did"""
+LEFT_OUT = 1
+"""exit code"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `ndm path estimate`."""
+    parser.add_argument(
+        "sources", nargs="+", type=Path, metavar="SRC", help="capture, log, run folder, or folder"
+    )
+    parser.add_argument("-o", "--out", type=Path, required=True, metavar="DIR", help="for models")
+    parser.add_argument("--json", action="store_true", help="print the models as JSON")
+
+
+def estimate_all(
+    paths: Sequence[Path], out: Path, quiet: bool
+) -> tuple[dict[str, PathModel], dict[str, str]]:
+    """Estimate every flow of the sources, and write models and series.
+
+    Args:
+        paths: captures, logs, run folders, or folders of them.
+        out: the folder of the models.
+        quiet: no progress bar.
+
+    Returns:
+        the models by name, and why others are not there, by source.
+
+    Raises:
+        NdmError: a source is not there.
+    """
+    refused: dict[str, str] = {}
+    made: dict[str, PathModel] = {}
+    found = sources.discover(list(paths), refused)
+    with progress.bar(len(found), "source", quiet) as bar:
+        for path in found:
+            for one, over_time in _models(path, refused):
+                named = _apart(one, made)
+                model.write(named, out / f"{named.name}{model.SUFFIX}")
+                series.write(over_time, out / f"{named.name}{series.SUFFIX}")
+                made[named.name] = named
+            bar.update()
+    for reason in refused.values():
+        print(f"ndm: left out: {files.shown(reason)}", file=sys.stderr)
+    return made, refused
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run `ndm path estimate`."""
+    if args.out.exists() and not args.out.is_dir():
+        raise NdmError(f"{args.out}: not a folder; name a new one with -o")
+    made, refused = estimate_all(args.sources, args.out, args.json)
+    if args.json:
+        print(msgspec.json.format(msgspec.json.encode(list(made.values())), indent=1).decode())
+    else:
+        for one in made.values():
+            print("\n".join(table(one)), end="\n\n")
+        print(f"{args.out}: {len(made)} path models, {len(refused)} left out")
+    if not made:
+        return BAD_INPUT
+    return LEFT_OUT if refused else 0
+
+
+def _apart(one: PathModel, made: Mapping[str, PathModel]) -> PathModel:
+    """The model under a name that none has yet: two folders may hold files of the same name."""
+    name, number = one.name, 2
+    while name in made:
+        name, number = f"{one.name}.{number}", number + 1
+    return replace(one, name=name)
+
+
+def _models(path: Path, refused: dict[str, str]) -> Iterator[tuple[PathModel, Series]]:
+    """Models and series of a source's flows; what gives none goes to `refused`."""
+    where = files.shown(path)
+    try:
+        result = sources.read(path)
+    except NdmError as error:
+        refused[where] = str(error)
+        return
+    for warning in result.warnings:
+        print(f"ndm: {result.name}: {warning}", file=sys.stderr)
+    if not result.flows:  # beside a flow, connections too short to tell are as usual
+        skipped = "; ".join(f"{count} x {reason}" for reason, count in result.skipped.items())
+        why = skipped or "no TCP flow that sends data; capture a bulk transfer"
+        refused[where] = f"{where}: {why}"
+    for flow in result.flows:
+        try:
+            yield estimate(flow, path.name), series.of_records(flow)
+        except NdmError as error:
+            refused[f"{where} {flow.flow_id}"] = f"{where}: {_label(flow)}: {error}"
+
+
+def _label(flow: FlowRecords) -> str:
+    return f"flow {flow.flow_id[:8]}" if flow.sender_port is None else f"port {flow.sender_port}"
+
+
+def table(one: PathModel) -> list[str]:
+    """The values of a model as lines: value, interval, kind."""
+    lines = [f"{one.name}: {one.seconds:.1f} s of {one.cc or 'unknown algorithm'}"]
+    for level in one.levels:
+        since = f" from {level.from_s:.2f} s" if len(one.levels) > 1 else ""
+        lines.append(_line(f"rate{since}", level.rate_bps, 1e-6, "Mbit/s"))
+    lines.append(_line("baseline RTT", one.rtt_us, 1e-3, "ms"))
+    lines.append(_line("queue", one.queue_packets, 1, "packets"))
+    lines.append(_line("random loss", one.loss, 100, "%"))
+    if one.burst:
+        lines.append(f"  {'':18} in bursts that begin at {one.burst.start:.3%} of the packets")
+    if one.jitter_us.value:
+        lines.append(_line("jitter", one.jitter_us, 1e-3, "ms"))
+    if one.ack_hold_us.value:
+        lines.append(_line("ACKs held up to", one.ack_hold_us, 1e-3, "ms"))
+    for rival in one.rivals:
+        since = "from before" if one.joined else f"from {rival.start_s:.1f} s"
+        lines.append(f"  {'rival':18} {rival.cc} ({rival.kind}), {since}")
+    lines += [f"  note: {note}" for note in one.notes]
+    return lines
+
+
+def _line(name: str, value: Value, scale: float, unit: str) -> str:
+    number = f"{value.value * scale:10.3f} {unit:8}"
+    interval = f"[{value.low * scale:.3f}, {value.high * scale:.3f}]"
+    said = interval if value.kind == Kind.MEASURED else str(value.kind).replace("_", " ")
+    return f"  {name:18} {number} {said}"

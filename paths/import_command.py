@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`ndm path import`: path models of others."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from ndm_tcp.errors import NdmError
+from ndm_tcp.paths import model, profiles
+
+EXAMPLE = """example:
+  ndm path import internet-in-a-box/network-profiles -o out/paths     # iBoxNet
+  ndm path import cell.trace --rtt-ms 40 --queue-packets 200 -o out/paths
+  ndm path predict out/paths
+
+exit code 1: a file was left out"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `ndm path import`."""
+    parser.add_argument(
+        "sources",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="iBoxNet profile, mahimahi trace, or a folder of profiles",
+    )
+    parser.add_argument("-o", "--out", type=Path, required=True, help="folder of models")
+    parser.add_argument("--rtt-ms", type=float, help="baseline RTT of a trace, ms")
+    parser.add_argument("--queue-packets", type=int, help="queue of a trace, packets")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run `ndm path import`."""
+    paths = [
+        path
+        for source in args.sources
+        for path in (sorted(source.rglob("*.json")) if source.is_dir() else [source])
+    ]
+    if not paths:
+        raise NdmError(f"{args.sources[0]}: no profile (*.json) in it")
+    made, failed = 0, 0
+    for path in paths:
+        try:
+            found = profiles.read(path, args.rtt_ms, args.queue_packets)
+        except NdmError as error:
+            print(f"ndm: left out: {error}", file=sys.stderr)
+            failed += 1
+            continue
+        model.write(found, args.out / f"{found.name}{model.SUFFIX}")
+        made += 1
+    print(f"{args.out}: {made} path models")
+    return 1 if failed or not made else 0

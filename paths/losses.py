@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Size of the bottleneck's queue, and which losses it caused.
+
+Losses by overflow come when the queue is at its highest, random ones at any length of it. The
+length in packets is the excess of the RTT times the rate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ndm_tcp.paths.model import Burst
+from ndm_tcp.paths.observed import Bools, Floats, Ints, Observed
+from ndm_tcp.paths.order import Order
+
+TOP_PERCENTILE, TOP_BESIDE_RIVALS = 99.7, 90
+"""of the queue: a pause of the host delays a few ACKs, so the highest value is not the queue's;
+beside rivals the flow's own packets in flight do not bound it, so more is left out"""
+BEFORE = 3
+"""ACKs before a loss was noticed among which its queue was highest"""
+BAND, BAND_PACKETS, BAND_JITTER = 0.06, 1.2, 0.5
+"""Overflows come at one length of the queue: share, packets, and sigmas of jitter by which
+measured lengths differ. Bursts, and ACKs for two packets, blur it."""
+CANDIDATES = 24
+"""lengths of the queue at losses that are tried as the lower edge of its full length"""
+EVIDENCE, EVIDENCE_OF_ALL = 14.0, 8.0
+"""G statistic (Woolf 1957) by which losses prefer a full queue: 10.8 is one in 1,000 by chance, and
+the best of several lengths is taken. Less will do where no loss came below the full queue."""
+FULL_SHARE = 0.5
+"""of the highest queue: no queue overflows below, as it would never have become so long"""
+MORE_OFTEN = 1.5
+"""times as many losses at a full queue as by chance"""
+LEAST_QUEUE = 2.0
+"""packets; below, the level of a loss is not known"""
+SIZE_PERCENTILE = 75
+"""of the queue at overflows: bursts that end early are below, pauses above"""
+IN_SERVICE = 0.75
+"""packets: the last one that was let in saw a queue shorter by up to one"""
+STRAGGLERS, STRAGGLERS_SHARE = 4, 0.08
+"""Overflow losses noticed late, of retransmissions: so few are no random loss."""
+LEAST_RANDOM, LEAST_PASSED = 3, 100
+"""random losses, and packets, from which on there is a rate of them"""
+LEAST_REAL, LEAST_REAL_SHARE, LEAST_LOSS_SHARE = 5, 0.3, 0.2
+"""Beside reordering: losses that no D-SACK takes back, and their share, for these to be real."""
+BURST_LOSSES, BURST_GAP, BURST_SHARE = 8, 10, 0.25
+"""losses, packets between two of one burst, share of losses in bursts beyond chance"""
+CAP_PACKETS, CAP_JITTER = 4, 3
+"""Beyond its own packets in flight nothing of a lone flow waits: slack in packets, and sigmas."""
+CAP_BASE = 0.97
+"""of the BDP is surely on the way and not in the queue"""
+
+
+@dataclass(frozen=True)
+class Losses:
+    """The queue, and what is lost without it."""
+
+    queue: float
+    """packets, full if `overflow`, else the highest that was seen"""
+    highest: float
+    """packets"""
+    overflow: bool
+    """the queue was seen to overflow"""
+    random: float
+    """probability of a random loss"""
+    n_random: int
+    burst: Burst | None
+    at_overflow: Floats
+    """[m] the queue at each overflow, packets"""
+
+
+def queue_length(o: Observed, order: Order, pps: Floats, lone: bool) -> Floats:
+    """[k] packets in the bottleneck's queue, by the RTT.
+
+    Args:
+        pps: [k] the bottleneck's rate.
+        lone: then no more than the flow has in flight; a pause of the host looks like more.
+    """
+    queue: Floats = (o.rtt - order.base) * pps
+    if not lone:
+        return queue
+    cap = o.flight + CAP_PACKETS - CAP_BASE * pps * order.base
+    return np.minimum(queue, np.maximum(cap, LEAST_QUEUE) + CAP_JITTER * order.jitter * pps)
+
+
+def measure(o: Observed, order: Order, queue: Floats, pps: float, alone_s: float) -> Losses:
+    """Queue and losses of a flow.
+
+    Args:
+        queue: [k] see `queue_length`.
+        pps: mean rate of the bottleneck.
+        alone_s: until when the flow was alone. Beside rivals every loss may be an overflow.
+    """
+    at = np.flatnonzero(o.lost)
+    n = o.lost[at]
+    level = loss_levels(np.searchsorted(o.at, o.t[at]), queue)
+    total = int(n.sum())
+    highest = float(
+        np.percentile(queue, TOP_PERCENTILE if alone_s >= o.seconds else TOP_BESIDE_RIVALS)
+    )
+    blur = BAND_JITTER * order.jitter * pps
+    edge, evidence = _edge(queue, o.acked, level, blur, highest)
+    enough = EVIDENCE_OF_ALL if (level > edge).all() else EVIDENCE
+    overflow = evidence > enough and highest > LEAST_QUEUE
+    real = total - int(o.facts.get("dsacks", 0))
+    if order.reorder and real < max(LEAST_REAL, LEAST_REAL_SHARE * total):
+        overflow = False
+    near = o.t[at] > alone_s
+    size, at_overflow = highest, np.zeros(0)
+    if overflow:
+        full = level > edge
+        near |= full
+        at_overflow = level[full]
+        size = float(np.percentile(at_overflow, SIZE_PERCENTILE))
+        if not blur:
+            size = float(np.floor(size + IN_SERVICE))
+    passed = int(
+        o.acked[(queue <= edge if overflow else queue > -np.inf) & (o.at <= alone_s)].sum()
+    )
+    stray = max(STRAGGLERS, STRAGGLERS_SHARE * n[near].sum()) if overflow else LEAST_RANDOM
+    lost = int(n[~near].sum())
+    random = lost / passed if lost >= stray and passed >= LEAST_PASSED else 0.0
+    if order.reorder:
+        random = _without_reordered(o, n, near, overflow)
+    left = (at[~near], n[~near]) if random > 0 else (at[:0], n[:0])
+    burst = _burst(o, *left, random)
+    return Losses(size, highest, overflow, random, int(left[1].sum()), burst, at_overflow)
+
+
+def _highest_around(queue: Floats) -> Floats:
+    """[k] the highest of each sample, the `BEFORE` before it and the one after."""
+    padded = np.concatenate([np.full(BEFORE, queue[0]), queue, queue[-1:]])
+    around: Floats = np.lib.stride_tricks.sliding_window_view(padded, BEFORE + 2).max(axis=1)
+    return around
+
+
+def loss_levels(position: Ints, queue: Floats) -> Floats:
+    """The queue around each of these samples: the highest of the last few."""
+    return np.array([queue[max(0, p - BEFORE) : p + 2].max() if p else 0.0 for p in position])
+
+
+def _edge(
+    queue: Floats, acked: Ints, level: Floats, blur: float, highest: float
+) -> tuple[float, float]:
+    """The length of the queue that parts overflow from random loss best, and the evidence.
+
+    Each loss is one observation, however many packets were lost with it. Above the edge there are
+    `share` of the packets; by chance as many of the losses.
+    """
+    best, edge = 0.0, 0.0
+    if not len(level):
+        return edge, best
+    around = _highest_around(queue)  # as of the losses
+    order = np.argsort(around)
+    rank = around[order]
+    above = 1 - np.cumsum(acked[order]) / max(1, acked.sum())
+    tops = np.percentile(level, np.linspace(0, 100, CANDIDATES))
+    for top in np.unique(tops[tops > FULL_SHARE * highest]):
+        candidate = top - max(BAND_PACKETS, BAND * top) - blur
+        share = float(above[max(0, np.searchsorted(rank, candidate) - 1)])
+        evidence = _evidence(int((level > candidate).sum()), len(level), share)
+        if evidence > best:
+            best, edge = evidence, float(candidate)
+    return edge, best
+
+
+def _evidence(k: int, n: int, share: float) -> float:
+    """G of k of n losses where `share` of the packets passed; 0: not more than by chance."""
+    share = min(max(share, 1e-4), 1 - 1e-4)
+    if k <= MORE_OFTEN * n * share:
+        return 0.0
+    rest = (n - k) * np.log((n - k) / (n * (1 - share))) if k < n else 0.0
+    return float(2 * (k * np.log(k / (n * share)) + rest))
+
+
+def _without_reordered(o: Observed, n: Ints, near: Bools, overflow: bool) -> float:
+    """Random loss beside reordering: D-SACKs name what was only overtaken."""
+    total, resent = int(n.sum()), int(o.facts.get("retransmitted", 0))
+    mine = int(n[~near].sum()) if overflow else min(total, resent)
+    real = max(0, mine - int(o.facts.get("dsacks", 0)))
+    return real / o.packets if real >= max(LEAST_REAL, LEAST_LOSS_SHARE * total) else 0.0
+
+
+def _burst(o: Observed, at: Ints, n: Ints, random: float) -> Burst | None:
+    """Gilbert-Elliott parameters, if losses come together more often than by chance."""
+    if n.sum() < BURST_LOSSES:
+        return None
+    gaps = np.diff(o.delivered[at])
+    joined = ((gaps < BURST_GAP).sum() + (n - 1).sum()) / n.sum()
+    if joined <= BURST_SHARE + BURST_GAP * random:
+        return None
+    clusters = 1 + int((gaps >= BURST_GAP).sum())
+    mean = n.sum() / clusters
+    # Half of the bad state's packets are lost: the lab's bursts, netem's default, are like that.
+    # A fifth of the bursts lose nothing and is not seen.
+    return Burst(
+        start=float(1.2 * clusters / o.packets),
+        end=float(min(1.0, 0.5 / max(mean - 0.5, 0.5))),
+        loss=0.5,
+    )

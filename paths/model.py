@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A path model: the values of a path that a capture of one flow shows, and how surely.
+
+Every value has a kind, so that no consumer mistakes a bound or an assumption for a measurement:
+
+    measured   the capture shows it; `low` and `high` are a 95 % interval
+    at_least   a lower bound: the path was never driven further
+    at_most    an upper bound
+    assumed    the capture does not show it, and something has to stand here
+
+A model is a JSON file. `scenario.py` turns it into a path of the lab.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from ndm_tcp import files
+from ndm_tcp.errors import NdmError
+
+FORMAT = 1
+"""of the file; another one is refused"""
+
+
+class Kind(enum.StrEnum):
+    """How surely a value is known."""
+
+    MEASURED = "measured"
+    AT_LEAST = "at_least"
+    AT_MOST = "at_most"
+    ASSUMED = "assumed"
+
+
+@dataclass(frozen=True)
+class Value:
+    """A number, its interval, and its kind."""
+
+    value: float
+    low: float
+    high: float
+    kind: Kind = Kind.MEASURED
+
+    @classmethod
+    def exact(cls, value: float, kind: Kind = Kind.MEASURED) -> Value:
+        """A value without an interval."""
+        return cls(value, value, value, kind)
+
+
+@dataclass(frozen=True)
+class Level:
+    """The bottleneck's rate from a time on."""
+
+    from_s: float
+    """s since the flow's first ACK; 0 for the first level"""
+    rate_bps: Value
+    """bit/s, IP headers included"""
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A competing flow."""
+
+    cc: str
+    """the algorithm that stands for it"""
+    kind: Kind
+    """of `cc`: measured if the capture shows the algorithm's kind, else assumed"""
+    start_s: float
+    """s since the flow's first ACK; 0: it was there before, or its start is not known"""
+
+
+@dataclass(frozen=True)
+class Burst:
+    """Gilbert-Elliott loss: see `lab/paths/scenario.py`."""
+
+    start: float
+    end: float
+    loss: float
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Measures of the flow itself, which a replay has to meet."""
+
+    goodput_mbps: float
+    """payload that was acknowledged, over the whole flow"""
+    rtt_mean_ms: float
+    """mean of the smoothed RTT over ACKs' times"""
+    rtt_p95_ms: float
+    retransmission_rate: float
+    """retransmitted over sent segments"""
+
+
+@dataclass(frozen=True)
+class PathModel:
+    """The path of one flow, estimated from the sender's side."""
+
+    name: str
+    """of the source, and of the flow in it; letters, digits, . _ -"""
+    source: str
+    """file name of the capture or log, without its folders"""
+    flow_id: str
+    sampling: str
+    """per_ack, poll, or profile (imported)"""
+    cc: str | None
+    """the sender's congestion control; null if unknown"""
+    seconds: float
+    """from the first ACK to the last"""
+    mss: int
+    """payload bytes of a full segment"""
+    levels: tuple[Level, ...]
+    """at least one"""
+    rtt_us: Value
+    """baseline RTT"""
+    queue_packets: Value
+    """size of the bottleneck's queue, packets"""
+    qdisc: str
+    """droptail, fq, fq_codel or cake"""
+    loss: Value
+    """random loss, probability per packet; with a burst, its long-run mean"""
+    burst: Burst | None
+    """null: losses are independent"""
+    jitter_us: Value
+    """standard deviation, us"""
+    reorder: bool
+    """may packets overtake one another?"""
+    ack_hold_us: Value
+    """longest time between two groups of ACKs, us; 0: ACKs are not gathered"""
+    rivals: tuple[Rival, ...]
+    joined: bool
+    """the flow joined rivals that were there: rate and baseline RTT are bounds"""
+    policer: bool
+    """the rate is cut without a queue; the lab has no policer, so the model is not replayed"""
+    app_limited: float
+    """share of the ACKs at which the application had nothing to send"""
+    rwnd_limited: float
+    """share of the ACKs at which the receiver's window held the flow back"""
+    seen: Seen | None
+    """null: the model was imported, not estimated from a flow"""
+    label_error_log2: float
+    """expected error of the target window from this model, |log2|; see `label.py`"""
+    notes: tuple[str, ...]
+    """what the capture cannot show, one sentence each"""
+
+    @property
+    def rate_bps(self) -> float:
+        """Mean of the levels over the flow's time, bit/s."""
+        ends = [*(level.from_s for level in self.levels[1:]), max(self.seconds, 1e-9)]
+        spans = [max(end - level.from_s, 0.0) for level, end in zip(self.levels, ends, strict=True)]
+        parts = zip(spans, self.levels, strict=True)
+        return sum(span * level.rate_bps.value for span, level in parts) / max(sum(spans), 1e-9)
+
+
+@dataclass(frozen=True)
+class File:
+    """A model's file."""
+
+    format: int
+    model: PathModel
+
+
+SUFFIX = ".path.json"
+"""of a model's file"""
+
+
+def load_all(folder: Path) -> list[PathModel]:
+    """The models of a folder, by name.
+
+    Raises:
+        NdmError: none there, or a damaged one.
+    """
+    found = [read(path) for path in sorted(folder.glob(f"*{SUFFIX}"))]
+    if not found:
+        raise NdmError(f"{folder}: no path model in it; run: ndm path estimate SOURCE... -o DIR")
+    return found
+
+
+def write(model: PathModel, path: Path) -> None:
+    """Write a model's file, whole or not at all."""
+    text = msgspec.json.format(msgspec.json.encode(File(FORMAT, model)), indent=1)
+    files.write_text(path, text.decode() + "\n")
+
+
+def read(path: Path) -> PathModel:
+    """The model of a file.
+
+    Raises:
+        NdmError: no such file, not JSON, another format, or a value missing or of another kind.
+    """
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=File)
+    except OSError as error:
+        raise NdmError(f"{path}: {files.why(error)}; run: ndm path estimate") from None
+    except msgspec.DecodeError as error:
+        raise NdmError(f"{path}: not a path model ({error}); run: ndm path estimate") from None
+    if found.format != FORMAT or not found.model.levels:
+        raise NdmError(f"{path}: not a path model of format {FORMAT}; run: ndm path estimate")
+    return found.model

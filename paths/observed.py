@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the sender of one flow saw, as arrays: made once, used by every estimate of its path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ndm_tcp.datasets.rounds.flow import FlowRecords, Sampling
+from ndm_tcp.errors import NdmError
+from ndm_tcp.paths.model import Seen
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+HEADER_BYTES = 52
+"""IPv4 and TCP with time stamps: what a full segment needs on the wire beyond its payload"""
+MIN_SAMPLES = 100
+"""ACKs with an RTT: below, percentiles of the queue mean little"""
+MIN_PACKETS = 200
+"""a slow start and some round trips behind it"""
+MIN_SECONDS = 1.0
+MIN_POLLS = 8
+"""half of `rates.MIN_WINDOWS` windows of a log"""
+APP_LIMITED_SHARE = 0.9
+"""From here on the application, not the path, sets the rate: no window fills the path."""
+RECOVERY = 3
+"""tcp_ca_state from which the sender repairs losses"""
+GRID_S = 0.01
+"""the lab's own interval between two looks at a socket"""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """One flow, [n] ACKs, of which [k] carried an RTT sample. Times in s since the first ACK."""
+
+    t: Floats
+    """[n] of each ACK"""
+    delivered: Ints
+    """[n] packets until then"""
+    lost: Ints
+    """[n] packets that this ACK marked lost"""
+    used: Ints
+    """[k] packets that the link sent on until then, those lost behind it included"""
+    at: Floats
+    """[k] of the ACKs with an RTT"""
+    rtt: Floats
+    """[k] s"""
+    sent: Floats
+    """[k] when the newest packet that the ACK acknowledges left"""
+    acked: Ints
+    """[k] packets newly acknowledged"""
+    inflight: Floats
+    """[k] packets, after the ACK"""
+    flight: Floats
+    """[k] packets in flight just after that newest packet left, itself included"""
+    calm: Bools
+    """[k] nothing lost, and not in recovery: `flight` is then exact"""
+    mss: int
+    """payload bytes of a full segment"""
+    seconds: float
+    facts: dict[str, Any]
+
+    @property
+    def packets(self) -> int:
+        """Delivered in all."""
+        return int(self.delivered[-1])
+
+    @property
+    def wire_bits(self) -> int:
+        """Of a full segment, IP header included."""
+        return (self.mss + HEADER_BYTES) * 8
+
+    @property
+    def min_rtt(self) -> float:
+        """Lowest RTT, s."""
+        return float(self.rtt.min())
+
+
+def observe(flow: FlowRecords) -> Observed:
+    """The arrays of a flow.
+
+    Raises:
+        NdmError: the flow shows too little of its path; says what would help.
+    """
+    acks = flow.acks
+    t = acks["now_us"].astype(np.float64) / 1e6
+    polled = flow.sampling == Sampling.POLL
+    rtt_us = acks["srtt_us"] if polled else acks["rtt_us"]  # a poll has no sample of its own
+    has = rtt_us > 0
+    _require_enough(flow, int(has.sum()), t, polled)
+    acked, inflight = acks["acked"].astype(np.int64), acks["inflight"].astype(np.float64)
+    lost = acks["lost"].astype(np.int64)
+    at, rtt = t[has], rtt_us[has] / 1e6
+    sent = at - rtt
+    at_sending = np.searchsorted(t, sent, side="right").clip(0, len(t) - 1)
+    return Observed(
+        t=t,
+        delivered=acks["delivered"].astype(np.int64),
+        lost=lost,
+        used=(np.cumsum(acked) + np.cumsum(lost))[has],
+        at=at,
+        rtt=rtt,
+        sent=sent,
+        acked=acked[has],
+        inflight=inflight[has],
+        flight=(inflight + acked)[at_sending],
+        calm=(lost[has] == 0) & (acks["ca_state"][has] < RECOVERY),
+        mss=int(flow.mss or 0),
+        seconds=float(t[-1]),
+        facts=dict(flow.facts),
+    )
+
+
+def _require_enough(flow: FlowRecords, samples: int, t: Floats, polled: bool) -> None:
+    packets = int(flow.acks["delivered"][-1]) if len(t) else 0
+    seconds = float(t[-1]) if len(t) else 0.0
+    least = MIN_POLLS if polled else MIN_SAMPLES
+    if samples < least or packets < MIN_PACKETS or seconds < MIN_SECONDS:
+        raise NdmError(
+            f"too short: {packets} packets in {seconds:.1f} s with {samples} RTT samples; needed "
+            f"are {MIN_PACKETS} packets, {MIN_SECONDS:g} s and {least} samples: record a longer "
+            "transfer"
+        )
+    if not flow.mss:
+        raise NdmError("no full segment seen: the size of a packet is unknown; record a bulk flow")
+    limited = float(np.mean(flow.acks["app_limited"]))
+    if limited > APP_LIMITED_SHARE:
+        raise NdmError(
+            f"application-limited at {limited:.0%} of its ACKs: the sender never filled the path; "
+            "record a bulk transfer, such as iperf3"
+        )
+
+
+def seen(flow: FlowRecords, observed: Observed) -> Seen:
+    """Goodput, smoothed RTT and retransmission rate as the lab reports them for a run."""
+    grid = np.arange(0.0, max(observed.seconds, GRID_S), GRID_S)
+    at = np.searchsorted(observed.t, grid, side="right") - 1
+    srtt_ms = flow.acks["srtt_us"][at.clip(0)] / 1e3
+    srtt_ms = srtt_ms[srtt_ms > 0]
+    sent = int(flow.facts.get("segments", 0)) or observed.packets
+    return Seen(
+        goodput_mbps=observed.packets * observed.mss * 8 / max(observed.seconds, 1e-9) / 1e6,
+        rtt_mean_ms=float(srtt_ms.mean()) if len(srtt_ms) else 0.0,
+        rtt_p95_ms=float(np.percentile(srtt_ms, 95)) if len(srtt_ms) else 0.0,
+        retransmission_rate=int(flow.facts.get("retransmitted", 0)) / max(sent, 1),
+    )

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What other algorithms would get on a captured path: runs of its model, drawn several times.
+
+A draw takes every value of the model from its interval, and another seed of the lab. All
+algorithms run the same draws, so that two of them are compared pair by pair.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ndm_tcp.errors import NdmError
+from ndm_tcp.lab.guest import suite, uml_build
+from ndm_tcp.paths import scenario
+from ndm_tcp.paths.model import PathModel, Seen
+from ndm_tcp.paths.replay import seen
+
+DRAWS = 4
+FEWEST_PAIRS = 3
+"""of draws: two algorithms with fewer are not compared"""
+STUDENT = (
+    *(4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.16, 2.145),
+    *(2.131, 2.12, 2.11, 2.101, 2.093, 2.086, 2.08, 2.074, 2.069, 2.064, 2.06, 2.056, 2.052),
+    *(2.048, 2.045, 2.042),
+)
+"""97.5 % point of Student's t for 2 degrees of freedom and more"""
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """An algorithm that runs on the models."""
+
+    cc: str
+    kmod: Path | None = None
+    """sources or a .ko of the module; None: the kernel's, or the shipped network"""
+
+
+@dataclass(frozen=True)
+class Range:
+    """A measure over the draws."""
+
+    mean: float
+    low: float
+    """lowest of the draws"""
+    high: float
+    """highest of the draws"""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """An algorithm on a path."""
+
+    goodput_mbps: Range
+    rtt_mean_ms: Range
+    rtt_p95_ms: Range
+    retransmission_rate: Range
+    draws: tuple[Seen, ...]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """One algorithm's goodput over another's."""
+
+    ratio: float
+    """geometric mean over pairs of runs of the same draw"""
+    low: float
+    """95 % interval"""
+    high: float
+
+    @property
+    def significant(self) -> bool:
+        """Does the interval exclude 1?"""
+        return self.low > 1 or self.high < 1
+
+
+def jobs_of(
+    models: Sequence[PathModel], name: str, entrant: Entrant, draws: Sequence[int], out: Path
+) -> list[tuple[PathModel, suite.Job]]:
+    """The runs of one algorithm; a folder's name has a digest of what decides its content.
+
+    Raises:
+        NdmError: the lab cannot make a path.
+    """
+    code = uml_build.sources_digest(entrant.kmod)[:8] if entrant.kmod else "kernel"
+    found = []
+    for model in models:
+        for draw in draws:
+            made = scenario.scenario(scenario.draw(model, draw), f"{model.name}-{draw}")
+            digest = hashlib.sha256(f"{made.text}{code}".encode()).hexdigest()[:8]
+            folder = out / f"{made.name}--{name}--{digest}"
+            found.append((model, suite.Job(made, entrant.cc, draw + 1, folder)))
+    return found
+
+
+def _range(values: Sequence[float]) -> Range:
+    return Range(float(np.mean(values)), min(values), max(values))
+
+
+def predict(
+    models: Sequence[PathModel],
+    entrants: Mapping[str, Entrant],
+    out: Path,
+    draws: Sequence[int] = range(DRAWS),
+    jobs: int = 1,
+) -> dict[str, dict[str, Prediction]]:
+    """Run algorithms on models.
+
+    Args:
+        models: accepted ones, each with a name of its own.
+        entrants: by the name that tables show.
+        out: folder of the runs; those that are there are not run again.
+        draws: their numbers; 0 is the model itself.
+        jobs: guests at a time.
+
+    Returns:
+        name of the model to name of the entrant to its prediction.
+
+    Raises:
+        NdmError: a run failed, or the lab cannot make a path.
+    """
+    found: dict[str, dict[str, Prediction]] = {model.name: {} for model in models}
+    for name, entrant in entrants.items():
+        work = jobs_of(models, name, entrant, draws, out)
+        outcomes = {}
+        runs = [job for _, job in work]
+        for outcome in suite.execute(runs, jobs, True, quiet=False, kmod=entrant.kmod):
+            if outcome.result is None:
+                raise NdmError(f"{outcome.job.folder}: {outcome.error}; run the command again")
+            outcomes[outcome.job.folder] = seen(outcome.result)
+        for model in models:
+            all_ = tuple(outcomes[job.folder] for one, job in work if one is model)
+            found[model.name][name] = Prediction(
+                _range([s.goodput_mbps for s in all_]),
+                _range([s.rtt_mean_ms for s in all_]),
+                _range([s.rtt_p95_ms for s in all_]),
+                _range([s.retransmission_rate for s in all_]),
+                all_,
+            )
+    return found
+
+
+def interval(logs: Sequence[float]) -> Ratio:
+    """Mean of logarithms of ratios with its 95 % interval, as ratios.
+
+    With fewer than `FEWEST_PAIRS` the interval is everything.
+    """
+    n = len(logs)
+    mean = float(np.mean(logs))
+    if n < FEWEST_PAIRS:
+        return Ratio(math.exp(mean), 0.0, math.inf)
+    t = STUDENT[min(n - FEWEST_PAIRS, len(STUDENT) - 1)]
+    half = t * float(np.std(logs, ddof=1)) / math.sqrt(n)
+    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+
+
+def compare(one: Prediction, other: Prediction) -> Ratio:
+    """Goodput of one algorithm over another's on the same path, draw by draw."""
+    pairs = zip(one.draws, other.draws, strict=True)
+    return interval(
+        [math.log(max(a.goodput_mbps, 1e-3) / max(b.goodput_mbps, 1e-3)) for a, b in pairs]
+    )

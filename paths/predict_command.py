@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`ndm path predict`: what other algorithms would have got on the captured paths."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import msgspec
+
+from ndm_tcp import files
+from ndm_tcp.errors import NdmError
+from ndm_tcp.lab.guest import run as lab_run
+from ndm_tcp.lab.guest import suite, uml_build
+from ndm_tcp.paths import model, report
+from ndm_tcp.paths.predict import DRAWS, Entrant, predict
+from ndm_tcp.paths.replay_command import replayed
+
+EXAMPLE = """example:
+  ndm path estimate capture.pcap -o out/paths
+  ndm path predict out/paths                # replays first; then open out/paths/index.html
+  ndm path predict out/paths --cc cubic,ndm_tcp --kmod out/demo/kmod"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `ndm path predict`."""
+    parser.add_argument("folder", type=Path, metavar="DIR", help="of ndm path estimate or import")
+    parser.add_argument(
+        "--cc", default="reno,cubic,bbr,ndm_tcp", help="algorithms, separated by commas"
+    )
+    parser.add_argument(
+        "--captured-cc", help="the captures' algorithm (default: as captured; unknown: cubic)"
+    )
+    parser.add_argument(
+        "--draws", type=int, default=DRAWS, help="runs of each, with values from their intervals"
+    )
+    lab_run.add_jobs(parser)
+    lab_run.add_kmod(parser)
+    parser.add_argument("--json", action="store_true", help="print prediction.json")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run `ndm path predict`."""
+    if args.draws < 1 or args.jobs < 1:
+        raise NdmError("--draws and --jobs must be at least 1")
+    ccs = suite.algorithms(args.cc)
+    for cc in ccs:
+        if cc not in (*lab_run.IN_TREE, *lab_run.OUR_MODULES):
+            raise NdmError(f"--cc {cc}: the lab's kernel has no such algorithm; see ndm lab board")
+    imported = [m for m in model.load_all(args.folder) if m.seen is None]
+    found = replayed(args.folder, args.captured_cc, args.jobs)
+    for name, why in found.rejected.items():
+        print(f"ndm: {name}: rejected: {why}", file=sys.stderr)
+    models = [*(r.model for r in found.replays), *imported]
+    if not models:
+        raise NdmError(f"{args.folder}: no model was accepted, so nothing can be predicted")
+    uml_build.build()
+    entrants = {cc: Entrant(cc, args.kmod if cc == "ndm_tcp" else None) for cc in ccs}
+    runs = args.folder / report.RUNS / "predict"
+    predicted = predict(models, entrants, runs, range(args.draws), args.jobs)
+    text = msgspec.json.format(msgspec.json.encode(predicted), indent=1).decode()
+    files.write_text(args.folder / report.PREDICTIONS, text + "\n")
+    page = report.write_page(args.folder, found, imported, predicted)
+    if args.json:
+        print(json.dumps(msgspec.to_builtins(predicted), indent=1))
+        return 0
+    for name, of_path in predicted.items():
+        print(f"{name}:\n{report.table(report.PREDICTION_HEAD, report.prediction_rows(of_path))}")
+        print(f"{report.sentence(of_path)}\n")
+    print(f"page: {page}")
+    return 0

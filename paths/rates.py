@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The bottleneck's rate, piecewise constant in time.
+
+While a queue stands, packets leave the bottleneck at its rate, and ACKs come back at it. So the
+rate is that of windows in which the RTT never falls to the baseline.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ndm_tcp.paths import trains
+from ndm_tcp.paths.observed import Bools, Floats, Ints, Observed
+from ndm_tcp.paths.order import (
+    JITTER_WINDOW,
+    ROUGH_WINDOW_S,
+    WINDOW_PACKETS,
+    WINDOW_RTTS,
+    Order,
+    rough_rate,
+)
+from ndm_tcp.paths.smooth import spread
+from ndm_tcp.paths.trains import Clock
+
+MIN_WINDOWS = 6
+"""a quarter of a window apart: two and a half windows without overlap"""
+IN_WINDOW = 3
+"""ACKs below which a window has no percentile"""
+LEAST_QUEUE_PACKETS = 2.0
+"""a receiver acknowledges two packets at a time, so one waits for the other"""
+HOLD_SLACK, HOLD_SHARE = 1.3, 0.25
+"""What waits for a gathered ACK is no queue. But at most a quarter of the highest excess, or short
+queues would never count as queues."""
+SLOW = 0.85
+"""of the link's clock: a window so slow was not busy, unless others' packets waited"""
+FASTER = 1.12
+"""rate of a time without a queue above that of the busy times: the link was faster then"""
+FAST_SHARE = 0.1
+FAST_LEAST = 0.95
+STEP = 0.12
+"""smallest step of the log rate: 12 %, three times what windows scatter"""
+STEP_S = 1.0
+"""shortest time between two steps"""
+MESH = 100
+"""points at which a step may lie: the search takes their square"""
+CANDIDATES = 41
+"""levels that are tried as medians"""
+UNFILLED_PERCENTILE = 95
+"""of the windows' rates, where no queue ever stood"""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Overlapping stretches of time that begin and end at ACKs, a quarter apart; [w] each."""
+
+    first: Ints
+    last: Ints
+    """index of the ACKs"""
+    rate: Floats
+    """packets per s"""
+    middle: Floats
+    """s"""
+    width: float
+    """s"""
+
+
+@dataclass(frozen=True)
+class Level:
+    """A stretch of constant rate."""
+
+    from_s: float
+    pps: float
+    windows: Ints
+    """numbers of its windows"""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The rate of a lone flow's bottleneck, or what a flow beside rivals got."""
+
+    windows: Windows
+    busy: Bools
+    """[w] a queue stood all the time"""
+    queue_s: float
+    """excess of the RTT from which on a queue stands, s"""
+    levels: tuple[Level, ...]
+    """empty: no queue ever stood"""
+    scatter: float
+    """of the log rate around its levels"""
+    crowded: Bools
+    """[w] busy, slower than the clock, and more waited than the flow's own packets"""
+    clock: Clock
+    """by trains of packets"""
+
+
+def windows(o: Observed, width: float) -> Windows:
+    """The windows of a width in s."""
+    starts = np.arange(o.t[0], max(o.t[-1] - width, o.t[0] + width / 8), width / 4)
+    i = np.searchsorted(o.t, starts)
+    j = np.minimum(np.searchsorted(o.t, starts + width), len(o.t) - 1)
+    ok = o.t[j] - o.t[i] > width / 2
+    i, j = i[ok], j[ok]
+    rate = (o.delivered[j] - o.delivered[i]) / (o.t[j] - o.t[i])
+    return Windows(i, j, rate, (o.t[i] + o.t[j]) / 2, width)
+
+
+def measure(o: Observed, order: Order, hold: float, clock: Clock) -> Rates:
+    """Rates of a flow by the levels of its busy windows.
+
+    Args:
+        hold: for how long ACKs are held, s.
+        clock: of the link, by trains.
+    """
+    width = max(WINDOW_RTTS * o.min_rtt, WINDOW_PACKETS * o.seconds / o.packets, ROUGH_WINDOW_S)
+    if not order.reorder:
+        width = max(width, JITTER_WINDOW * order.jitter)
+    w = windows(o, width)
+    excess = o.rtt - order.base
+    top = rough_rate(o)
+    held = min(HOLD_SLACK * hold, HOLD_SHARE * float(np.percentile(excess, 99)))
+    queue_s = max(LEAST_QUEUE_PACKETS / top, held) + order.jitter
+    busy = _lowest(o, w, excess) > queue_s
+    crowded = np.zeros(len(busy), dtype=bool)
+    if clock.pps and not order.jitter:
+        slow = busy & (w.rate < SLOW * clock.pps)
+        crowded = slow & (_lowest(o, w, excess - trains.own_wait(o, clock.pps)) > queue_s)
+        busy &= ~slow | crowded
+    use = np.flatnonzero(_used(w, busy))
+    if len(use) < MIN_WINDOWS:
+        return Rates(w, busy, queue_s, (), 0.0, crowded, clock)
+    log_rate = np.log(w.rate[use].clip(1))
+    least = max(5, min(len(use) // 8, int(STEP_S / (width / 4))))
+    levels, scatters, sizes = [], [], []
+    for p, q in segments(log_rate, least):
+        begin = float(w.middle[use[p]] + w.middle[use[max(p - 1, 0)]]) / 2 if p else 0.0
+        levels.append(Level(begin, float(np.median(w.rate[use[p:q]])), use[p:q]))
+        scatters.append(spread(log_rate[p:q]))
+        sizes.append(q - p)
+    scatter = float(np.average(scatters, weights=sizes))
+    return Rates(w, busy, queue_s, tuple(levels), scatter, crowded, clock)
+
+
+def _span(o: Observed, w: Windows) -> tuple[Ints, Ints]:
+    """First and last sample of each window."""
+    return np.searchsorted(o.at, o.t[w.first]), np.searchsorted(o.at, o.t[w.last])
+
+
+def _lowest(o: Observed, w: Windows, excess: Floats) -> Floats:
+    """[w] 10th percentile of the RTT's excess in each window; -1: too few samples."""
+    spans = zip(*_span(o, w), strict=True)
+    tenth = [(q - p) // 10 for p, q in zip(*_span(o, w), strict=True)]
+    return np.array(
+        [
+            np.partition(excess[p:q], k)[k] if q > p + IN_WINDOW else -1.0
+            for (p, q), k in zip(spans, tenth, strict=True)
+        ]
+    )
+
+
+def mean_excess(o: Observed, w: Windows, excess: Floats) -> Floats:
+    """[w] mean of the RTT's excess in each window; -1: too few samples."""
+    first, last = _span(o, w)
+    total = np.concatenate([[0.0], np.cumsum(excess)])
+    mean = (total[last] - total[first]) / np.maximum(last - first, 1)
+    return np.where(last > first + IN_WINDOW, mean, -1.0)
+
+
+def _used(w: Windows, busy: Bools) -> Bools:
+    """The busy windows, and those without a queue whose rate says that the link was faster."""
+    idle = ~busy
+    if busy.sum() < MIN_WINDOWS or idle.sum() < MIN_WINDOWS:
+        return busy
+    fast = idle & (w.rate > FASTER * np.median(w.rate[busy]))
+    if fast.sum() < max(MIN_WINDOWS, FAST_SHARE * len(w.rate)):
+        return busy
+    return busy | (w.rate > FAST_LEAST * np.percentile(w.rate[fast], 75))
+
+
+def segments(x: Floats, least: int) -> list[tuple[int, int]]:
+    """The best partition into pieces of constant value.
+
+    Summed distance to the pieces' medians, plus a price per piece; on at most `MESH` points.
+
+    Args:
+        x: [n] log rates.
+        least: values in a piece.
+
+    Returns:
+        (from, to) of each piece; neighbours differ by `STEP` at least.
+    """
+    price = STEP * least
+    if np.abs(x - np.median(x)).sum() <= price:
+        return [(0, len(x))]  # no second piece pays
+    mesh = np.unique(np.linspace(0, len(x), min(len(x), MESH) + 1).astype(int))
+    m = len(mesh) - 1
+    need = max(1, int(np.ceil(least * m / len(x))))
+    cost = _distances(x, mesh)
+    best, back = np.full(m + 1, np.inf), np.zeros(m + 1, int)
+    best[0] = -price
+    for b in range(need, m + 1):
+        sums = best[: b - need + 1] + price + cost[: b - need + 1, b]
+        back[b] = int(np.argmin(sums))
+        best[b] = sums[back[b]]
+    parts: list[tuple[int, int]] = []
+    b = m
+    while b > 0:
+        parts.insert(0, (int(mesh[back[b]]), int(mesh[b])))
+        b = int(back[b])
+    while len(parts) > 1:
+        middle = [np.median(x[p:q]) for p, q in parts]
+        gap = np.abs(np.diff(middle))
+        k = int(np.argmin(gap))
+        if gap[k] >= STEP:
+            break
+        parts[k : k + 2] = [(parts[k][0], parts[k + 1][1])]
+    return parts
+
+
+def _distances(x: Floats, mesh: Ints) -> Floats:
+    """[m + 1, m + 1] summed distance of the values between two points to their median.
+
+    The median is the best of `CANDIDATES` values, which lie as close as those of x do.
+    """
+    levels = np.percentile(x, np.linspace(0, 100, CANDIDATES))
+    best = np.full((len(mesh), len(mesh)), np.inf)
+    for level in levels:
+        total = np.concatenate([[0.0], np.cumsum(np.abs(x - level))])[mesh]
+        np.minimum(best, total[None, :] - total[:, None], out=best)
+    return best

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Replays and predictions as tables, JSON, and one page with every path's flow over time."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ndm_tcp import files, pages, plots
+from ndm_tcp.errors import NdmError
+from ndm_tcp.paths import scenario, series
+from ndm_tcp.paths.model import Kind, PathModel, Value
+from ndm_tcp.paths.predict import Prediction, compare
+from ndm_tcp.paths.replay import MISS, Replay
+
+REPLAYS, PREDICTIONS, PAGE = "replay.json", "prediction.json", "index.html"
+RUNS = "runs"
+"""folder of the lab's runs beside the models"""
+FORMAT = 1
+KINDS = {
+    Kind.MEASURED: "",
+    Kind.AT_LEAST: "at least ",
+    Kind.AT_MOST: "at most ",
+    Kind.ASSUMED: "assumed ",
+}
+
+
+@dataclass(frozen=True)
+class Replays:
+    """All replays of a folder of models."""
+
+    format: int
+    replays: tuple[Replay, ...]
+    """of accepted models"""
+    rejected: dict[str, str]
+    """name of the model to the reason"""
+
+    @classmethod
+    def of(cls, found: Mapping[str, Replay | NdmError]) -> Replays:
+        """Accepted and rejected ones."""
+        rejected = {}
+        for name, one in found.items():
+            if isinstance(one, NdmError):
+                rejected[name] = str(one).removeprefix(f"{name}: ")
+            elif not one.accepted:
+                rejected[name] = (
+                    f"its replay misses the captured goodput by {100 * one.goodput_miss:+.0f} % "
+                    f"(limit {100 * MISS:.0f} %)"
+                )
+        good = tuple(r for n, r in found.items() if isinstance(r, Replay) and n not in rejected)
+        return cls(FORMAT, good, rejected)
+
+
+def write_replays(found: Replays, folder: Path) -> None:
+    """Write replay.json, whole or not at all."""
+    text = msgspec.json.format(msgspec.json.encode(found), indent=1).decode()
+    files.write_text(folder / REPLAYS, text + "\n")
+
+
+def value(v: Value, scale: float = 1.0, unit: str = "", digits: int = 4) -> str:
+    """A value with its kind and interval, as text."""
+    text = f"{KINDS[v.kind]}{v.value * scale:.{digits}g}"
+    if v.high > v.low:
+        text += f" [{v.low * scale:.{digits}g}, {v.high * scale:.{digits}g}]"
+    return f"{text} {unit}".strip()
+
+
+def facts(model: PathModel) -> list[tuple[str, str]]:
+    """Name and text of every value of a model."""
+    levels = "; ".join(
+        (f"from {v.from_s:.1f} s " if v.from_s else "") + value(v.rate_bps, 1e-6, "Mbit/s")
+        for v in model.levels[:8]
+    )
+    if len(model.levels) > 8:
+        levels += f"; and {len(model.levels) - 8} more"
+    rivals = ", ".join(
+        f"{KINDS[r.kind]}{r.cc}" + (f" from {r.start_s:.1f} s" if r.start_s else " from the start")
+        for r in model.rivals
+    )
+    loss = value(model.loss, 100, "%", 3) + (" in bursts" if model.burst else "")
+    order = ", packets overtake one another" if model.reorder else ", in order"
+    jitter, hold = model.jitter_us.value > 0, model.ack_hold_us.value > 0
+    return [
+        ("algorithm", model.cc or "not known"),
+        ("rate", levels),
+        ("baseline RTT", value(model.rtt_us, 1e-3, "ms")),
+        ("queue", f"{value(model.queue_packets, 1, 'packets', 3)}, {model.qdisc}"),
+        ("random loss", loss),
+        ("jitter", value(model.jitter_us, 1e-3, "ms", 3) + order if jitter else "none seen"),
+        ("ACKs gathered for", value(model.ack_hold_us, 1e-3, "ms", 3) if hold else "not seen"),
+        ("rivals", rivals or "none seen"),
+        *(("cannot be known", note) for note in model.notes),
+    ]
+
+
+HEAD = ["path", "algorithm", "captured Mbit/s", "replayed", "captured RTT ms", "replayed", ""]
+
+
+def replay_rows(found: Replays) -> list[list[str]]:
+    """A row a model: captured and replayed."""
+    rows = []
+    for r in found.replays:
+        seen = r.model.seen
+        assert seen is not None
+        rows.append(
+            [
+                *(r.model.name, r.cc, f"{seen.goodput_mbps:.2f}", f"{r.replayed.goodput_mbps:.2f}"),
+                *(f"{seen.rtt_mean_ms:.1f}", f"{r.replayed.rtt_mean_ms:.1f}", "accepted"),
+            ]
+        )
+    rows += [[name, "", "", "", "", "", f"rejected: {why}"] for name, why in found.rejected.items()]
+    return rows
+
+
+PREDICTION_HEAD = ["algorithm", "goodput Mbit/s", "mean RTT ms", "RTT 95 % ms", "retransmitted %"]
+
+
+def prediction_rows(of_path: Mapping[str, Prediction]) -> list[list[str]]:
+    """A row an algorithm: mean, lowest and highest of the draws; best goodput first."""
+    rows = []
+    for name, p in sorted(of_path.items(), key=lambda item: -item[1].goodput_mbps.mean):
+        cells = [name]
+        for measure, scale, digits in (
+            *((p.goodput_mbps, 1, 2), (p.rtt_mean_ms, 1, 1), (p.rtt_p95_ms, 1, 1)),
+            (p.retransmission_rate, 100, 2),
+        ):
+            mean, low, high = (scale * v for v in (measure.mean, measure.low, measure.high))
+            cells.append(f"{mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]")
+        rows.append(cells)
+    return rows
+
+
+def sentence(of_path: Mapping[str, Prediction]) -> str:
+    """Which algorithm gets most, and which others are not significantly behind it."""
+    order = sorted(of_path, key=lambda name: -of_path[name].goodput_mbps.mean)
+    best = order[0]
+    near = [n for n in order[1:] if not compare(of_path[best], of_path[n]).significant]
+    if len(order) == 1:
+        return f"{best} alone was run."
+    if not near:
+        return f"{best} gets the most goodput, significantly more than any other."
+    return f"{best} gets the most goodput; {', '.join(near)} not significantly less."
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """Columns for a terminal; the first is set left, the others right."""
+    widths = [max(len(row[k]) for row in [head, *rows]) for k in range(len(head))]
+    lines = []
+    for row in [head, *rows]:
+        cells = [
+            c.ljust(w) if k == 0 else c.rjust(w)
+            for k, (c, w) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+@plots.plain()
+def _picture(captured: series.Series | None, replayed: series.Series | None) -> str:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 2.8), layout="constrained")
+    panels = figure.subplots(1, 3)
+    titles = ("acknowledged, Mbit/s", "smoothed RTT, ms", "lost packets per s")
+    both = ((captured, plots.BLACK, "captured", 1.6), (replayed, plots.ORANGE, "replayed", 1.2))
+    for one, color, label, width in both:
+        if one is None:
+            continue
+        rtt = [float("nan") if v is None else v for v in one.rtt_ms]
+        for panel, values in zip(panels, (one.mbps, rtt, one.lost), strict=True):
+            panel.plot(one.at_s, values, color=color, lw=width, label=label, alpha=0.85)
+    for panel, title in zip(panels, titles, strict=True):
+        panel.set(title=title, xlabel="s since the first ACK", ylim=(0, None))
+    panels[0].legend()
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="svg", metadata=plots.NO_VERSION["svg"])
+    return pages.image(buffer.getvalue(), "svg+xml")
+
+
+def write_page(
+    folder: Path,
+    found: Replays,
+    imported: Sequence[PathModel],
+    predictions: Mapping[str, Mapping[str, Prediction]],
+) -> Path:
+    """One page of all models of a folder: values, flow over time, predictions.
+
+    Args:
+        folder: of the models.
+        found: the replays.
+        imported: models without a flow.
+        predictions: name of the model to those of every algorithm.
+    """
+    sections: list[dict[str, Any]] = []
+    shown = [(r.model, r.folder) for r in found.replays] + [(model, "") for model in imported]
+    for model, run in shown:
+        name = model.name
+        captured = series.read(folder / f"{name}{series.SUFFIX}")
+        replayed = series.of_run(folder / RUNS / "replay" / run) if run else None
+        of_path = predictions.get(name, {})
+        sections.append(
+            {
+                "name": name,
+                "facts": facts(model),
+                "picture": _picture(captured, replayed) if run else "",
+                "scenario": scenario.text(model),
+                "rows": prediction_rows(of_path),
+                "sentence": sentence(of_path) if of_path else "",
+            }
+        )
+    text = pages.render(
+        "paths.html.j2",
+        title=f"Paths of {folder.name}",
+        head=HEAD,
+        rows=replay_rows(found),
+        prediction_head=PREDICTION_HEAD,
+        sections=sections,
+    )
+    files.write_text(folder / PAGE, text)
+    return folder / PAGE

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Competing flows, as one flow's RTT and rate show them.
+
+A lone flow gets the bottleneck's rate whenever a queue stands, and no more waits than it has in
+flight. Beside rivals its rate scatters, and more waits than its own packets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ndm_tcp.paths import trains
+from ndm_tcp.paths.observed import Floats, Observed
+from ndm_tcp.paths.order import Order
+from ndm_tcp.paths.rates import MIN_WINDOWS, UNFILLED_PERCENTILE, Rates, mean_excess
+from ndm_tcp.paths.smooth import spread
+from ndm_tcp.paths.trains import Gaps
+
+BEST_PERCENTILE = 97
+"""of the windows' rates: what the flow got when the rivals sent least"""
+SCATTER = 0.022
+"""of a lone flow's log rate: receivers gather ACKs, sources pause"""
+SCATTER_PACKETS = 0.3
+"""packets by which a window's ends move it"""
+SCATTER_LOSSES = 1.5
+"""standard deviations of the number of random losses in a window"""
+SCATTER_JITTER = 0.06
+MOST_LEVELS = 4
+"""Links seldom change more often in one capture; rivals do."""
+OWN_SLACK, OWN_SLACK_PACKETS = 1.1, 5
+"""over the packets in flight: bursts, and what the receiver gathers"""
+OWN_SLACK_JITTER = 4
+"""standard deviations of jitter"""
+LEAST_FOREIGN_S = 3e-3
+"""of queue: below, it may be ACKs that the receiver gathers"""
+LONGEST_GAP_S = 0.02
+"""between ACKs, counted as time in which others' packets waited"""
+PAUSE_S = 0.02
+"""A host pauses for as long; rivals stay."""
+CROWDED_SHARE = 0.12
+"""of the ACKs at which more waited than the flow's own packets; lone flows have up to 0.05, for
+packets that the queue dropped and pauses of the host"""
+CROWDED_PACKETS, CROWDED_HOLDS = 4.0, 1.3
+"""waits from which on others' packets are behind it, packets and holds of the receiver"""
+SLOW_LEVEL = 0.85
+"""of the link's clock: a level below is a step of the rate, or a rival's doing"""
+OLD_GAPS, OLD_GAPS_SHARE = 2, 0.3
+"""Trains at such a level that still show the link's clock: the rate is as it was."""
+OLD_CLOCK = 0.03
+MOST_RIVALS = 15
+FAIR = ("reno", "cubic")
+"""Algorithms whose share of a link tells how many share it; BBR takes more, or less."""
+ALONE_SHARE = 0.75
+"""of the best rate: below, somebody else has a share"""
+JOINED_S = 1.0
+"""Rivals seen within the first second were probably there before."""
+LEVEL_ACKS = 40
+"""at a level, for its highest delay"""
+SAME_DELAY = 0.5
+"""how much less the highest delay varies from level to level than the highest queue in packets"""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What other flows do on the path."""
+
+    rivals: int
+    """how many flows; 0: none"""
+    pps: float
+    """the bottleneck's rate with rivals; 0: none"""
+    from_s: float
+    by_clock: bool
+    """the rate is the link's clock, else that of the flow's best time"""
+    joined: bool
+    """the flow was never alone"""
+    counted: bool
+    """the flow's share tells how many rivals there are"""
+
+
+NONE = Shared(0, 0.0, 0.0, False, False, True)
+
+
+def measure(
+    o: Observed, order: Order, hold: float, rates: Rates, gaps: Gaps, cc: str | None
+) -> Shared:
+    """Rivals of a flow of this algorithm, and the link's rate beside them."""
+    if not _present(o, order, hold, rates, gaps):
+        return NONE
+    w = rates.windows
+    near = rates.busy if rates.busy.sum() >= MIN_WINDOWS else np.ones(len(w.rate), dtype=bool)
+    best = float(np.percentile(w.rate[near], BEST_PERCENTILE))
+    pps = rates.clock.pps or best
+    crowded = near & (w.rate < ALONE_SHARE * pps)
+    from_s = float(w.middle[crowded][0]) if crowded.any() else 0.0
+    share = float(np.median(w.rate[crowded])) / pps if crowded.any() else 1.0
+    count = min(MOST_RIVALS, max(1, round(1 / max(share, 1e-3)) - 1))
+    sure = count == 1 or cc in FAIR
+    return Shared(count if sure else 1, pps, from_s, rates.clock.pps > 0, from_s < JOINED_S, sure)
+
+
+def _present(o: Observed, order: Order, hold: float, rates: Rates, gaps: Gaps) -> bool:
+    excess = o.rtt - order.base
+    if rates.clock.pps and not order.reorder and len(rates.levels) < 2:
+        return _crowded_share(o, excess, hold, rates.clock.pps) > CROWDED_SHARE
+    if rates.busy.sum() < MIN_WINDOWS:
+        return False
+    best = float(np.percentile(rates.windows.rate, BEST_PERCENTILE))
+    if rates.scatter > _scatter_limit(o, order, rates, excess, best):
+        return True
+    if len(rates.levels) > MOST_LEVELS:
+        return True
+    if len(rates.levels) == 1:
+        return _foreign_s(o, order, excess, best) > max(order.base, PAUSE_S)
+    return _clock_stays(o, rates, gaps) or _levels_are_rivals(o, rates, excess)
+
+
+def _crowded_share(o: Observed, excess: Floats, hold: float, pps: float) -> float:
+    """Share of the ACKs at which more waited than the flow's own packets explain."""
+    foreign = excess - trains.own_wait(o, pps) > max(CROWDED_PACKETS / pps, CROWDED_HOLDS * hold)
+    return float(np.mean(foreign[o.calm])) if o.calm.any() else 0.0
+
+
+def _clock_stays(o: Observed, rates: Rates, gaps: Gaps) -> bool:
+    """Do trains at a slow level still show the link's clock? Then the link is as fast as before."""
+    ends = [*(level.from_s for level in rates.levels[1:]), o.seconds]
+    for level, end in zip(rates.levels, ends, strict=True):
+        here = gaps.each[(gaps.t >= level.from_s) & (gaps.t < end)]
+        if level.pps > SLOW_LEVEL * rates.clock.pps or not len(here):
+            continue
+        old = int((np.abs(here * rates.clock.pps - 1) < OLD_CLOCK).sum())
+        if old >= max(OLD_GAPS, OLD_GAPS_SHARE * len(here)):
+            return True
+    return False
+
+
+def _scatter_limit(o: Observed, order: Order, rates: Rates, excess: Floats, best: float) -> float:
+    """Scatter of the log rate that a lone flow may have."""
+    losses = np.flatnonzero(o.lost)
+    at = np.searchsorted(o.at, o.t[losses]).clip(0, len(o.at) - 1)
+    low = excess[at] < 0.5 * np.percentile(excess, 99)
+    random = o.lost[losses][low].sum() / max(1, o.packets)
+    width = rates.windows.width
+    jitter = SCATTER_JITTER if order.reorder or order.jitter else 0.0
+    return float(
+        SCATTER
+        + SCATTER_PACKETS / (width * best)
+        + SCATTER_LOSSES * np.sqrt(random / (width * best))
+        + order.jitter / width
+        + jitter
+    )
+
+
+def _foreign_s(o: Observed, order: Order, excess: Floats, best: float) -> float:
+    """For how long more waited than the flow had in flight, s."""
+    own = OWN_SLACK * o.flight + OWN_SLACK_PACKETS + OWN_SLACK_JITTER * order.jitter * best
+    more = (excess * best > own) & (excess > LEAST_FOREIGN_S) & o.calm
+    return float((np.minimum(np.diff(o.at), LONGEST_GAP_S) * (more[1:] & more[:-1])).sum())
+
+
+def _levels_are_rivals(o: Observed, rates: Rates, excess: Floats) -> bool:
+    """Is a level a rival's doing?
+
+    A queue overflows at the same number of packets before and after a step of the rate, but at
+    the same delay beside a rival.
+    """
+    if len(rates.levels) < 2 or not o.lost.any():
+        return False
+    at = np.searchsorted([level.from_s for level in rates.levels], o.at, side="right") - 1
+    highest, pps = [], []
+    for number, level in enumerate(rates.levels):
+        here = excess[at.clip(0) == number]
+        if len(here) > LEVEL_ACKS:
+            highest.append(np.percentile(here, 98))
+            pps.append(level.pps)
+    if len(pps) < 2:
+        return False
+    delay, rate = np.array(highest).clip(1e-6), np.array(pps)
+    steady = np.std(np.log(delay)) < SAME_DELAY * np.std(np.log(delay * rate))
+    return bool(steady and rate[-1] < rate[0])
+
+
+UNFILLED_SCATTER = 0.1
+"""of the log rate: a flow that paces at the link's rate is steady, others are not"""
+
+
+def unfilled_pps(o: Observed, order: Order, rates: Rates) -> tuple[float, bool]:
+    """The rate where no queue stood for long, and whether it is only a lower bound."""
+    if rates.clock.pps:
+        return rates.clock.pps, False
+    w = rates.windows
+    near = mean_excess(o, w, o.rtt - order.base) > rates.queue_s / 2
+    used = w.rate[near] if near.sum() >= MIN_WINDOWS else w.rate
+    steady = near.sum() >= MIN_WINDOWS and spread(np.log(used.clip(1))) < UNFILLED_SCATTER
+    return float(np.percentile(used, UNFILLED_PERCENTILE)), not steady

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A path model as a scenario of the lab, and draws of a model from its intervals."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ndm_tcp.errors import NdmError
+from ndm_tcp.lab.paths.scenario import MIN_RATE_BPS, UNDER_TEST, Host, Scenario, parse
+from ndm_tcp.paths.model import Kind, Level, PathModel, Rival, Value
+
+FIRST_ACK_RTTS = 4.5
+"""Round trips from the start of a run to the flow's first ACK: iperf3's control connection, then
+the flow's handshake and first data."""
+RIVAL_LEAD_S = 1.0
+"""A rival that was there before the flow starts so much earlier, s: time to fill the queue."""
+UNSEEN_QUEUE = 1.25
+"""A queue that never overflowed is taken to be so many times what it held..."""
+UNSEEN_QUEUE_BDP = 1.0
+"""...and at least so many bandwidth-delay products: what a lone Reno needs for a full link."""
+MIN_QUEUE_PACKETS = 2
+HEADER_BYTES = 52
+"""of IPv4 and TCP with time stamps, beside a full segment's payload"""
+READ_WAIT_US = 10_000
+"""ACK gathering up to this is the receiving program's, more is the link's"""
+UNSEEN_WAIT_SHARE = 0.1
+"""of the baseline RTT: receivers gather for less than that unseen, as the lab's own do for 3 ms"""
+SPREAD = 1.96
+"""standard deviations of a normal distribution on each side of a 95 % interval"""
+
+
+def _drawn(value: Value, rng: np.random.Generator) -> Value:
+    """A value from its interval: log-normal, so that no draw changes the sign."""
+    if value.value <= 0 or value.high <= value.low:
+        return value
+    low = max(value.low, value.value / 100)
+    width = math.log(value.high / low) / (2 * SPREAD)
+    drawn = value.value * math.exp(width * float(np.clip(rng.standard_normal(), -2, 2)))
+    return replace(value, value=drawn)
+
+
+def draw(model: PathModel, seed: int) -> PathModel:
+    """A model whose values are drawn from their intervals; seed 0: the model itself."""
+    if seed == 0:
+        return model
+    rng = np.random.default_rng(seed)
+    # One factor for all levels: their errors have one cause, the clock and the gathering.
+    factor = _drawn(model.levels[0].rate_bps, rng).value / model.levels[0].rate_bps.value
+    levels = tuple(
+        Level(v.from_s, replace(v.rate_bps, value=v.rate_bps.value * factor)) for v in model.levels
+    )
+    rivals = tuple(
+        Rival(r.cc, r.kind, max(0.0, r.start_s + 0.25 * float(rng.uniform(-1, 1))))
+        if r.start_s
+        else r
+        for r in model.rivals
+    )
+    return replace(
+        model,
+        levels=levels,
+        rivals=rivals,
+        rtt_us=_drawn(model.rtt_us, rng),
+        queue_packets=_drawn(model.queue_packets, rng),
+        loss=_drawn(model.loss, rng),
+        jitter_us=_drawn(model.jitter_us, rng),
+    )
+
+
+def queue_packets(model: PathModel) -> int:
+    """The queue of the scenario: as measured, or a guess above what the capture saw."""
+    packets = model.queue_packets.value
+    if model.queue_packets.kind != Kind.MEASURED:
+        bdp = model.rate_bps / 8 / (model.mss + HEADER_BYTES) * model.rtt_us.value / 1e6
+        packets = max(UNSEEN_QUEUE * packets, UNSEEN_QUEUE_BDP * bdp)
+    return max(MIN_QUEUE_PACKETS, round(packets))
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{k} = {_toml(v)}" for k, v in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _table(title: str, values: dict[str, Any]) -> list[str]:
+    return ["", title, *(f"{name} = {_toml(value)}" for name, value in values.items())]
+
+
+def first_ack_s(model: PathModel) -> float:
+    """When the scenario's flow under test gets its first ACK, s since the start of the run."""
+    lead_s = RIVAL_LEAD_S if any(rival.start_s == 0 for rival in model.rivals) else 0.0
+    return lead_s + FIRST_ACK_RTTS * model.rtt_us.value / 1e6
+
+
+def _link(model: PathModel) -> dict[str, Any]:
+    offset_s = first_ack_s(model)
+    first, *later = model.levels
+    rtt_us = max(0, round(model.rtt_us.value))
+    link: dict[str, Any] = {"rate_bps": _rate(first.rate_bps.value), "rtt_us": rtt_us}
+    if model.qdisc != "cake":
+        link["queue_packets"] = queue_packets(model)
+    if model.qdisc != "droptail":
+        link["qdisc"] = model.qdisc
+    if model.loss.value > 0 and model.burst is None:
+        link["loss"] = float(model.loss.value)
+    if model.burst:
+        b = model.burst
+        link["burst"] = {"start": float(b.start), "end": float(b.end), "loss": float(b.loss)}
+    if model.jitter_us.value >= 1:
+        link |= {"jitter_us": round(model.jitter_us.value), "reorder": model.reorder}
+    if later:
+        link["steps"] = [[round(v.from_s + offset_s, 3), _rate(v.rate_bps.value)] for v in later]
+    hold_us = round(model.ack_hold_us.value)
+    if hold_us > READ_WAIT_US:
+        link["ack_hold_us"] = [hold_us // 2, hold_us]
+    return link
+
+
+def _rate(bps: float) -> int:
+    return max(MIN_RATE_BPS, round(bps))
+
+
+def text(model: PathModel, seconds: float | None = None) -> str:
+    """The scenario's TOML.
+
+    Args:
+        model: of a path.
+        seconds: duration of the flow under test; None: as captured, in whole seconds.
+
+    Raises:
+        NdmError: the lab cannot make this path.
+    """
+    if model.policer:
+        raise NdmError(
+            f"{model.name}: a policer cuts the rate, and the lab has none; its flows cannot be "
+            "replayed, leave this capture out"
+        )
+    lasts = math.ceil(seconds if seconds is not None else model.seconds) or 1
+    lead_s = RIVAL_LEAD_S if any(rival.start_s == 0 for rival in model.rivals) else 0.0
+    lines = [f'title = "path model {model.name}"', f"seconds = {lasts}", 'topology = "path"']
+    lines += _table("[link]", _link(model))
+    hold_us = round(model.ack_hold_us.value)
+    unseen_us = min(Host.read_wait_us, UNSEEN_WAIT_SHARE * model.rtt_us.value)
+    wait_us = max(1, round(hold_us or unseen_us)) if hold_us <= READ_WAIT_US else 1
+    lines += _table("[host]", {"read_wait_us": wait_us})
+    lines += _table("[[flows]]", {"cc": UNDER_TEST, "start_s": lead_s, "seconds": lasts})
+    for rival in model.rivals:
+        start_s = rival.start_s + lead_s if rival.start_s else 0.0
+        rest = max(1, math.ceil(lasts + lead_s - start_s))
+        flow = {"cc": rival.cc, "sender": 1, "start_s": round(start_s, 3), "seconds": rest}
+        lines += _table("[[flows]]", flow)
+    return "\n".join(lines) + "\n"
+
+
+def scenario(model: PathModel, name: str | None = None, seconds: float | None = None) -> Scenario:
+    """The scenario itself; see `text`.
+
+    Raises:
+        NdmError: the lab cannot make this path.
+    """
+    name = name or model.name
+    return parse(text(model, seconds), name, f"path model {name}")

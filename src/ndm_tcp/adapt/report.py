@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What an adaptation found: adapt.json, a page, and a few lines for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from ndm_tcp import files, pages
+from ndm_tcp.adapt import verdict
+from ndm_tcp.paths import report as paths
+from ndm_tcp.paths.model import PathModel
+from ndm_tcp.paths.predict import Prediction
+
+RESULT, PAGE = "adapt.json", "report.html"
+HEAD = ["against", "score", "goodput", "mean RTT", "pairs"]
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """The content of adapt.json."""
+
+    sentence: str
+    advised: bool
+    folder: str
+    """of the module's sources in the run"""
+    guard: verdict.Guard | None
+    held_out: list[str]
+    """paths that training did not see; none: draws of the same paths were held out"""
+    rejected: dict[str, str]
+    """name of a model or source to why it does not teach"""
+    judged: dict[str, dict[str, Prediction]]
+
+
+def differences(found: Adapted) -> list[list[str]]:
+    """The adapted network less every other algorithm, a row each."""
+    names = [name for name in next(iter(found.judged.values())) if name != verdict.ADAPTED]
+    rows = []
+    for name in names:
+        d = verdict.difference(found.judged, name)
+        rows.append(
+            [
+                name,
+                f"{d.score:+.3f} [{d.low:+.3f}, {d.high:+.3f}]",
+                *(f"x{r.ratio:.3f} [{r.low:.3f}, {r.high:.3f}]" for r in (d.goodput, d.rtt)),
+                str(d.pairs),
+            ]
+        )
+    return rows
+
+
+def judged_on(found: Adapted) -> str:
+    """Which runs the comparison is of."""
+    if found.held_out:
+        return f"{len(found.judged)} paths that training did not see"
+    return f"draws of {len(found.judged)} paths that training saw with other values"
+
+
+def guard_text(found: Adapted) -> str:
+    """The guard in a sentence."""
+    g = found.guard
+    if g is None:
+        return "No guard was asked for: what the network does on other paths is not known."
+    said = "not significantly worse" if g.passed else "significantly worse"
+    return (
+        f"On the {g.scenarios} paths of {g.suites} it is {said} than the shipped network: score "
+        f"{g.score:+.4f} [{g.low:+.4f}, {g.high:+.4f}]."
+    )
+
+
+def screen(found: Adapted) -> str:
+    """For a terminal."""
+    lines = []
+    for name, of_path in found.judged.items():
+        lines += [
+            f"{name}:",
+            paths.table(paths.PREDICTION_HEAD, paths.prediction_rows(of_path)),
+            "",
+        ]
+    lines += [f"adapted less the others, on {judged_on(found)}:"]
+    lines += [paths.table(HEAD, differences(found)), "", guard_text(found), "", found.sentence]
+    return "\n".join(lines)
+
+
+def write(found: Adapted, folder: Path, models: Sequence[PathModel]) -> Path:
+    """Write adapt.json and the page."""
+    text = msgspec.json.format(msgspec.json.encode(found), indent=1).decode()
+    files.write_text(folder / RESULT, text + "\n")
+    of_name = {model.name: model for model in models}
+    page = pages.render(
+        "adapt.html.j2",
+        title=f"Adapted to {folder.name}",
+        sentence=found.sentence,
+        judged_on=judged_on(found),
+        guard=guard_text(found),
+        head=HEAD,
+        differences=differences(found),
+        prediction_head=paths.PREDICTION_HEAD,
+        sections=[
+            {
+                "name": name,
+                "facts": paths.facts(of_name[name]),
+                "rows": paths.prediction_rows(of_path),
+            }
+            for name, of_path in found.judged.items()
+        ],
+        rejected=sorted(found.rejected.items()),
+        folder=found.folder,
+    )
+    files.write_text(folder / PAGE, page)
+    return folder / PAGE

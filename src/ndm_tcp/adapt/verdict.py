@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Use the adapted network, or stay with another algorithm? Scores, intervals, one sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ndm_tcp.paths.model import Seen
+from ndm_tcp.paths.predict import FEWEST_PAIRS, Prediction, Ratio, interval
+from ndm_tcp.selection import points
+
+SHIPPED, ADAPTED = "shipped", "adapted"
+STAY = "Stay with the shipped network."
+Of = dict[str, dict[str, Prediction]]
+"""name of the path to name of the algorithm to its runs"""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The adapted network less another algorithm."""
+
+    score: float
+    """mean difference of the scores, natural logarithms"""
+    low: float
+    """95 % interval"""
+    high: float
+    goodput: Ratio
+    rtt: Ratio
+    pairs: int
+    """paths, or draws where there are fewer than three paths"""
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Adapted less shipped on suites that neither was trained for."""
+
+    suites: str
+    scenarios: int
+    score: float
+    low: float
+    high: float
+
+    @property
+    def passed(self) -> bool:
+        """Not significantly worse."""
+        return self.high >= 0
+
+
+def score(seen: Seen) -> float:
+    """The score of `ndm select`: half the logarithm of goodput^2 / RTT, less what is lost."""
+    share = seen.retransmission_rate
+    return points(seen.goodput_mbps, seen.rtt_mean_ms, share, 1.0, 1.0, 1.0)
+
+
+def _logs(of: Of, other: str) -> list[tuple[float, float, float]]:
+    """(score, log goodput, log RTT) differences: one a path, or one a draw with few paths."""
+    found = []
+    for runs in of.values():
+        rows = [
+            (
+                score(a) - score(b),
+                math.log(max(a.goodput_mbps, 1e-3) / max(b.goodput_mbps, 1e-3)),
+                math.log(max(a.rtt_mean_ms, 1e-3) / max(b.rtt_mean_ms, 1e-3)),
+            )
+            for a, b in zip(runs[ADAPTED].draws, runs[other].draws, strict=True)
+        ]
+        if len(of) >= FEWEST_PAIRS:
+            found.append(tuple(np.mean(rows, axis=0).tolist()))
+        else:
+            found += rows
+    return found
+
+
+def difference(of: Of, other: str) -> Difference:
+    """The adapted network less another on the user's paths."""
+    rows = _logs(of, other)
+    scores = [row[0] for row in rows]
+    mean = float(np.mean(scores))
+    spread = interval(scores)
+    return Difference(
+        mean,
+        math.log(spread.low) if spread.low > 0 else -math.inf,
+        math.log(spread.high),
+        interval([row[1] for row in rows]),
+        interval([row[2] for row in rows]),
+        len(rows),
+    )
+
+
+def guard(suites: str, adapted: Mapping[str, float], shipped: Mapping[str, float]) -> Guard:
+    """Compare two networks' points, scenario by scenario."""
+    apart = [adapted[name] - shipped[name] for name in sorted(shipped)]
+    spread = interval(apart)
+    low = math.log(spread.low) if spread.low > 0 else -math.inf
+    return Guard(suites, len(apart), float(np.mean(apart)), low, math.log(spread.high))
+
+
+def sentence(of: Of, guarded: Guard | None) -> tuple[bool, str]:
+    """Whether to use the adapted network, and why in one sentence."""
+    if guarded is not None and not guarded.passed:
+        return False, (
+            f"Stay with the shipped network: the adapted one is significantly worse on the "
+            f"{guarded.scenarios} paths of {guarded.suites} (score {guarded.score:+.3f} "
+            f"[{guarded.low:+.3f}, {guarded.high:+.3f}])."
+        )
+    names = list(next(iter(of.values())))
+    apart = {name: difference(of, name) for name in names if name != ADAPTED}
+    better = {name: d for name, d in apart.items() if name != SHIPPED and d.high < 0}
+    if better:
+        best = min(better, key=lambda name: better[name].score)
+        return False, (
+            f"Stay with {best}: on your paths it is significantly better than the adapted network "
+            f"(score {-better[best].score:+.3f} [{-better[best].high:+.3f}, "
+            f"{-better[best].low:+.3f}])."
+        )
+    to = apart[SHIPPED]
+    said = (
+        f"goodput x{to.goodput.ratio:.3f} [{to.goodput.low:.3f}, {to.goodput.high:.3f}], RTT "
+        f"x{to.rtt.ratio:.3f} [{to.rtt.low:.3f}, {to.rtt.high:.3f}]"
+    )
+    if to.low > 0:
+        return True, f"Use the adapted network: against the shipped one it has {said}."
+    return False, (
+        f"Stay with the shipped network: the adapted one is not significantly better ({said})."
+    )

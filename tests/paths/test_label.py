@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Captures teach: the target window of an estimated path is nearly that of the true one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ndm_tcp.cli import run_command
+from ndm_tcp.datasets.disk import describe, store
+from ndm_tcp.datasets.readers import sources
+from ndm_tcp.datasets.rounds.flow import LABEL_ERROR, NO_LABEL, FlowRecords
+from ndm_tcp.lab.paths import truth
+from ndm_tcp.paths import label
+from ndm_tcp.training import derived, objective
+from ndm_tcp.training.config import TrainConfig
+
+from ..conftest import TRACES
+
+LONE = [f"train-{number}" for number in ("00-clean", "01-clean", "03-loss", "04-loss")]
+HOST = TRACES / "cubic-01-clean"
+
+
+def captured(run: Path) -> tuple[FlowRecords, FlowRecords]:
+    """A flow of the lab, with its truth and without."""
+    flow = sources.read(run).flows[0]
+    assert flow.truth is not None
+    return flow, replace(flow, truth=None)
+
+
+def windows(flow: FlowRecords) -> np.ndarray:
+    """Target windows of a flow at its ACKs, packets."""
+    known = flow.truth
+    assert known is not None
+    found = truth.windows(known.scenario, known.under_test)[known.number]
+    t_us = flow.acks["now_us"].astype(np.int64) + known.start_us
+    return found.packets(t_us, flow.acks["srtt_us"])
+
+
+@pytest.mark.parametrize("cc", ["cubic", "bbr"])
+@pytest.mark.parametrize("name", LONE)
+def test_labels_of_lone_flows_are_near_the_truth(name: str, cc: str) -> None:
+    flow, bare = captured(TRACES / "lab" / f"{name}--{cc}--1")
+    labelled = label.label(bare)
+    assert LABEL_ERROR in labelled.facts, labelled.facts
+    error = np.abs(np.log2(windows(labelled) / windows(flow)))
+    assert np.median(error) < 0.1, np.median(error)
+
+
+def test_a_known_path_is_left_alone_and_polls_say_why_not() -> None:
+    flow, _ = captured(TRACES / "lab" / "train-00-clean--cubic--1")
+    assert label.label(flow) is flow
+    (poll,) = TRACES.glob("third_party/mlab_tcpinfo*")
+    (of_poll,) = sources.read(poll).flows
+    labelled = label.label(of_poll)
+    assert labelled.truth is None and "ndm adapt" in str(labelled.facts[NO_LABEL])
+
+
+def test_an_uncertain_estimate_does_not_teach(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, bare = captured(TRACES / "lab" / "train-00-clean--cubic--1")
+    monkeypatch.setattr(label, "WORST", -1.0)
+    labelled = label.label(bare)
+    assert labelled.truth is None and "too uncertain" in str(labelled.facts[NO_LABEL])
+
+
+def test_a_capture_alone_trains_by_the_labs_objective(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labelled, bare = tmp_path / "labelled", tmp_path / "bare"
+    assert run_command(["dataset", "build", str(HOST), "-o", str(labelled)]) == 0
+    assert "1 flows of captures have a target window" in capsys.readouterr().out
+    assert run_command(["dataset", "build", str(HOST), "-o", str(bare), "--no-label"]) == 0
+    assert "target window" not in capsys.readouterr().out
+    rounds = store.load(labelled).rounds
+    target = derived.targets(rounds)
+    # 3.4 Mbit/s and 85 ms: the queue needs 18 packets, the path 24.
+    assert np.all((target > 20) & (target < 40))
+    found = objective.examples(store.load_all([labelled]).rounds, TrainConfig())
+    assert found.policy.sum() > 50 and found.masked["no truth"] == 0
+    assert derived.targets(store.load(bare).rounds).max() == 0
+    same = [store.load(folder).rounds.drop(["scenario", "under_test", "flow_number", "start_us"])
+            for folder in (labelled, bare)]  # fmt: skip
+    assert same[0].equals(same[1])  # labels change no measurement
+    card = (labelled / "DATASET_CARD.md").read_text()
+    assert "1 flows have the target window of their estimated path" in card
+    assert describe.labels(store.manifest_of(bare)) == (0, {})
+    assert run_command(["dataset", "info", str(labelled)]) == 0
+    assert "labelled" in capsys.readouterr().out
+
+
+def test_a_capture_file_is_labelled_like_its_run(tmp_path: Path) -> None:
+    """The reader of plain captures, which keeps no ACKs without a label, gives the same rounds."""
+    pcap = TRACES / "lab" / "train-03-loss--cubic--1" / "sender.pcap.zst"
+    for name, more in (("with", []), ("without", ["--no-label"])):
+        command = ["dataset", "build", str(pcap), "-o", str(tmp_path / name), *more]
+        assert run_command(command) == 0
+    one, other = (store.load(tmp_path / name).rounds for name in ("with", "without"))
+    assert one["scenario"].null_count == 0 and other["scenario"].null_count == len(other)
+    for name in ("t_us", "cwnd", "delivered", "lost", "srtt_us"):
+        assert one[name].equals(other[name]), name

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Replays meet their captures, or are rejected by name; predictions are right about the order."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ndm_tcp.cli import run_command
+from ndm_tcp.errors import NdmError
+from ndm_tcp.paths import model as models
+from ndm_tcp.paths import replay, report
+from ndm_tcp.paths.model import Kind, Level, Rival, Seen, Value
+from ndm_tcp.paths.predict import compare, interval
+
+from ..conftest import TRACES
+from ..kmod.lab import need_kernel
+from .made import at_least, model, prediction
+
+HOST = TRACES / "cubic-01-clean"
+
+
+def test_open_values_have_candidates() -> None:
+    assert list(replay.candidates(model())) == [model()]
+    queues = list(replay.candidates(model(queue_packets=at_least(30))))
+    assert len(queues) == len(replay.QUEUE_FACTORS)
+    both = model(queue_packets=at_least(30), rivals=(Rival("cubic", Kind.ASSUMED, 0.0),))
+    made = list(replay.candidates(both))
+    assert {m.rivals[0].cc for m in made} == set(replay.RIVAL_CCS)
+    assert len({(m.rivals[0].cc, m.queue_packets.value) for m in made}) == 4
+    known = model(rivals=(Rival("bbr", Kind.MEASURED, 1.0),))
+    assert list(replay.candidates(known)) == [known]
+
+
+def test_an_unknown_algorithm_is_tried_and_a_missing_one_refused() -> None:
+    assert replay.algorithms(model(cc=None)) == replay.ASSUMED_CCS
+    assert replay.algorithms(model(cc=None), "reno") == ("reno",)
+    with pytest.raises(NdmError, match="^mine: the lab's kernel has no bbr3; .*--cc, such as bbr$"):
+        replay.algorithms(model(cc="bbr3"))
+
+
+def test_the_closest_is_close_in_goodput_and_delay() -> None:
+    seen = Seen(10, 50, 60, 0)
+    assert replay.distance(seen, seen) == 0
+    near, far = Seen(10.1, 52, 61, 0), Seen(10, 150, 200, 0)
+    assert replay.distance(near, seen) < replay.distance(far, seen)
+
+
+def test_captures_are_replayed_and_a_wrong_model_is_rejected_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    need_kernel()
+    folder = tmp_path / "paths"
+    assert run_command(["path", "estimate", str(HOST), "-o", str(folder)]) == 0
+    (good,) = models.load_all(folder)
+    short = replace(good, seconds=6.0)  # half of it is enough, and quicker
+    half = Level(0.0, Value.exact(good.levels[0].rate_bps.value / 2))
+    for one in (replace(short, name="right"), replace(short, name="wrong", levels=(half,))):
+        models.write(one, folder / f"{one.name}{models.SUFFIX}")
+    (folder / f"{good.name}{models.SUFFIX}").unlink()
+    capsys.readouterr()
+    assert run_command(["path", "replay", str(folder), "--jobs", "1"]) == 0
+    out = capsys.readouterr().out
+    found = json.loads((folder / report.REPLAYS).read_text())
+    (accepted,) = found["replays"]
+    assert accepted["model"]["name"] == "right"
+    assert accepted["replayed"]["goodput_mbps"] == pytest.approx(
+        good.seen.goodput_mbps,
+        rel=0.05,  # type: ignore[union-attr]
+    )
+    assert list(found["rejected"]) == ["wrong"]
+    assert "wrong" in out and "misses the captured goodput by -" in out
+    page = (folder / report.PAGE).read_text()
+    assert "right" in page and "data:image/svg+xml" in page
+
+
+def test_a_folder_without_an_accepted_model_predicts_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    need_kernel()
+    models.write(model(policer=True), tmp_path / f"mine{models.SUFFIX}")
+    assert run_command(["path", "predict", str(tmp_path), "--cc", "cubic"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith("ndm: mine: rejected: a policer")
+    assert said[-1].endswith("no model was accepted, so nothing can be predicted")
+
+
+def test_the_better_algorithm_of_a_lossy_path_is_predicted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """CUBIC takes random loss for congestion, BBR does not: known for a decade."""
+    need_kernel()
+    lossy = model(loss=Value(0.02, 0.015, 0.025), seen=None, seconds=5.0)
+    models.write(lossy, tmp_path / f"mine{models.SUFFIX}")
+    command = ["path", "predict", str(tmp_path), "--cc", "cubic,bbr", "--draws", "3", "--json"]
+    assert run_command([*command, "--jobs", "1"]) == 0
+    found = json.loads(capsys.readouterr().out)["mine"]
+    assert found["bbr"]["goodput_mbps"]["low"] > found["cubic"]["goodput_mbps"]["high"]
+    assert len(found["bbr"]["draws"]) == 3
+    page = (tmp_path / report.PAGE).read_text()
+    assert "bbr gets the most goodput, significantly more than any other." in page
+
+
+def test_intervals_are_students() -> None:
+    found = interval([0.1, 0.2, 0.3])
+    # mean 0.2, s.e. 0.1 / sqrt(3), t = 4.303
+    assert found.ratio == pytest.approx(1.2214, abs=1e-4)
+    assert (found.low, found.high) == (
+        pytest.approx(0.9527, abs=1e-3),
+        pytest.approx(1.5658, abs=1e-3),
+    )
+    assert not found.significant
+    assert interval([0.19, 0.2, 0.21]).significant
+    assert not interval([0.2, 0.2]).significant  # two runs are no evidence
+
+
+def test_algorithms_are_compared_draw_by_draw() -> None:
+    """Draws differ more than the algorithms do; pairs show it all the same."""
+    one, other = prediction(5, 10, 20, 40), prediction(4.5, 9, 18.1, 36)
+    assert compare(one, other).significant and compare(one, other).ratio > 1.1
+    mixed = prediction(5.5, 9, 22, 36)
+    assert not compare(one, mixed).significant
+    of_path = {"bbr": one, "ndm_tcp": mixed, "cubic": prediction(1, 2, 4, 8)}
+    assert report.sentence(of_path) == (
+        "bbr gets the most goodput; ndm_tcp not significantly less."
+    )

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A model as a scenario: its values arrive, bounds and unknowns are filled as documented."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ndm_tcp.errors import NdmError
+from ndm_tcp.paths import model as models
+from ndm_tcp.paths import scenario
+from ndm_tcp.paths.model import Burst, Kind, Level, Rival, Value
+
+from .made import at_least, model
+
+
+def test_values_arrive_in_the_scenario() -> None:
+    made = scenario.scenario(
+        model(
+            levels=(Level(0.0, Value.exact(10e6)), Level(2.0, Value.exact(4e6))),
+            loss=Value.exact(0.01),
+            jitter_us=Value.exact(2000),
+            reorder=True,
+            ack_hold_us=Value.exact(2500),
+        )
+    )
+    link = made.link
+    assert link is not None
+    assert (link.rate_bps, link.rtt_us, link.queue_packets) == (10_000_000, 40_000, 60)
+    assert (link.loss, link.jitter_us, link.reorder) == (0.01, 2000, True)
+    # The flow's first ACK comes some round trips after the run's start.
+    assert link.steps == ((pytest.approx(2.0 + 4.5 * 0.04), 4_000_000),)
+    assert made.host.read_wait_us == 2500 and link.ack_hold_us == (0, 0)
+    assert [flow.cc for flow in made.flows] == ["$cc"]
+
+
+def test_long_gathering_of_acks_is_the_links() -> None:
+    made = scenario.scenario(model(ack_hold_us=Value.exact(30_000)))
+    assert made.link is not None and made.link.ack_hold_us == (15_000, 30_000)
+    assert made.host.read_wait_us == 1
+
+
+@pytest.mark.parametrize(("rtt_us", "wait_us"), [(40_000, 3000), (20_000, 2000), (100, 10)])
+def test_gathering_that_nobody_saw_is_short(rtt_us: int, wait_us: int) -> None:
+    """It counts as RTT in a target window, so a local network must not get 3 ms of it."""
+    made = scenario.scenario(model(rtt_us=Value.exact(rtt_us), ack_hold_us=Value.exact(0)))
+    assert made.host.read_wait_us == wait_us
+
+
+def test_bursts_take_the_place_of_independent_losses() -> None:
+    made = scenario.scenario(model(loss=Value.exact(0.02), burst=Burst(0.01, 0.5, 0.5)))
+    assert made.link is not None and made.link.burst is not None
+    assert made.link.loss == 0 and made.link.burst.start == 0.01
+
+
+def test_a_rival_that_was_there_before_leads() -> None:
+    before = scenario.scenario(model(rivals=(Rival("bbr", Kind.ASSUMED, 0.0),)))
+    assert [(f.cc, f.start_s, f.sender) for f in before.flows] == [("$cc", 1.0, 0), ("bbr", 0.0, 1)]
+    later = scenario.scenario(model(rivals=(Rival("cubic", Kind.MEASURED, 2.0),)))
+    assert [(f.cc, f.start_s) for f in later.flows] == [("$cc", 0.0), ("cubic", 2.0)]
+    # All end together, so that the flow is never alone again.
+    assert before.flows[0].end_s() == before.flows[1].end_s()
+
+
+def test_a_queue_that_never_overflowed_is_larger_than_what_it_held() -> None:
+    assert scenario.queue_packets(model()) == 60
+    bdp = 10e6 / 8 / 1500 * 0.04
+    assert scenario.queue_packets(model(queue_packets=at_least(4))) == round(bdp)
+    assert scenario.queue_packets(model(queue_packets=at_least(100))) == 125
+
+
+def test_draws_stay_around_the_intervals_and_zero_stays_zero() -> None:
+    given = model(loss=Value(0.01, 0.005, 0.02))
+    assert scenario.draw(given, 0) is given
+    drawn = [scenario.draw(given, seed) for seed in range(1, 200)]
+    assert drawn[5] == scenario.draw(given, 6)
+    for name in ("rtt_us", "queue_packets", "loss"):
+        value = getattr(given, name)
+        logs = np.log([getattr(one, name).value / value.value for one in drawn])
+        width = math.log(value.high / value.low) / (2 * 1.96)
+        assert np.std(logs) == pytest.approx(width, rel=0.25), name
+        assert abs(np.mean(logs)) < 0.3 * width
+    assert {one.jitter_us.value for one in drawn} == {0.0}
+
+
+def test_a_policed_path_is_refused_by_name() -> None:
+    with pytest.raises(NdmError, match="^mine: a policer .* leave this capture out$"):
+        scenario.scenario(model(policer=True))
+
+
+def test_models_come_back_from_disk_and_damage_is_named(tmp_path: Path) -> None:
+    given = model(rivals=(Rival("bbr", Kind.ASSUMED, 0.0),), burst=Burst(0.1, 0.2, 0.3))
+    path = tmp_path / f"mine{models.SUFFIX}"
+    models.write(given, path)
+    assert models.load_all(tmp_path) == [given]
+    text = path.read_text()
+    for damage in (
+        "",
+        "[]",
+        text.replace('"format": 1', '"format": 9'),
+        text.replace("40000", "x"),
+    ):
+        path.write_text(damage)
+        with pytest.raises(NdmError, match="run: ndm path estimate"):
+            models.read(path)
+    with pytest.raises(NdmError, match="no path model in it; run: ndm path estimate"):
+        models.load_all(tmp_path / "none")
+
+
+def test_the_mean_rate_is_over_time() -> None:
+    two = (Level(0.0, Value.exact(10e6)), Level(3.0, Value.exact(2e6)))
+    assert dataclasses.replace(model(), levels=two).rate_bps == pytest.approx(8e6)
