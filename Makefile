@@ -28,7 +28,7 @@ CROSS_PACKAGES = $(CLANG_RT) gcc-aarch64-linux-gnu gcc-arm-linux-gnueabihf gcc-i
 	libc6-dev-s390x-cross qemu-user-static binutils
 BOARD = docs/board
 ROUNDS = $(addprefix datasets/lab-rounds/,core jitter lan lan-short)
-NOTEBOOKS = training_run policy quantisation your_own_trace closed_loop
+NOTEBOOKS = training_run policy quantisation your_own_trace your_path closed_loop
 ABLATION = $(OUT)/ablation
 KDIR ?= $(firstword $(wildcard /lib/modules/$(shell uname -r)/build) \
 	$(lastword $(sort $(wildcard /usr/src/linux-headers-*-amd64))))
@@ -113,6 +113,7 @@ $(STAMPS)/tools: $(STAMPS)/core
 	@touch $@
 
 DEMO = $(OUT)/demo
+comma := ,
 DONE = $(DEMO)/done
 DEMO_SCENARIOS = published/c-dumbbell-loss-1.toml,published/d-star-loss-1.toml
 RIVALS = reno,cubic,bbr
@@ -135,7 +136,8 @@ demo: ## traces -> trained network -> C header -> ndm_tcp.ko -> checks -> closed
 	@echo "$$DEMO_SAYS"
 	@$(MAKE) --no-print-directory demo-packages
 	@# The kernel takes longest, so it is the first to start.
-	@$(MAKE) --no-print-directory -j 3 HAS_PACKAGES=1 $(DONE)/kernel $(DONE)/module $(DONE)/check $(DONE)/board
+	@$(MAKE) --no-print-directory -j 3 HAS_PACKAGES=1 $(DONE)/kernel $(DONE)/module $(DONE)/check $(DONE)/board \
+		$(DONE)/adapt
 	@$(BIN)/python -m ndm_tcp.export.report.summary $(DEMO)
 
 demo-packages:
@@ -182,6 +184,20 @@ $(DONE)/board: $(DONE)/rivals $(DONE)/export
 	$(call step,the lab: the network just trained,rm -rf $(DEMO)/board/runs/*--ndm_tcp--* && \
 		$(BIN)/ndm lab board $(DEMO_SCENARIOS) --cc $(ALL_FOUR) --seeds 1 --kmod $(DEMO)/kmod \
 			-o $(DEMO)/board --picture $(DEMO)/board.png >$(DEMO)/board.txt)
+
+# Two real captures: one of M-Lab's, of the Internet, and one of this project's, over a Linux host.
+DEMO_CAPTURES = $(wildcard datasets/traces/third_party/mlab_ndt_bulk*) datasets/traces/cubic-01-clean
+
+$(DONE)/predict: $(DONE)/rivals $(wildcard paths/*.py)
+	$(call step,the paths of two captures: estimate$(comma) replay$(comma) predict,rm -rf $(DEMO)/paths && \
+		$(BIN)/ndm path estimate $(DEMO_CAPTURES) -o $(DEMO)/paths && \
+		$(BIN)/ndm path predict $(DEMO)/paths --draws 2 >$(DEMO)/paths.txt)
+
+# Exit code 1: the advice is not to use the network, which is a result, too.
+$(DONE)/adapt: $(DONE)/predict $(wildcard src/ndm_tcp/adapt/*.py training/*.py export/*.py export/*/*.py kmod/*.[ch]) $(ROUND_FILES)
+	$(call step,the shipped network adapted to these paths,rm -rf $(DEMO)/adapt && \
+		{ $(BIN)/ndm adapt $(DEMO_CAPTURES) -o $(DEMO)/adapt --draws 1 --iterations 1 --guard "" \
+			>$(DEMO)/adapt.txt || [ $$? = 1 ]; })
 
 # The longest files begin first (tests/conftest.py), so that none is waited for at the end.
 PYTEST = $(BIN)/pytest -n $$(nproc) --dist loadfile --no-loadscope-reorder

@@ -22,8 +22,9 @@ ONE_DROP_S = 2e-3
 """losses so close together are one drop and its neighbours"""
 EVEN = 0.35
 """median change of the log of the time between drops; 0.5 to 2.8 where losses are random"""
-NOT_FULL = 0.8
-"""of the longest queue: half of the drops come below; at a full queue they come at 0.9 to 1"""
+NOT_FULL, NOT_FULL_PACKETS = 0.7, 4
+"""of the longest queue, and below it by packets: half of the drops come there; at a full queue they
+come at 0.9 to 1"""
 LONGEST_PERCENTILE = 99.7
 
 
@@ -42,7 +43,9 @@ def drops_early(o: Observed, excess: Floats, queue: Floats) -> bool:
     if below.mean() > BELOW_SHARE:
         return False
     longest = np.percentile(queue, LONGEST_PERCENTILE)
-    if np.median(loss_levels(position, queue)) > NOT_FULL * longest:
+    if np.median(loss_levels(position, queue)) > min(
+        NOT_FULL * longest, longest - NOT_FULL_PACKETS
+    ):
         return False
     times = o.t[at][np.concatenate([[True], np.diff(o.t[at]) > ONE_DROP_S])]
     if len(times) < LEAST_LOSSES:

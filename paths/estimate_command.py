@@ -128,6 +128,8 @@ def table(one: PathModel) -> list[str]:
         lines.append(_line(f"rate{since}", level.rate_bps, 1e-6, "Mbit/s"))
     lines.append(_line("baseline RTT", one.rtt_us, 1e-3, "ms"))
     lines.append(_line("queue", one.queue_packets, 1, "packets"))
+    if one.bucket_packets.value > 1:
+        lines.append(_line("policer's bucket", one.bucket_packets, 1, "packets"))
     lines.append(_line("random loss", one.loss, 100, "%"))
     if one.burst:
         lines.append(f"  {'':18} in bursts that begin at {one.burst.start:.3%} of the packets")

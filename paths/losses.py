@@ -14,6 +14,7 @@ import numpy as np
 from ndm_tcp.paths.model import Burst
 from ndm_tcp.paths.observed import Bools, Floats, Ints, Observed
 from ndm_tcp.paths.order import Order
+from ndm_tcp.paths.smooth import running_median
 
 TOP_PERCENTILE, TOP_BESIDE_RIVALS = 99.7, 90
 """of the queue: a pause of the host delays a few ACKs, so the highest value is not the queue's;
@@ -32,20 +33,25 @@ FULL_SHARE = 0.5
 """of the highest queue: no queue overflows below, as it would never have become so long"""
 MORE_OFTEN = 1.5
 """times as many losses at a full queue as by chance"""
+SMOOTHED = 9
+"""ACKs of the running median that takes jitter out of the queue"""
 LEAST_QUEUE = 2.0
 """packets; below, the level of a loss is not known"""
 SIZE_PERCENTILE = 75
 """of the queue at overflows: bursts that end early are below, pauses above"""
-IN_SERVICE = 0.75
-"""packets: the last one that was let in saw a queue shorter by up to one"""
+IN_SERVICE, SHORT_QUEUE = 0.62, 15
+"""Packets: the last one that was let in saw a queue shorter by up to one. In short queues bursts
+end early more often."""
 STRAGGLERS, STRAGGLERS_SHARE = 4, 0.08
 """Overflow losses noticed late, of retransmissions: so few are no random loss."""
+QUIET_RTTS = 2.0
+"""after an overflow, of the longest usual RTT: then all its losses are noticed and repaired"""
 LEAST_RANDOM, LEAST_PASSED = 3, 100
 """random losses, and packets, from which on there is a rate of them"""
 LEAST_REAL, LEAST_REAL_SHARE, LEAST_LOSS_SHARE = 5, 0.3, 0.2
 """Beside reordering: losses that no D-SACK takes back, and their share, for these to be real."""
 BURST_LOSSES, BURST_GAP, BURST_SHARE = 8, 10, 0.25
-"""losses, packets between two of one burst, share of losses in bursts beyond chance"""
+"""losses, packets between two of one burst, share of losses in bursts above what chance gives"""
 CAP_PACKETS, CAP_JITTER = 4, 3
 """Beyond its own packets in flight nothing of a lone flow waits: slack in packets, and sigmas."""
 CAP_BASE = 0.97
@@ -66,6 +72,8 @@ class Losses:
     """probability of a random loss"""
     n_random: int
     burst: Burst | None
+    share: float
+    """of the packets that were lost"""
     at_overflow: Floats
     """[m] the queue at each overflow, packets"""
 
@@ -77,7 +85,8 @@ def queue_length(o: Observed, order: Order, pps: Floats, lone: bool) -> Floats:
         pps: [k] the bottleneck's rate.
         lone: then no more than the flow has in flight; a pause of the host looks like more.
     """
-    queue: Floats = (o.rtt - order.base) * pps
+    rtt = running_median(o.rtt, SMOOTHED) if order.jitter else o.rtt
+    queue: Floats = (rtt - order.base - order.lift) * pps
     if not lone:
         return queue
     cap = o.flight + CAP_PACKETS - CAP_BASE * pps * order.base
@@ -114,18 +123,35 @@ def measure(o: Observed, order: Order, queue: Floats, pps: float, alone_s: float
         at_overflow = level[full]
         size = float(np.percentile(at_overflow, SIZE_PERCENTILE))
         if not blur:
-            size = float(np.floor(size + IN_SERVICE))
-    passed = int(
-        o.acked[(queue <= edge if overflow else queue > -np.inf) & (o.at <= alone_s)].sum()
-    )
+            size = float(np.floor(size + (IN_SERVICE if size < SHORT_QUEUE else 0.5)))
+    counted = (queue <= edge if overflow else queue > -np.inf) & (o.at <= alone_s)
     stray = max(STRAGGLERS, STRAGGLERS_SHARE * n[near].sum()) if overflow else LEAST_RANDOM
     lost = int(n[~near].sum())
-    random = lost / passed if lost >= stray and passed >= LEAST_PASSED else 0.0
+    random = _rate(lost, int(o.acked[counted].sum()), stray)
+    if (
+        overflow and not random and size >= SHORT_QUEUE
+    ):  # stragglers come within a few round trips of their overflow
+        after = o.t[at[full]]
+        quiet = _quiet(after, o.at, o) & counted
+        later = int(n[~near & _quiet(after, o.t[at], o)].sum())
+        random = _rate(later, int(o.acked[quiet].sum()), LEAST_RANDOM)
     if order.reorder:
         random = _without_reordered(o, n, near, overflow)
     left = (at[~near], n[~near]) if random > 0 else (at[:0], n[:0])
     burst = _burst(o, *left, random)
-    return Losses(size, highest, overflow, random, int(left[1].sum()), burst, at_overflow)
+    return Losses(size, highest, overflow, random, lost, burst, total / o.packets, at_overflow)
+
+
+def _rate(lost: int, passed: int, least: float) -> float:
+    """Losses of passed packets; 0: too few to tell."""
+    return lost / passed if lost >= least and passed >= LEAST_PASSED else 0.0
+
+
+def _quiet(after: Floats, t: Floats, o: Observed) -> Bools:
+    """Which of these times are long after every overflow?"""
+    last = np.concatenate([[-np.inf], after])[np.searchsorted(after, t, side="right")]
+    found: Bools = t - last > QUIET_RTTS * float(np.percentile(o.rtt, 95))
+    return found
 
 
 def _highest_around(queue: Floats) -> Floats:

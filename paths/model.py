@@ -132,8 +132,8 @@ class PathModel:
     rivals: tuple[Rival, ...]
     joined: bool
     """the flow joined rivals that were there: rate and baseline RTT are bounds"""
-    policer: bool
-    """the rate is cut without a queue; the lab has no policer, so the model is not replayed"""
+    bucket_packets: Value
+    """depth of the bottleneck's token bucket; above 1 it is a policer, which has no queue"""
     app_limited: float
     """share of the ACKs at which the application had nothing to send"""
     rwnd_limited: float

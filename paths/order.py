@@ -27,8 +27,14 @@ WINDOW_PACKETS = 25
 """packets in a window: a rate to about a packet in 25"""
 WINDOW_RTTS = 2.0
 """A flight that leaves in a burst comes back within an RTT; two even it out."""
-NEAR, WIDE, BASE = 15, 31, 9
-"""ACKs of the running medians: noise, its model, and the lowest RTT beside reordering"""
+NEAR, WIDE = 15, 31
+"""ACKs of the running medians: noise, and its model"""
+BASE_SHORT, BASE_LONG, BASE_REORDERED = 5, 15, 9
+"""ACKs of the running medians whose lowest one is near the baseline RTT beside jitter. A flow that
+is without a queue only once, at its start, needs a short one; of many low ones short medians find
+exceptions, and the mean of both errs least."""
+ONE_MOMENT, ONCE = 100, 2.0
+"""ACKs around the lowest median; sigmas by which medians elsewhere are higher: there was a queue"""
 STANDING_PACKETS = 3
 """above the lowest RTT: the link was busy, so ACKs follow its clock"""
 STANDING_ACKS = 50
@@ -39,11 +45,13 @@ OUTLIER_PACKETS = 2.7
 CLOCK_PACKETS = 0.6
 """spread that the link's own clock leaves, packets"""
 LEAST_JITTER_PACKETS = 0.7
-"""below, jitter cannot be told from the queue's steps"""
-BASE_ABOVE_MINIMUM = 0.3
-"""sigmas: the lowest RTT had less than the mean delay"""
-BASE_BELOW_MEDIANS = 0.2
-"""sigmas: the same for the lowest running median beside reordering"""
+"""below, jitter cannot be told from the queue's steps..."""
+SURE_JITTER = 0.1
+"""...but where the RTT varies by so much of the lowest one"""
+BASE_BELOW = 0.08
+"""sigmas of the baseline RTT below the mean of the lowest running medians"""
+BASE_ABOVE = 1.0
+"""sigmas of the baseline RTT above the lowest running median beside reordering"""
 JITTER_WINDOW = 30
 """sigmas in a window of the rate: its ends move by a sigma"""
 
@@ -59,8 +67,8 @@ class Order:
     reorder: bool
     noise: float
     """spread of the RTT around its running median, s"""
-    reordered: float
-    """share of the ACKs for overtaken packets"""
+    lift: float
+    """median delay by jitter in order, above its mean, at the link's rate, s"""
 
 
 def rough_rate(o: Observed) -> float:
@@ -83,15 +91,29 @@ def measure(o: Observed, clock: Clock) -> Order:
     residue = o.rtt - running_median(o.rtt, NEAR)
     noise = spread(residue)
     if reordered > REORDERED_SHARE:
-        base = float(running_median(o.rtt, BASE).min()) + BASE_BELOW_MEDIANS * noise
-        return Order(base, noise, True, noise, reordered)
+        base = float(running_median(o.rtt, BASE_REORDERED).min()) + BASE_ABOVE * noise
+        return Order(base, noise, True, noise, 0.0)
     rate = rough_rate(o)
-    jitter = 0.0
     outlier = float(np.percentile(np.abs(residue), 99)) * rate
-    off = not clock.pps and off_clock(o, rate, noise) > OFF_CLOCK
-    if off and outlier > OUTLIER_PACKETS:
-        jitter = _in_order_sigma(noise, rate)
-    return Order(o.min_rtt + BASE_ABOVE_MINIMUM * jitter, jitter, False, noise, reordered)
+    sure = noise > SURE_JITTER * o.min_rtt
+    off = off_clock(o, rate, noise) > OFF_CLOCK and outlier > OUTLIER_PACKETS
+    jitter, lift = 0.0, 0.0
+    if not clock.pps and (off or sure):
+        jitter, lift = _in_order(noise, rate, sure)
+    if not jitter:
+        return Order(o.min_rtt, 0.0, False, noise, 0.0)
+    base = max(o.min_rtt, _low(o, jitter) - BASE_BELOW * jitter)
+    return Order(base, jitter, False, noise, lift)
+
+
+def _low(o: Observed, jitter: float) -> float:
+    """The lowest RTT that is not an exception, s."""
+    short, long = running_median(o.rtt, BASE_SHORT), running_median(o.rtt, BASE_LONG)
+    k = int(np.argmin(long))
+    far = np.concatenate([long[: max(0, k - ONE_MOMENT)], long[k + ONE_MOMENT :]])
+    if not len(far) or far.min() > long[k] + ONCE * jitter:
+        return float(short.min())
+    return float(short.min() + long.min()) / 2
 
 
 def off_clock(o: Observed, rate: float, noise: float) -> float:
@@ -103,26 +125,29 @@ def off_clock(o: Observed, rate: float, noise: float) -> float:
     return float(np.median(off[standing]))
 
 
-def _in_order_sigma(noise: float, rate: float) -> float:
-    """Standard deviation of the jitter behind a spread of the RTT, s."""
+def _in_order(noise: float, rate: float, sure: bool) -> tuple[float, float]:
+    """Standard deviation of the jitter behind a spread of the RTT, and its median excess, s."""
     own = np.sqrt(max(noise**2 - (CLOCK_PACKETS / rate) ** 2, 0.25 * noise**2))
-    sigma, left = _in_order_table()
+    sigma, left, excess = _in_order_table()
     found = float(np.interp(own * rate, sigma * left, sigma)) / rate
-    return found if found * rate >= LEAST_JITTER_PACKETS else 0.0
+    if found * rate < LEAST_JITTER_PACKETS and not sure:
+        return 0.0, 0.0
+    return found, found * float(np.interp(found * rate, sigma, excess))
 
 
 @functools.cache
-def _in_order_table() -> tuple[Floats, Floats]:
-    """(sigma in packets, spread that in-order normal jitter leaves, in sigma), [40] each.
+def _in_order_table() -> tuple[Floats, Floats, Floats]:
+    """[40] each: sigma in packets; spread that in-order jitter leaves, and its median, in sigma.
 
     Packets are evenly spaced, every second one is acknowledged, as receivers do.
     """
     rng = np.random.default_rng(1)
     sigmas = np.geomspace(0.05, 200, 40)
-    n, left = 20000, []
+    n, left, median = 20000, [], []
     for sigma in sigmas:
         due = np.arange(n) / sigma
         delays = rng.standard_normal(n).clip(-4, 4)  # as netem's table
         excess = np.maximum.accumulate(due + delays) - due
         left.append(spread(excess[::2] - running_median(excess[::2], WIDE)))
-    return sigmas, np.array(left)
+        median.append(float(np.median(excess)))
+    return sigmas, np.array(left), np.array(median)

@@ -82,7 +82,7 @@ def estimate(flow: FlowRecords, o: Observed, name: str, source: str) -> PathMode
         ack_hold_us=Value.exact(0.0, Kind.ASSUMED),
         rivals=(),
         joined=False,
-        policer=False,
+        bucket_packets=Value.exact(1.0, Kind.ASSUMED),
         app_limited=float(np.mean(acks["app_limited"])),
         rwnd_limited=float(np.mean(rwnd)) if rwnd is not None else 0.0,
         seen=seen(flow, o),

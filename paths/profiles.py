@@ -21,7 +21,7 @@ from ndm_tcp.paths.model import Kind, Level, PathModel, Value
 
 MSS = 1448
 LEAST_SHARE = 0.05
-"""of the rate that other traffic leaves: a link at 0 would never send again"""
+"""of the rate that other traffic leaves: a link at 0 would never carry anything"""
 SAME = 0.02
 """Levels that differ by less are one."""
 SECONDS = 30.0
@@ -140,7 +140,7 @@ def _model(
         ack_hold_us=none,
         rivals=(),
         joined=False,
-        policer=False,
+        bucket_packets=Value.exact(1.0, given),
         app_limited=0.0,
         rwnd_limited=0.0,
         seen=None,

@@ -125,7 +125,8 @@ def measure(o: Observed, order: Order, hold: float, clock: Clock) -> Rates:
     crowded = np.zeros(len(busy), dtype=bool)
     if clock.pps and not order.jitter:
         slow = busy & (w.rate < SLOW * clock.pps)
-        crowded = slow & (_lowest(o, w, excess - trains.own_wait(o, clock.pps)) > queue_s)
+        foreign = _lowest(o, w, excess - trains.own_wait(o, clock.pps))
+        crowded = slow & (foreign > max(queue_s, HOLD_SLACK * hold))
         busy &= ~slow | crowded
     use = np.flatnonzero(_used(w, busy))
     if len(use) < MIN_WINDOWS:

@@ -3,18 +3,22 @@
 
 A capture leaves some values open: the size of a queue that never overflowed, the algorithm of a
 rival. Each open value has candidates; the model whose replay is closest to the capture is kept.
-A model whose closest replay misses the captured goodput by more than a tenth is rejected.
+Where a path draws at random, each candidate runs with several seeds. A model is rejected whose
+closest replays all miss the captured goodput, on the same side, by more than a tenth.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import run as lab_run
@@ -31,6 +35,8 @@ QUEUE_FACTORS = (1.0, 4.0)
 """of the size of a queue that never overflowed"""
 MISS = 0.1
 """of the captured goodput: a replay that is further off is rejected"""
+SEEDS = 3
+"""of a path with random losses or jitter: one capture is one draw of them"""
 WEIGHT_RTT = 0.5
 """of an RTT's miss beside the goodput's: it varies more from run to run"""
 
@@ -44,15 +50,21 @@ class Replay:
     cc: str
     """the algorithm of the replay"""
     replayed: Seen
+    """means over the seeds"""
+    goodput_mbps: tuple[float, ...]
+    """of each seed"""
     folder: str
-    """of the run"""
+    """of the run of the first seed"""
     candidates: int
 
     @property
     def goodput_miss(self) -> float:
-        """Replayed over captured goodput, minus 1."""
-        seen = self.model.seen
-        return self.replayed.goodput_mbps / max(seen.goodput_mbps, 1e-9) - 1 if seen else 0.0
+        """Replayed over captured goodput, minus 1: of the seed that is nearest."""
+        if self.model.seen is None:
+            return 0.0
+        captured = max(self.model.seen.goodput_mbps, 1e-9)
+        misses = [mbps / captured - 1 for mbps in self.goodput_mbps]
+        return 0.0 if min(misses) < 0 < max(misses) else min(misses, key=abs)
 
     @property
     def accepted(self) -> bool:
@@ -137,34 +149,63 @@ def replay(
     """
     found: dict[str, Replay | NdmError] = {}
     models = [model for model in models if model.seen is not None]
-    work: list[tuple[PathModel, str, suite.Job]] = []
+    work: list[tuple[PathModel, str, list[suite.Job]]] = []
     for model in models:
         try:
-            pairs = itertools.product(algorithms(model, cc), candidates(model))
-            for number, (with_cc, candidate) in enumerate(pairs):
-                name = f"{model.name}-{number}"
-                made = scenario.scenario(candidate, name)
-                digest = hashlib.sha256(made.text.encode()).hexdigest()[:8]
-                job = suite.Job(made, with_cc, 1, out / f"{name}--{with_cc}--{digest}")
-                work.append((candidate, with_cc, job))
+            work += _work(model, out, cc)
         except NdmError as error:
             found[model.name] = error
+    all_ = [job for *_, runs in work for job in runs]
     results = {
-        outcome.job.folder: outcome
-        for outcome in suite.execute([job for *_, job in work], jobs, True, quiet=False)
+        outcome.job.folder: outcome for outcome in suite.execute(all_, jobs, True, quiet=False)
     }
     for model in models:
-        if model.name in found:
-            continue
-        mine = [entry for entry in work if entry[0].name == model.name]
-        done = []
-        for candidate, with_cc, job in mine:
-            result = results[job.folder].result
-            if result is not None:
-                done.append(Replay(candidate, with_cc, seen(result), job.folder.name, len(mine)))
-        if done:
-            found[model.name] = min(done, key=lambda r: distance(r.replayed, model.seen))
-        else:
-            why = results[mine[0][2].folder].error
-            found[model.name] = NdmError(f"{model.name}: no replay ran ({why})")
+        if model.name not in found:
+            mine = [entry for entry in work if entry[0].name == model.name]
+            found[model.name] = _closest(model, mine, results)
     return found
+
+
+def _work(
+    model: PathModel, out: Path, cc: str | None
+) -> list[tuple[PathModel, str, list[suite.Job]]]:
+    """Candidate, algorithm and runs, a seed each."""
+    found = []
+    for number, (with_cc, candidate) in enumerate(
+        itertools.product(algorithms(model, cc), candidates(model))
+    ):
+        name = f"{model.name}-{number}"
+        made = scenario.scenario(candidate, name)
+        digest = hashlib.sha256(made.text.encode()).hexdigest()[:8]
+        seeds = range(1, SEEDS + 1 if made.draws() else 2)
+        folders = [out / f"{name}--{with_cc}--{digest}-{seed}" for seed in seeds]
+        runs = [suite.Job(made, with_cc, *pair) for pair in zip(seeds, folders, strict=True)]
+        found.append((candidate, with_cc, runs))
+    return found
+
+
+def _closest(
+    model: PathModel,
+    work: Sequence[tuple[PathModel, str, list[suite.Job]]],
+    results: Mapping[Path, suite.Outcome],
+) -> Replay | NdmError:
+    done = []
+    for candidate, cc, runs in work:
+        each = [seen(r) for job in runs if (r := results[job.folder].result) is not None]
+        if each:
+            goodput = tuple(one.goodput_mbps for one in each)
+            folder = runs[0].folder.name
+            done.append(Replay(candidate, cc, _mean(each), goodput, folder, len(work)))
+    if not done:
+        why = results[work[0][2][0].folder].error
+        return NdmError(f"{model.name}: no replay ran ({why})")
+    return min(done, key=lambda r: distance(r.replayed, model.seen))
+
+
+def _mean(each: Sequence[Seen]) -> Seen:
+    return Seen(
+        *(
+            float(np.mean([getattr(one, field.name) for one in each]))
+            for field in dataclasses.fields(Seen)
+        )
+    )

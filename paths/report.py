@@ -85,11 +85,13 @@ def facts(model: PathModel) -> list[tuple[str, str]]:
     loss = value(model.loss, 100, "%", 3) + (" in bursts" if model.burst else "")
     order = ", packets overtake one another" if model.reorder else ", in order"
     jitter, hold = model.jitter_us.value > 0, model.ack_hold_us.value > 0
+    policed = model.bucket_packets.value > 1
     return [
         ("algorithm", model.cc or "not known"),
         ("rate", levels),
         ("baseline RTT", value(model.rtt_us, 1e-3, "ms")),
         ("queue", f"{value(model.queue_packets, 1, 'packets', 3)}, {model.qdisc}"),
+        ("policer's bucket", value(model.bucket_packets, 1, "packets", 3) if policed else "none"),
         ("random loss", loss),
         ("jitter", value(model.jitter_us, 1e-3, "ms", 3) + order if jitter else "none seen"),
         ("ACKs gathered for", value(model.ack_hold_us, 1e-3, "ms", 3) if hold else "not seen"),
@@ -101,6 +103,13 @@ def facts(model: PathModel) -> list[tuple[str, str]]:
 HEAD = ["path", "algorithm", "captured Mbit/s", "replayed", "captured RTT ms", "replayed", ""]
 
 
+def _seeds(values: Sequence[float]) -> str:
+    """Mean, lowest and highest; one number of one seed."""
+    mean = sum(values) / len(values)
+    spread = f" [{min(values):.2f}, {max(values):.2f}]" if len(values) > 1 else ""
+    return f"{mean:.2f}{spread}"
+
+
 def replay_rows(found: Replays) -> list[list[str]]:
     """A row a model: captured and replayed."""
     rows = []
@@ -109,7 +118,7 @@ def replay_rows(found: Replays) -> list[list[str]]:
         assert seen is not None
         rows.append(
             [
-                *(r.model.name, r.cc, f"{seen.goodput_mbps:.2f}", f"{r.replayed.goodput_mbps:.2f}"),
+                *(r.model.name, r.cc, f"{seen.goodput_mbps:.2f}", _seeds(r.goodput_mbps)),
                 *(f"{seen.rtt_mean_ms:.1f}", f"{r.replayed.rtt_mean_ms:.1f}", "accepted"),
             ]
         )

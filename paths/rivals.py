@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ndm_tcp.paths import trains
-from ndm_tcp.paths.observed import Floats, Observed
+from ndm_tcp.paths.observed import Bools, Floats, Observed
 from ndm_tcp.paths.order import Order
 from ndm_tcp.paths.rates import MIN_WINDOWS, UNFILLED_PERCENTILE, Rates, mean_excess
 from ndm_tcp.paths.smooth import spread
@@ -44,6 +44,8 @@ CROWDED_SHARE = 0.12
 packets that the queue dropped and pauses of the host"""
 CROWDED_PACKETS, CROWDED_HOLDS = 4.0, 1.3
 """waits from which on others' packets are behind it, packets and holds of the receiver"""
+OWN_CLOCK, WHOLE_LINK = 0.98, 0.93
+"""of the link's clock: the slowest that it may be, and rates that are the whole link's"""
 SLOW_LEVEL = 0.85
 """of the link's clock: a level below is a step of the rate, or a rival's doing"""
 OLD_GAPS, OLD_GAPS_SHARE = 2, 0.3
@@ -58,6 +60,8 @@ JOINED_S = 1.0
 """Rivals seen within the first second were probably there before."""
 LEVEL_ACKS = 40
 """at a level, for its highest delay"""
+STEADY = 0.01
+"""of the log rate: so even are levels of the link, not shares of it"""
 SAME_DELAY = 0.5
 """how much less the highest delay varies from level to level than the highest queue in packets"""
 
@@ -102,24 +106,35 @@ def measure(
 
 def _present(o: Observed, order: Order, hold: float, rates: Rates, gaps: Gaps) -> bool:
     excess = o.rtt - order.base
-    if rates.clock.pps and not order.reorder and len(rates.levels) < 2:
-        return _crowded_share(o, excess, hold, rates.clock.pps) > CROWDED_SHARE
-    if rates.busy.sum() < MIN_WINDOWS:
-        return False
     best = float(np.percentile(rates.windows.rate, BEST_PERCENTILE))
-    if rates.scatter > _scatter_limit(o, order, rates, excess, best):
-        return True
-    if len(rates.levels) > MOST_LEVELS:
+    scattered = rates.scatter > _scatter_limit(o, order, rates, excess, best)
+    if rates.clock.pps and not order.reorder and len(rates.levels) < 2:
+        foreign = _foreign(o, excess, hold, rates.clock.pps)
+        # Alone a flow gets the whole link, whatever a small error of the clock adds up to.
+        less = np.interp(o.at, rates.windows.middle, rates.windows.rate)
+        crowded = foreign & (less < WHOLE_LINK * rates.clock.pps)
+        return _share(o, crowded) > CROWDED_SHARE or (
+            scattered and _share(o, foreign) > CROWDED_SHARE
+        )
+    if rates.busy.sum() < MIN_WINDOWS or order.jitter:  # jitter looks like rivals
+        return False
+    if scattered or len(rates.levels) > MOST_LEVELS:
         return True
     if len(rates.levels) == 1:
         return _foreign_s(o, order, excess, best) > max(order.base, PAUSE_S)
     return _clock_stays(o, rates, gaps) or _levels_are_rivals(o, rates, excess)
 
 
-def _crowded_share(o: Observed, excess: Floats, hold: float, pps: float) -> float:
-    """Share of the ACKs at which more waited than the flow's own packets explain."""
-    foreign = excess - trains.own_wait(o, pps) > max(CROWDED_PACKETS / pps, CROWDED_HOLDS * hold)
-    return float(np.mean(foreign[o.calm])) if o.calm.any() else 0.0
+def _foreign(o: Observed, excess: Floats, hold: float, pps: float) -> Bools:
+    """[k] did more wait than the flow's own packets explain?"""
+    own = trains.own_wait(o, OWN_CLOCK * pps)
+    foreign: Bools = excess - own > max(CROWDED_PACKETS / pps, CROWDED_HOLDS * hold)
+    return foreign
+
+
+def _share(o: Observed, which: Bools) -> float:
+    """Of the ACKs outside recovery."""
+    return float(np.mean(which[o.calm])) if o.calm.any() else 0.0
 
 
 def _clock_stays(o: Observed, rates: Rates, gaps: Gaps) -> bool:
@@ -165,7 +180,7 @@ def _levels_are_rivals(o: Observed, rates: Rates, excess: Floats) -> bool:
     A queue overflows at the same number of packets before and after a step of the rate, but at
     the same delay beside a rival.
     """
-    if len(rates.levels) < 2 or not o.lost.any():
+    if len(rates.levels) < 2 or not o.lost.any() or rates.scatter < STEADY:
         return False
     at = np.searchsorted([level.from_s for level in rates.levels], o.at, side="right") - 1
     highest, pps = [], []

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.paths.scenario import MIN_RATE_BPS, UNDER_TEST, Host, Scenario, parse
 from ndm_tcp.paths.model import Kind, Level, PathModel, Rival, Value
 
@@ -108,6 +107,8 @@ def _link(model: PathModel) -> dict[str, Any]:
     link: dict[str, Any] = {"rate_bps": _rate(first.rate_bps.value), "rtt_us": rtt_us}
     if model.qdisc != "cake":
         link["queue_packets"] = queue_packets(model)
+    if model.bucket_packets.value > 1:
+        link |= {"queue_packets": 1, "bucket_packets": round(model.bucket_packets.value)}
     if model.qdisc != "droptail":
         link["qdisc"] = model.qdisc
     if model.loss.value > 0 and model.burst is None:
@@ -139,11 +140,6 @@ def text(model: PathModel, seconds: float | None = None) -> str:
     Raises:
         NdmError: the lab cannot make this path.
     """
-    if model.policer:
-        raise NdmError(
-            f"{model.name}: a policer cuts the rate, and the lab has none; its flows cannot be "
-            "replayed, leave this capture out"
-        )
     lasts = math.ceil(seconds if seconds is not None else model.seconds) or 1
     lead_s = RIVAL_LEAD_S if any(rival.start_s == 0 for rival in model.rivals) else 0.0
     lines = [f'title = "path model {model.name}"', f"seconds = {lasts}", 'topology = "path"']

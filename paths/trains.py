@@ -25,7 +25,9 @@ MOST_ACKED = 3
 LEAST_GAP_S = 2e-5
 """Interrupts of the capturing host gather packets that come closer together."""
 SAME = 0.02
-"""log of gaps that count as equal: one microsecond of 100"""
+"""log of gaps that count as equal: one microsecond of 100..."""
+CLOCK_S = 1.5e-6
+"""...and both ends of a gap are rounded to microseconds"""
 LEAST_GAPS, LEAST_SHARE = 5, 0.5
 """The first window of ten packets has seven such gaps. Below half, no gap is frequent."""
 
@@ -79,7 +81,7 @@ def clock(found: Gaps, from_s: float = 0.0, to_s: float = np.inf) -> Clock:
     each = found.each[(found.t >= from_s) & (found.t < to_s)]
     if len(each) < LEAST_GAPS:
         return NONE
-    gap, count = most_frequent(each, SAME)
+    gap, count = most_frequent(each, max(SAME, CLOCK_S / float(np.median(each))))
     if count < max(LEAST_GAPS, LEAST_SHARE * len(each)):
         return NONE
     return Clock(1 / gap, count)

@@ -20,7 +20,10 @@ from ndm_tcp.lab.guest import suite
 
 from .conftest import ROOT
 
-STEPS = ("kernel", "data", "run", "export", "module", "check", "rivals", "board")
+STEPS = (
+    *("kernel", "data", "run", "export", "module", "check", "rivals", "board", "predict"),
+    "adapt",
+)
 
 
 def make(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -70,11 +73,13 @@ def test_torch_comes_from_where_the_user_says(tmp_path: Path) -> None:
     ("changed", "again"),
     [
         ("", set()),
-        ("training/train.py", {"run", "export", "module", "check", "board"}),
-        ("export/check.py", {"export", "module", "check", "board"}),
-        ("kmod/ndm_tcp.c", {"export", "module", "check", "board"}),
-        ("lab/score/board.py", {"rivals", "board"}),
-        ("lab/uml/kernel.config", {"kernel", "rivals", "board"}),
+        ("training/train.py", {"run", "export", "module", "check", "board", "adapt"}),
+        ("export/check.py", {"export", "module", "check", "board", "adapt"}),
+        ("kmod/ndm_tcp.c", {"export", "module", "check", "board", "adapt"}),
+        ("lab/score/board.py", {"rivals", "board", "predict", "adapt"}),
+        ("lab/uml/kernel.config", {"kernel", "rivals", "board", "predict", "adapt"}),
+        ("paths/rates.py", {"predict", "adapt"}),
+        ("src/ndm_tcp/adapt/steps.py", {"adapt"}),
         ("README.md", set()),
     ],
 )

@@ -26,6 +26,7 @@ PLOTS = {
     "quantisation": ("quantisation", "float_or_fixed"),
     "closed_loop": ("board_goodput", "board_rtt", "board_ccbench"),
     "your_own_trace": ("trace_flow", "trace_inputs", "trace_outputs"),
+    "your_path": ("path_model",),
 }
 """notebook to the figures that it leaves whatever run it looks at"""
 SAYS = {
@@ -34,6 +35,7 @@ SAYS = {
     "quantisation": "proved (",
     "closed_loop": "ndm lab build",
     "your_own_trace": "sender bbr, window inflight",
+    "your_path": "no replay: no lab kernel; run: ndm lab build",
 }
 MAX_BYTES = 1_000_000
 

@@ -14,10 +14,14 @@ from typing import Any
 import pytest
 
 from ndm_tcp import pages
+from ndm_tcp.adapt import report as adapt_report
+from ndm_tcp.adapt import verdict
 from ndm_tcp.export.command import export
 from ndm_tcp.lab.score import html, tables
+from ndm_tcp.paths import report as path_report
 
 from .conftest import ROOT
+from .paths.made import model, prediction
 from .test_board import cell
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -77,12 +81,35 @@ def board_page() -> str:
     return html.page(board, [])
 
 
-@pytest.fixture(scope="module", params=["board", "report"])
+def paths_page(folder: Path) -> str:
+    names = ("a-very-long-name-of-a-capture-port-40001", "two")
+    models = [model(name, seen=None, notes=("<b>",)) for name in names]
+    of_path = {"bbr": prediction(9, 9.1, 9.2), "cubic": prediction(4, 5, 6)}
+    found = path_report.Replays(1, (), {"three": "its replay misses"})
+    predictions = dict.fromkeys(names, of_path)
+    return path_report.write_page(folder, found, models, predictions).read_text()
+
+
+def adapt_page(folder: Path) -> str:
+    of_path = {"shipped": prediction(9, 9.1, 9.2), "adapted": prediction(9.2, 9.3, 9.4)}
+    guard = verdict.Guard("validation", 57, 0.01, -0.01, 0.03)
+    said = verdict.sentence({"one": of_path}, guard)
+    found = adapt_report.Adapted(
+        said[1], said[0], "kmod", guard, [], {"x.pcap": "y"}, {"one": of_path}
+    )
+    return adapt_report.write(found, folder, [model("one")]).read_text()
+
+
+@pytest.fixture(scope="module", params=["board", "report", "paths", "adapt"])
 def page(
     request: pytest.FixtureRequest, run: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> str:
     if request.param == "board":
         return board_page()
+    if request.param == "paths":
+        return paths_page(tmp_path_factory.mktemp("paths"))
+    if request.param == "adapt":
+        return adapt_page(tmp_path_factory.mktemp("adapt"))
     export(run, tmp_path_factory.mktemp("export") / "generated")
     return (run / "report.html").read_text()
 

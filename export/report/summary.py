@@ -77,6 +77,12 @@ def beside_shipped(generated: Path, shipped: Path = SHIPPED) -> str:
     )
 
 
+def _told(path: Path) -> str:
+    """The text of a step, without what it says of its files."""
+    lines = path.read_text(encoding="utf-8").strip().splitlines()
+    return "\n".join(line for line in lines if not line.startswith("page: "))
+
+
 def summary(folder: Path) -> str:
     """The text for a demo folder.
 
@@ -86,7 +92,8 @@ def summary(folder: Path) -> str:
     dataset, run = _json(folder / "data" / "dataset.json"), folder / "run"
     metrics, export = _json(run / "metrics.json"), _json(run / "export.json")
     module, board = folder / "kmod" / "ndm_tcp.ko", folder / "board.txt"
-    for path in (module, board):
+    predicted, adapted = folder / "paths.txt", folder / "adapt.txt"
+    for path in (module, board, predicted, adapted):
         if not path.is_file():
             raise NdmError(f"{path}: missing; run: make demo")
     rows = []
@@ -124,6 +131,13 @@ def summary(folder: Path) -> str:
         "\n".join(table).strip("\n"),
         "",
         f"picture   {folder / 'board.png'}",
+        "",
+        "Two real captures: their estimated paths, and what each algorithm would get there:",
+        _told(predicted),
+        "",
+        "The shipped network adapted to these paths, beside the others:",
+        _told(adapted),
+        "",
         "next      more paths and seeds, which take longer:",
         f"          .venv/bin/ndm lab board published --kmod {folder / 'kmod'} \\",
         "              --cc reno,cubic,bbr,ndm_tcp --seeds 3 -o out/board",

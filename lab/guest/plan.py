@@ -67,7 +67,8 @@ def _bottleneck(link: Link, verb: str, rate_bps: int) -> str:
     where = f"qdisc {verb} dev {shaped_device(link)} root handle 1:"
     if link.qdisc == "cake":
         return f"{where} cake bandwidth {rate_bps}bit overhead 0 besteffort"
-    words = f"tbf rate {rate_bps}bit burst 1600 limit {link.queue_packets}"
+    burst = 100 + 1500 * link.bucket_packets
+    words = f"tbf rate {rate_bps}bit burst {burst} limit {link.queue_packets}"
     return f"{where} {'stab overhead -14 ' * (verb == 'add')}{words}"
 
 

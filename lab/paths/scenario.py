@@ -9,6 +9,7 @@
     rate_bps = 10_000_000         # bottleneck, IP headers included
     rtt_us = 40_000               # propagation there and back; half of it in each direction
     queue_packets = 60            # of the bottleneck
+    bucket_packets = 1            # that pass at once after a pause; with a queue of 1: a policer
     qdisc = "droptail"            # or fq, fq_codel, cake (which sizes its queue itself)
     loss = 0.005                  # probability that a data packet is lost behind the bottleneck
     ack_loss = 0.0                # the same for the other direction
@@ -107,6 +108,8 @@ class Link:
     """bottleneck, bit/s, IP headers included; with a trace, its first rate"""
     queue_packets: int = 0
     """the bottleneck's queue, packets"""
+    bucket_packets: int = 1
+    """depth of the bottleneck's token bucket, packets: what a policer lets pass after a pause"""
     qdisc: str = "droptail"
     loss: float = 0.0
     """probability that a packet of the data direction is lost behind the bottleneck"""
@@ -320,6 +323,9 @@ def _check_link(link: Link, where: str) -> None:
         raise NdmError(f"{where}.queue_packets: cake sizes its queue itself; leave it out")
     if link.qdisc != "cake":
         _within(f"{where}.queue_packets", link.queue_packets, 1, 1_000_000, "packets")
+    _within(f"{where}.bucket_packets", link.bucket_packets, 1, 100_000, "packets")
+    if link.qdisc == "cake" and link.bucket_packets > 1:
+        raise NdmError(f"{where}.bucket_packets: cake has no bucket; leave it out")
     chances = {"loss": link.loss, "ack_loss": link.ack_loss}
     if link.burst:
         chances |= {f"burst.{k}": v for k, v in dataclasses.asdict(link.burst).items()}

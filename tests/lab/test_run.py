@@ -202,6 +202,32 @@ def test_no_drop_of_other_queues_is_missed(qdisc: str, tmp_path: Path) -> None:
     assert result["drops"]["queue"] > 3
 
 
+def test_a_policer_passes_a_burst_and_then_its_rate_without_a_queue(tmp_path: Path) -> None:
+    text = """
+seconds = 6
+topology = "path"
+[link]
+rate_bps = 10_000_000
+rtt_us = 40_000
+queue_packets = 1
+bucket_packets = 100
+"""
+    result = lab_run.run(scenario(text), "cubic", 1, tmp_path / "run", light=True)
+    (flow,) = result["flows"]
+    assert result["drops"]["queue"] > 50 and result["drops"]["random"] == 0
+    assert flow["rtt_p95_ms"] < 44  # a queue of a hundred packets would add 120 ms
+    assert flow["goodput_mbps"] < 10.2
+    assert counters(tmp_path / "run")["b0", "pfifo"]["longest"] <= 1
+    plain = lab_run.run(
+        scenario(text.replace("bucket_packets = 100", "")),
+        "cubic",
+        1,
+        tmp_path / "plain",
+        light=True,
+    )
+    assert plain["flows"][0]["goodput_mbps"] < flow["goodput_mbps"]
+
+
 def test_flows_share_a_router_at_their_times(tmp_path: Path) -> None:
     result = lab_run.run(scenario(SHARED), "cubic", 1, tmp_path / "run")
     reno, cubic = result["flows"]

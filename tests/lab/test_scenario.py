@@ -71,6 +71,7 @@ def test_count_and_algorithms() -> None:
         (PATH + "loss = 1.5\n", r"link.loss: 1.5 is not in \[0, 1\]"),
         (PATH + "burst = { start = 0.1 }\n", r"link.burst.end: missing"),
         (PATH + 'qdisc = "cake"\n', r"link.queue_packets: cake"),
+        (PATH + "bucket_packets = 0\n", r"link.bucket_packets: 0 is not in"),
         (PATH + 'qdisc = "red"\n', r"link.qdisc: 'red' is not one of droptail"),
         (PATH + 'trace = "a.trace"\n', r"link.trace: gives the rates; leave out rate_bps"),
         (PATH + "steps = [[2.0, 9_000_000], [1.0, 9_000_000]]\n", r"link.steps: times must grow"),

@@ -19,7 +19,11 @@ TRACE = ROOT / "lab" / "scenarios" / "variable" / "wandering.trace"
 
 
 def profile(**uplink: Any) -> str:
-    up = {"bottleneck_bandwidth": 852, "buffer_size_bytes": 27781, "buffer_size_packets": 18}
+    up: dict[str, Any] = {
+        "bottleneck_bandwidth": 852,
+        "buffer_size_bytes": 27781,
+        "buffer_size_packets": 18,
+    }
     up |= {"propagation_delay": 208, "cross_traffic_pattern": [0, 0, 1, 100, 852]}
     down = up | {"propagation_delay": 2, "bottleneck_bandwidth": 10000}
     config = {"uplink": up | uplink, "downlink": down}

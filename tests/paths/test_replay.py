@@ -10,9 +10,14 @@ from pathlib import Path
 import pytest
 
 from ndm_tcp.cli import run_command
+from ndm_tcp.datasets.readers import sources
 from ndm_tcp.errors import NdmError
+from ndm_tcp.lab.guest import run as lab_run
+from ndm_tcp.lab.paths.scenario import parse
 from ndm_tcp.paths import model as models
 from ndm_tcp.paths import replay, report
+from ndm_tcp.paths.estimate import estimate
+from ndm_tcp.paths.label import label
 from ndm_tcp.paths.model import Kind, Level, Rival, Seen, Value
 from ndm_tcp.paths.predict import compare, interval
 
@@ -49,6 +54,20 @@ def test_the_closest_is_close_in_goodput_and_delay() -> None:
     assert replay.distance(near, seen) < replay.distance(far, seen)
 
 
+def test_a_capture_within_the_replays_of_a_random_path_is_met() -> None:
+    """One capture of a lossy path is one draw of its losses; its replays are others."""
+
+    def miss(*mbps: float) -> float:
+        seen = model().seen  # 9 Mbit/s
+        assert seen is not None
+        return replay.Replay(model(), "cubic", seen, mbps, "", 1).goodput_miss
+
+    assert miss(6.0, 12.0, 14.0) == 0.0
+    assert miss(12.0, 14.0) == pytest.approx(1 / 3)
+    assert miss(4.5, 8.1) == pytest.approx(-0.1)
+    assert miss(9.0) == 0.0
+
+
 def test_captures_are_replayed_and_a_wrong_model_is_rejected_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -67,24 +86,56 @@ def test_captures_are_replayed_and_a_wrong_model_is_rejected_by_name(
     found = json.loads((folder / report.REPLAYS).read_text())
     (accepted,) = found["replays"]
     assert accepted["model"]["name"] == "right"
-    assert accepted["replayed"]["goodput_mbps"] == pytest.approx(
-        good.seen.goodput_mbps,
-        rel=0.05,  # type: ignore[union-attr]
-    )
+    assert good.seen is not None
+    captured = pytest.approx(good.seen.goodput_mbps, rel=0.05)
+    assert accepted["replayed"]["goodput_mbps"] == captured
     assert list(found["rejected"]) == ["wrong"]
     assert "wrong" in out and "misses the captured goodput by -" in out
     page = (folder / report.PAGE).read_text()
     assert "right" in page and "data:image/svg+xml" in page
 
 
+POLICED = """
+seconds = 8
+topology = "path"
+[link]
+rate_bps = 12_000_000
+rtt_us = 30_000
+queue_packets = 1
+bucket_packets = 120
+"""
+
+
+@pytest.mark.parametrize("cc", ["cubic", "bbr"])
+def test_a_policer_is_found_with_its_rate_and_bucket(cc: str, tmp_path: Path) -> None:
+    need_kernel()
+    lab_run.run(parse(POLICED, "policed", "policed.toml"), cc, 1, tmp_path / "run")
+    (flow,) = sources.read(tmp_path / "run").flows
+    found = estimate(replace(flow, truth=None), "run")
+    assert found.rate_bps == pytest.approx(12e6, rel=0.02)
+    assert found.bucket_packets.value == pytest.approx(120, rel=0.1)
+    assert found.loss.value == 0 and not found.rivals
+    labelled = label(replace(flow, truth=None))
+    assert labelled.truth is not None and "bucket_packets" in labelled.truth.scenario
+
+
+def test_shipped_paths_have_no_policer() -> None:
+    """Every one has a queue; random loss without it looks most alike."""
+    names = [p for p in sorted((TRACES / "lab").iterdir()) if "reno" in p.name or "bbr" in p.name]
+    assert len(names) > 20
+    for run in names:
+        flow = sources.read(run).flows[0]
+        assert estimate(replace(flow, truth=None), run.name).bucket_packets.value == 1, run.name
+
+
 def test_a_folder_without_an_accepted_model_predicts_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     need_kernel()
-    models.write(model(policer=True), tmp_path / f"mine{models.SUFFIX}")
+    models.write(model(cc="bbr3"), tmp_path / f"mine{models.SUFFIX}")
     assert run_command(["path", "predict", str(tmp_path), "--cc", "cubic"]) == 2
     said = capsys.readouterr().err.splitlines()
-    assert said[0].startswith("ndm: mine: rejected: a policer")
+    assert said[0].startswith("ndm: mine: rejected: the lab's kernel has no bbr3")
     assert said[-1].endswith("no model was accepted, so nothing can be predicted")
 
 
@@ -108,10 +159,8 @@ def test_intervals_are_students() -> None:
     found = interval([0.1, 0.2, 0.3])
     # mean 0.2, s.e. 0.1 / sqrt(3), t = 4.303
     assert found.ratio == pytest.approx(1.2214, abs=1e-4)
-    assert (found.low, found.high) == (
-        pytest.approx(0.9527, abs=1e-3),
-        pytest.approx(1.5658, abs=1e-3),
-    )
+    assert found.low == pytest.approx(0.9527, abs=1e-3)
+    assert found.high == pytest.approx(1.5658, abs=1e-3)
     assert not found.significant
     assert interval([0.19, 0.2, 0.21]).significant
     assert not interval([0.2, 0.2]).significant  # two runs are no evidence

@@ -33,7 +33,8 @@ def test_values_arrive_in_the_scenario() -> None:
     assert (link.rate_bps, link.rtt_us, link.queue_packets) == (10_000_000, 40_000, 60)
     assert (link.loss, link.jitter_us, link.reorder) == (0.01, 2000, True)
     # The flow's first ACK comes some round trips after the run's start.
-    assert link.steps == ((pytest.approx(2.0 + 4.5 * 0.04), 4_000_000),)
+    ((at_s, bps),) = link.steps
+    assert at_s == pytest.approx(2.0 + 4.5 * 0.04) and bps == 4_000_000
     assert made.host.read_wait_us == 2500 and link.ack_hold_us == (0, 0)
     assert [flow.cc for flow in made.flows] == ["$cc"]
 
@@ -87,9 +88,12 @@ def test_draws_stay_around_the_intervals_and_zero_stays_zero() -> None:
     assert {one.jitter_us.value for one in drawn} == {0.0}
 
 
-def test_a_policed_path_is_refused_by_name() -> None:
-    with pytest.raises(NdmError, match="^mine: a policer .* leave this capture out$"):
-        scenario.scenario(model(policer=True))
+def test_a_policer_is_a_bucket_without_a_queue() -> None:
+    made = scenario.scenario(model(bucket_packets=Value.exact(80.0), queue_packets=Value.exact(1)))
+    assert made.link is not None
+    assert (made.link.bucket_packets, made.link.queue_packets) == (80, 1)
+    plain = scenario.scenario(model()).link
+    assert plain is not None and plain.bucket_packets == 1
 
 
 def test_models_come_back_from_disk_and_damage_is_named(tmp_path: Path) -> None:

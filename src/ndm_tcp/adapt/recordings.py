@@ -139,4 +139,4 @@ def record(jobs: Sequence[suite.Job], kmod: Path | None, at_once: int) -> list[P
 
 def teaches(model: PathModel) -> bool:
     """Is the model certain enough to learn from? A rate that is only a bound is not."""
-    return model.levels[0].rate_bps.kind == Kind.MEASURED and not model.policer
+    return model.levels[0].rate_bps.kind == Kind.MEASURED

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""From what was found of a path to its model: units, kinds, intervals and notes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ndm_tcp import files
+from ndm_tcp.datasets.rounds.flow import FlowRecords
+from ndm_tcp.paths import holds
+from ndm_tcp.paths.losses import Losses
+from ndm_tcp.paths.model import Kind, Level, PathModel, Rival, Value
+from ndm_tcp.paths.observed import Observed, seen
+from ndm_tcp.paths.order import Order
+from ndm_tcp.paths.policers import Policer
+from ndm_tcp.paths.rates import Rates
+from ndm_tcp.paths.rivals import Shared
+
+STAND_IN = "cubic"
+"""Linux's default: the algorithm that stands for a rival"""
+EARLY = "fq_codel"
+"""stands for all queues that drop early: Linux's default, and CoDel drops in cake, too"""
+RATE_SLACK, BASE_SLACK, QUEUE_SLACK, QUEUE_SLACK_PACKETS = 0.005, 0.02, 0.04, 1.0
+"""half of a 95 % interval beside what the scatter gives: shares, and packets of a full queue"""
+JITTERED_RATE, JITTERED_BASE, JITTERED_QUEUE = 0.01, 0.6, 0.2
+"""the same beside jitter: share, standard deviations, share"""
+BUCKET_SLACK = 0.1
+"""of a policer's bucket"""
+ASSUMED_HOLD_S = 3e-3
+"""as the hosts of the lab, whose programs read so late"""
+SAME_RATE = 0.05
+"""between windows and trains: both saw the link"""
+LOSSY, LOSSY_SHORT, HIDDEN_PACKETS = 0.02, 0.01, 8
+"""Random loss without a queue, and any loss beside a queue so short, from which on rivals are as
+likely: their packets in such a queue cannot be told from the receiver's timer."""
+RECEIVER_LIMITED = 0.5
+"""of the ACKs: from here on the receiver's window, not the path, held the flow back"""
+UNKNOWN, ROUGH, JITTERED, UNFILLED, FILLED = 1.0, 0.4, 0.15, 0.1, 0.03
+"""Expected |log2| errors of a target window, by what is known: docs/paths.md has those measured."""
+Levels = tuple[tuple[float, float], ...]
+"""(from s, packets/s delivered) of each"""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one flow shows of its path."""
+
+    order: Order
+    hold: float
+    """timer of the receiver's ACKs, s"""
+    rates: Rates
+    shared: Shared
+    levels: Levels
+    unfilled: bool
+    """the levels are lower bounds"""
+    losses: Losses
+    early: bool
+    """the queue drops before it is full"""
+    policer: Policer | None
+    """instead of a queue"""
+    fair: bool
+    """the flow's algorithm shares a link evenly with its like"""
+
+
+def mean(levels: Levels, seconds: float) -> float:
+    """Of the levels over a flow's time."""
+    ends = [*(from_s for from_s, _ in levels[1:]), seconds]
+    spans = [max(end - from_s, 1e-9) for (from_s, _), end in zip(levels, ends, strict=True)]
+    return float(np.average([pps for _, pps in levels], weights=spans))
+
+
+def model(flow: FlowRecords, name: str, source: str, o: Observed, f: Found) -> PathModel:
+    """The model of a flow's path."""
+    levels, bits = (f.levels, o.wire_bits) if f.policer else _link_rate(o, f)
+    kind = Kind.AT_LEAST if f.unfilled else Kind.MEASURED
+    error = _rate_error(f)
+    rwnd = float(np.mean(flow.rwnd_limited)) if flow.rwnd_limited is not None else 0.0
+    return PathModel(
+        name=name,
+        source=files.shown(source),
+        flow_id=flow.flow_id,
+        sampling=str(flow.sampling),
+        cc=flow.cc_name,
+        seconds=o.seconds,
+        mss=o.mss,
+        levels=tuple(
+            Level(round(from_s, 3), _around(pps * bits, error, kind)) for from_s, pps in levels
+        ),
+        rtt_us=_base(f),
+        queue_packets=_queue(f, mean(levels, o.seconds)),
+        qdisc=EARLY if f.early else "droptail",
+        loss=_loss(o, f.losses),
+        burst=f.losses.burst,
+        jitter_us=_jitter(f),
+        reorder=f.order.reorder,
+        ack_hold_us=_hold(f.hold, mean(levels, o.seconds)),
+        rivals=(Rival(STAND_IN, Kind.ASSUMED, _start(f.shared)),) * f.shared.rivals,
+        joined=f.shared.joined,
+        bucket_packets=_bucket(f.policer),
+        app_limited=float(np.mean(flow.acks["app_limited"])),
+        rwnd_limited=rwnd,
+        seen=seen(flow, o),
+        label_error_log2=_label_error(f),
+        notes=_notes(f, rwnd),
+    )
+
+
+def _link_rate(o: Observed, f: Found) -> tuple[Levels, float]:
+    """The levels, and bits that one of their packets means.
+
+    What is lost behind the bottleneck used it, too, but is not among the packets delivered. The
+    clock counts it, so it stands for a single level that is near it.
+    """
+    clock, used = f.rates.clock.pps, 1 / (1 - f.losses.random)
+    if f.shared.rivals:
+        return f.levels, o.wire_bits * (1.0 if f.shared.by_clock else used)
+    if clock and len(f.levels) == 1 and abs(f.levels[0][1] * used / clock - 1) < SAME_RATE:
+        return ((0.0, clock),), o.wire_bits
+    return f.levels, o.wire_bits * (1.0 if clock and not f.rates.levels else used)
+
+
+def _rate_error(f: Found) -> float:
+    """Half of a 95 % interval of a rate, relative."""
+    independent = max(1.0, sum(len(level.windows) for level in f.rates.levels) / 4)
+    error = RATE_SLACK + 2 * f.rates.scatter / float(np.sqrt(independent))
+    return error + (JITTERED_RATE if f.order.jitter else 0.0)
+
+
+def _around(value: float, error: float, kind: Kind) -> Value:
+    return Value(value, value * (1 - error), value * (1 + error), kind)
+
+
+def _base(f: Found) -> Value:
+    base_us, slack = f.order.base * 1e6, JITTERED_BASE * f.order.jitter * 1e6
+    if f.shared.joined:
+        return Value.exact(base_us, Kind.AT_MOST)
+    # The lowest RTT has some queue in it, so the truth is rather below.
+    return Value(base_us, max(0.0, base_us * (1 - BASE_SLACK) - slack), base_us * 1.001 + slack)
+
+
+def _queue(f: Found, pps: float) -> Value:
+    lost = f.losses
+    if f.policer:
+        return Value.exact(1.0)
+    # Where the baseline RTT is too high, the queue is too short.
+    if not lost.overflow or f.shared.joined:
+        return Value.exact(lost.queue, Kind.AT_LEAST)
+    low, high = (float(value) for value in np.percentile(lost.at_overflow, [5, 99]))
+    slack = QUEUE_SLACK_PACKETS + QUEUE_SLACK * lost.queue
+    if f.order.jitter:
+        slack += JITTERED_QUEUE * lost.queue + f.order.jitter * pps
+    low, high = min(low, lost.queue - slack), max(high, lost.queue + slack)
+    return Value(lost.queue, max(1.0, low), high)
+
+
+def _bucket(policer: Policer | None) -> Value:
+    """The first burst shows the depth, but for the packets that a round trip holds."""
+    if policer is None:
+        return Value.exact(1.0)
+    slack = BUCKET_SLACK * policer.bucket + QUEUE_SLACK_PACKETS
+    return Value(policer.bucket, max(1.0, policer.bucket - slack), policer.bucket + slack)
+
+
+def _jitter(f: Found) -> Value:
+    """A factor of two: the shape of the jitter is not known. Without a clock less stays unseen."""
+    sigma_us = f.order.jitter * 1e6
+    if not sigma_us:
+        return Value(0.0, 0.0, 0.0 if f.rates.clock.pps else f.order.noise * 1e6)
+    return Value(sigma_us, sigma_us / 2, 2 * sigma_us)
+
+
+def _loss(o: Observed, lost: Losses) -> Value:
+    """Twice the square root of a count is a 95 % interval of a Poisson rate."""
+    slack = (2 * float(np.sqrt(lost.n_random + 1)) + 1) / o.packets
+    return Value(lost.random, max(0.0, lost.random - slack), lost.random + slack)
+
+
+def _hold(hold: float, pps: float) -> Value:
+    """Holds shorter than the time of two packets do not show, nor matter much."""
+    if not hold and pps * ASSUMED_HOLD_S < holds.AT_ONCE:
+        return Value.exact(ASSUMED_HOLD_S * 1e6, Kind.ASSUMED)
+    return Value.exact(float(round(hold * 1e6)))
+
+
+def _start(shared: Shared) -> float:
+    return 0.0 if shared.joined else round(shared.from_s, 3)
+
+
+def _label_error(f: Found) -> float:
+    """Expected |log2| error of the target window, by what is known."""
+    shared = f.shared
+    if f.policer:
+        return FILLED
+    if f.unfilled or not shared.counted or (shared.rivals and not shared.by_clock):
+        return UNKNOWN
+    if shared.rivals:
+        return UNFILLED if shared.rivals == 1 and f.fair else ROUGH
+    if _hides_rivals(f):
+        return ROUGH
+    if f.order.jitter:
+        # Jitter makes levels, and random loss parts the trains whose noise measures it.
+        lossy = f.losses.random > 0 and not f.losses.overflow
+        return ROUGH if lossy or len(f.levels) > 1 else JITTERED
+    return FILLED if f.losses.overflow else UNFILLED
+
+
+def _hides_rivals(f: Found) -> bool:
+    """Would rivals' packets be lost before they make a queue that shows?"""
+    if not f.rates.levels and f.losses.random > LOSSY:
+        return True
+    pps = max(pps for _, pps in f.levels)
+    shortest = max(HIDDEN_PACKETS, f.hold * pps + HIDDEN_PACKETS / 2)
+    return f.losses.highest < shortest and f.losses.share > LOSSY_SHORT
+
+
+def _notes(f: Found, rwnd: float) -> tuple[str, ...]:
+    notes = []
+    if f.policer:
+        notes.append(
+            "A policer cuts the rate: beyond its bucket it drops packets, and has no queue."
+        )
+    if f.unfilled and not f.shared.rivals:
+        notes.append("The flow never filled the path: the rate is a lower bound.")
+    if f.shared.joined and f.unfilled:
+        notes.append("The flow joined rivals: its rate is a lower bound.")
+    if f.shared.joined:
+        notes.append("The flow was never alone: its baseline RTT is an upper bound.")
+    if f.shared.rivals:
+        notes.append("The rivals' algorithm is not known; CUBIC stands for them.")
+        notes.append("Random loss beside rivals is not known; none is assumed.")
+    if f.order.jitter and not f.shared.rivals:
+        notes.append("Rivals cannot be told from jitter; none is assumed.")
+    if f.early:
+        notes.append("The queue drops early; fq_codel stands for it, cake would look the same.")
+    elif not f.losses.overflow and not f.policer:
+        notes.append("The queue was not seen to overflow: its size is a lower bound.")
+    if not f.shared.rivals and not f.policer and _hides_rivals(f):
+        notes.append("Rivals would look the same in a queue this short, with this much loss.")
+    if f.order.reorder:
+        notes.append(
+            "Packets overtake one another: baseline RTT and queue are rough, and some packets "
+            "counted as lost may have come late."
+        )
+    if rwnd > RECEIVER_LIMITED:
+        notes.append("The receiver's window held the flow back at most of its ACKs.")
+    return tuple(notes)

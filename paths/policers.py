@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Policers: the rate is cut without a queue, after a burst that a token bucket allows.
+
+Beside a policer the RTT never rises, and losses come when the bucket is empty. So from one loss to
+another the tokens' rate passes, whatever the sender tried; from one random loss to another, any.
+Compare Flach et al., SIGCOMM 2016.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ndm_tcp.paths.observed import Floats, Ints, Observed
+from ndm_tcp.paths.order import Order
+from ndm_tcp.paths.rates import Rates
+from ndm_tcp.paths.smooth import spread
+
+LEAST_LOSSES = 5
+"""ACKs that marked packets lost"""
+LEAST_STRETCHES, STRETCH_RTTS = 4, 4.0
+"""stretches of time from one loss to another, and their shortest duration in baseline RTTs"""
+MOST_QUEUE_PACKETS, QUEUE_PERCENTILE = 4.0, 90
+"""of the ACKs around losses: more is a queue"""
+SAME_RATE = 0.06
+"""of the log rate: what such stretches scatter"""
+
+
+@dataclass(frozen=True)
+class Policer:
+    """A token bucket without a queue."""
+
+    pps: float
+    """packets per s"""
+    bucket: float
+    """packets that pass at once when it is full"""
+
+
+def measure(o: Observed, order: Order, rate: Rates) -> Policer | None:
+    """The policer of a lone flow; None: the path has none."""
+    at = np.flatnonzero(o.lost)
+    if len(at) < LEAST_LOSSES or order.reorder or order.jitter or rate.levels:
+        return None
+    first, last = at[0], at[-1]
+    span = o.t[last] - o.t[first]
+    if span <= 0:
+        return None
+    pps = float((o.delivered[last] - o.delivered[first]) / span)
+    around = np.searchsorted(o.at, o.t[at]).clip(0, len(o.rtt) - 1)
+    queue = (o.rtt[around] - order.base) * pps
+    if np.percentile(queue, QUEUE_PERCENTILE) > MOST_QUEUE_PACKETS:
+        return None
+    rates = _between_losses(o, at)
+    if len(rates) < LEAST_STRETCHES or spread(np.log(rates.clip(1))) > SAME_RATE:
+        return None
+    # Tokens that come while the bucket is full are lost, so it empties from its fullest time on.
+    used = o.delivered[: first + 1] - pps * o.t[: first + 1]
+    return Policer(pps, max(1.0, float(used[-1] - used.min())))
+
+
+def _between_losses(o: Observed, at: Ints) -> Floats:
+    """Packets per s from a loss to the first one that is `STRETCH_RTTS` later, and so on."""
+    found, begin = [], at[0]
+    for end in at[1:]:
+        if o.t[end] - o.t[begin] >= STRETCH_RTTS * o.min_rtt:
+            found.append((o.delivered[end] - o.delivered[begin]) / (o.t[end] - o.t[begin]))
+            begin = end
+    return np.array(found)

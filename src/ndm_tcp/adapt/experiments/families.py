@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is adapting worth it? Families of paths as a site might have them, measured on the true paths.
+
+CUBIC and BBR are captured on some paths of a family. The network is adapted from these captures
+alone, with several training seeds, and runs on other paths of the family, which only the lab knows.
+
+    python -m ndm_tcp.adapt.experiments.families satellite -o out/families --seeds 5
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from ndm_tcp import files
+from ndm_tcp.adapt import recordings, steps, verdict
+from ndm_tcp.adapt.command import shipped_rounds
+from ndm_tcp.errors import NdmError
+from ndm_tcp.lab.guest import suite, uml_build
+from ndm_tcp.lab.paths.scenario import Scenario, parse
+from ndm_tcp.paths.model import PathModel, Seen
+from ndm_tcp.paths.predict import interval
+from ndm_tcp.paths.replay import Replay, replay, seen
+
+CAPTURED = ("cubic", "bbr")
+CAPTURES, JUDGED = 5, 4
+"""paths of a family to capture, and others to judge on"""
+LAB_SEEDS = 2
+FULL_PACKET = 1500
+SEED = 20261126
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Of one family; each path draws from them, log-uniformly where both ends are above 0."""
+
+    mbps: tuple[float, float]
+    rtt_ms: tuple[float, float]
+    queue_bdp: tuple[float, float]
+    loss: tuple[float, float] = (0.0, 0.0)
+    jitter: tuple[float, float] = (0.0, 0.0)
+    """of the RTT"""
+    burst: bool = False
+    steps: bool = False
+    """does the rate change every two seconds by up to a factor of two?"""
+    offloads: bool = False
+    seconds: int = 15
+
+
+FAMILIES = {
+    "satellite": Ranges((4, 12), (550, 650), (0.5, 1.3), (0.004, 0.015), seconds=20),
+    "dsl": Ranges((2, 8), (15, 45), (5, 12), jitter=(0.05, 0.12)),
+    "wifi": Ranges((20, 60), (8, 30), (1, 3), jitter=(0.05, 0.2), burst=True),
+    "short-queue": Ranges((40, 100), (8, 25), (0.06, 0.2)),
+    "data-centre": Ranges((400, 900), (0.15, 0.5), (2, 6), offloads=True, seconds=5),
+    "cellular": Ranges((3, 12), (60, 150), (1, 3), (0.005, 0.02), (0.1, 0.2), steps=True),
+}
+
+
+def _log(rng: random.Random, low: float, high: float) -> float:
+    return low * (high / low) ** rng.random() if low > 0 else 0.0
+
+
+def path(family: str, number: int) -> Scenario:
+    """A path of a family; the same number gives the same path."""
+    r, rng = FAMILIES[family], random.Random(f"{SEED} {family} {number}")
+    bps, rtt_us = 1e6 * _log(rng, *r.mbps), 1e3 * _log(rng, *r.rtt_ms)
+    queue = max(2, round(_log(rng, *r.queue_bdp) * bps * rtt_us / 8e6 / FULL_PACKET))
+    lines = [f"seconds = {r.seconds}", 'topology = "path"', "[link]", f"rate_bps = {bps:.0f}"]
+    lines += [f"rtt_us = {rtt_us:.0f}", f"queue_packets = {queue}"]
+    if r.burst:
+        lines.append(f"burst = {{ start = {_log(rng, 3e-4, 2e-3):.5f}, end = 0.3, loss = 0.7 }}")
+    if loss := _log(rng, *r.loss):
+        lines.append(f"loss = {loss:.5f}")
+    if share := _log(rng, *r.jitter):
+        lines.append(f"jitter_us = {share * rtt_us:.0f}")
+    if r.steps:
+        at = [[t, round(bps * 2 ** rng.uniform(-1, 1))] for t in range(2, r.seconds, 2)]
+        lines.append(f"steps = {at}".replace("(", "[").replace(")", "]"))
+    if r.offloads:
+        lines.append("offloads = true")
+    if r.rtt_ms[1] > 500:  # Linux's default buffers do not fill such a path
+        lines += ["[host]", "buffer_bytes = 16777216"]
+    return parse("\n".join(lines) + "\n", f"{family}-{number}", f"family {family}")
+
+
+def captured(family: str, out: Path, jobs: int) -> tuple[list[Path], dict[str, str]]:
+    """Record the captures of a family; copies of the packets alone, and each one's algorithm."""
+    paths = [path(family, number) for number in range(CAPTURES)]
+    work = [
+        suite.Job(one, cc, 1, out / "true" / f"{one.name}--{cc}--1")
+        for one in paths
+        for cc in CAPTURED
+    ]
+    copies, ccs = [], {}
+    (out / "captures-only").mkdir(parents=True, exist_ok=True)
+    for outcome in suite.execute(work, jobs, False, quiet=False):
+        if outcome.result is None:
+            raise NdmError(f"{outcome.job.folder}: {outcome.error}")
+        name = f"{outcome.job.scenario.name}-{outcome.job.cc}"
+        copy = out / "captures-only" / f"{name}.pcap.zst"
+        shutil.copy(outcome.job.folder / "sender.pcap.zst", copy)
+        copies.append(copy)
+        ccs[copy.name] = outcome.job.cc
+    return sorted(copies), ccs
+
+
+def accepted(
+    copies: Sequence[Path], ccs: dict[str, str], out: Path, jobs: int
+) -> tuple[list[PathModel], list[str]]:
+    """Models of the captures whose replay is close, and why the others are not there."""
+    from ndm_tcp.paths.estimate_command import estimate_all
+
+    made, refused = estimate_all(copies, out / "paths", True)
+    models = [replace(model, cc=ccs[model.source]) for model in made.values()]
+    found = replay(models, out / "paths" / "runs" / "replay", None, jobs)
+    reasons = list(refused.values())
+    good = []
+    for name, one in found.items():
+        if isinstance(one, Replay) and one.accepted and recordings.teaches(one.model):
+            good.append(one.model)
+        elif isinstance(one, Replay):
+            reasons.append(f"{name}: replay misses by {one.goodput_miss:+.2f}")
+        else:
+            reasons.append(str(one))
+    return good, reasons
+
+
+def networks(
+    family: str, models: list[PathModel], copies: list[Path], setting: steps.Steps, seeds: int
+) -> list[Path]:
+    """Adapt with several seeds from one set of recordings; the modules' sources."""
+    splits = steps.captures(copies, setting, models)
+    plan = recordings.Plan.of(recordings.spread(models, CAPTURES), splits, setting.draws)
+    runs = setting.out / "recordings"
+    folders: list[Path] = []
+    for cc in recordings.RIVALS:
+        folders += recordings.record(plan.jobs(cc, None, runs), None, setting.jobs)
+    explorer = recordings.explorer(uml_build.KMOD, setting.out / "explore" / "0")
+    jobs = plan.jobs(recordings.OWN, explorer, runs)
+    folders += recordings.record(jobs, explorer, setting.jobs)
+    found = []
+    for seed in range(1, seeds + 1):
+        run = steps.train(setting, folders, seed, seed)
+        found.append(steps.module(run, setting.out / f"kmod-{seed}"))
+    return found
+
+
+def on_true_paths(
+    family: str, kmods: dict[str, Path | None], ccs: dict[str, str], out: Path, jobs: int
+) -> dict[str, dict[str, list[Seen]]]:
+    """Algorithm to path to its runs, on paths of the family that nobody captured."""
+    paths = [path(family, CAPTURES + number) for number in range(JUDGED)]
+    found: dict[str, dict[str, list[Seen]]] = {}
+    for name, kmod in kmods.items():
+        code = uml_build.sources_digest(kmod)[:8] if kmod else "kernel"
+        work = [
+            suite.Job(one, ccs[name], seed, out / "judged" / f"{one.name}--{name}-{code}--{seed}")
+            for one in paths
+            for seed in range(1, LAB_SEEDS + 1)
+        ]
+        for outcome in suite.execute(work, jobs, True, quiet=False, kmod=kmod):
+            if outcome.result is None:
+                raise NdmError(f"{outcome.job.folder}: {outcome.error}")
+            of = found.setdefault(name, {}).setdefault(outcome.job.scenario.name, [])
+            of.append(seen(outcome.result))
+    return found
+
+
+def _means(of: dict[str, list[Seen]], measure: Callable[[Seen], float]) -> dict[str, float]:
+    return {name: float(np.mean([measure(one) for one in runs])) for name, runs in of.items()}
+
+
+def compared(found: dict[str, dict[str, list[Seen]]], seeds: int) -> dict[str, object]:
+    """Adapted less the others: one difference a training seed, mean over paths and lab seeds."""
+    measures: dict[str, Callable[[Seen], float]] = {
+        "score": verdict.score,
+        "log_goodput": lambda s: float(np.log(max(s.goodput_mbps, 1e-3))),
+        "log_rtt": lambda s: float(np.log(max(s.rtt_mean_ms, 1e-3))),
+        "retransmitted": lambda s: s.retransmission_rate,
+    }
+    result: dict[str, object] = {}
+    for other in ("shipped", *CAPTURED):
+        row: dict[str, list[float]] = {}
+        for name, measure in measures.items():
+            theirs = _means(found[other], measure)
+            each = []
+            for seed in range(1, seeds + 1):
+                mine = _means(found[f"adapted-{seed}"], measure)
+                each.append(float(np.mean([mine[p] - theirs[p] for p in theirs])))
+            spread = interval(each)
+            row[name] = [
+                float(np.mean(each)),
+                *(float(np.log(v)) for v in (spread.low, spread.high)),
+            ]
+        result[f"adapted less {other}"] = row
+    return result
+
+
+def run(family: str, out: Path, seeds: int, jobs: int) -> dict[str, object]:
+    """One family, from captures to the comparison; resumes."""
+    started_s = time.monotonic()
+    out = out / family
+    copies, ccs = captured(family, out, jobs)
+    models, reasons = accepted(copies, ccs, out, jobs)
+    steps.say(f"{family}: {len(models)} of {len(copies)} captures accepted", started_s)
+    setting = steps.Steps(out, shipped_rounds(), 1, 1, "", jobs)
+    adapted = networks(family, models, copies, setting, seeds)
+    steps.say(f"{family}: {seeds} networks adapted", started_s)
+    kmods: dict[str, Path | None] = {**dict.fromkeys(CAPTURED), "shipped": uml_build.KMOD}
+    kmods |= {f"adapted-{seed}": kmod for seed, kmod in enumerate(adapted, start=1)}
+    algorithm = {name: name if name in CAPTURED else recordings.OWN for name in kmods}
+    found = on_true_paths(family, kmods, algorithm, out, jobs)
+    mean = {
+        name: {
+            "goodput_mbps": float(np.mean([*_means(of, lambda s: s.goodput_mbps).values()])),
+            "rtt_mean_ms": float(np.mean([*_means(of, lambda s: s.rtt_mean_ms).values()])),
+            "retransmitted": float(
+                np.mean([*_means(of, lambda s: s.retransmission_rate).values()])
+            ),
+        }
+        for name, of in found.items()
+    }
+    result = {
+        "family": family,
+        "accepted": len(models),
+        "captures": len(copies),
+        "rejected": reasons,
+        "mean": mean,
+        **compared(found, seeds),
+    }
+    files.write_text(out / "result.json", json.dumps(result, indent=1) + "\n")
+    steps.say(f"{family}: measured on {JUDGED} paths, {LAB_SEEDS} lab seeds", started_s)
+    return result
+
+
+def main() -> None:
+    """Run families one after the other."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0] if __doc__ else "")
+    parser.add_argument("families", nargs="+", choices=[*FAMILIES], metavar="FAMILY")
+    parser.add_argument("-o", "--out", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, default=5, help="trainings of each family")
+    parser.add_argument("--jobs", type=int, default=1, help="guests at a time")
+    args = parser.parse_args()
+    uml_build.build()
+    for family in args.families:
+        print(json.dumps(run(family, args.out, args.seeds, args.jobs), indent=1))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except NdmError as error:
+        sys.exit(f"families: {error}")

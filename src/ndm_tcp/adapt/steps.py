@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The steps of an adaptation; `command` and the experiments put them together."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ndm_tcp.adapt import recordings, verdict
+from ndm_tcp.paths.model import PathModel
+
+SHARE = 0.45
+"""of the weight that the user's paths have in training; the lab's rounds have the rest"""
+CAPTURED = 0.1
+"""of that, the captures' own rounds; recordings on their models have the rest"""
+RATE, EPOCHS = 2e-3, 10
+"""of fine-tuning: a tenth of the learning rate of a whole training, a third of its epochs"""
+JUDGED = 100
+"""number of the first draw to judge with: training has not seen it"""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What all steps of one adaptation share."""
+
+    out: Path
+    lab_rounds: tuple[Path, ...]
+    draws: int
+    """of each model: those that train, and as many to judge"""
+    iterations: int
+    guard: str
+    jobs: int
+
+
+def say(text: str, started_s: float) -> None:
+    """A step that ended, and when."""
+    elapsed = int(time.monotonic() - started_s)
+    print(f"[{elapsed // 60}:{elapsed % 60:02}] {text}", file=sys.stderr, flush=True)
+
+
+def captures(paths: Sequence[Path], steps: Steps, models: Sequence[PathModel]) -> dict[str, str]:
+    """Build the labelled dataset of the captures; name of each model to its split.
+
+    Flows between the same two hosts share a split. With less than three such paths nothing is held
+    out but draws.
+    """
+    from ndm_tcp.datasets.builder.build import build
+    from ndm_tcp.datasets.disk import store
+    from ndm_tcp.paths.label import labeller
+
+    out = steps.out / "captures"
+    build(list(paths), out, steps.jobs, True, True, labeller=labeller())
+    rounds = store.load(out, ["flow_id", "split"]).rounds
+    pairs = zip(rounds["flow_id"].to_pylist(), rounds["split"].to_pylist(), strict=True)
+    split = dict(pairs)
+    return {model.name: split.get(model.flow_id, "train") for model in models}
+
+
+def network(steps: Steps, plan: recordings.Plan, started_s: float) -> Path:
+    """Record and train, as often as asked; the sources of the module with the last network."""
+    from ndm_tcp.lab.guest import uml_build
+
+    runs = steps.out / "recordings"
+    folders: list[Path] = []
+    for cc in recordings.RIVALS:
+        folders += recordings.record(plan.jobs(cc, None, runs), None, steps.jobs)
+    kmod, explored = uml_build.KMOD, steps.out / "explore"
+    for turn in range(steps.iterations):
+        explorer = recordings.explorer(kmod, explored / str(turn))
+        jobs = plan.jobs(recordings.OWN, explorer, runs)
+        folders += recordings.record(jobs, explorer, steps.jobs)
+        say(f"{len(folders)} recordings", started_s)
+        run = train(steps, folders, turn)
+        kmod = module(run, steps.out / f"kmod-{turn}")
+        say(f"network {turn + 1} of {steps.iterations} trained and exported", started_s)
+    return kmod
+
+
+def train(steps: Steps, folders: list[Path], turn: int, seed: int = 1) -> Path:
+    """Fine-tune the shipped network on the recordings, the captures and the lab's rounds.
+
+    Args:
+        steps: the setting.
+        folders: the recordings.
+        turn: number of the training, from 0; names its folders.
+        seed: of the order of rounds.
+    """
+    import torch
+
+    from ndm_tcp.datasets.builder.build import build
+    from ndm_tcp.datasets.disk import store
+    from ndm_tcp.datasets.disk.describe import labels
+    from ndm_tcp.training.config import SHIPPED, TrainConfig
+    from ndm_tcp.training.loop import Trainer
+
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    recorded, captures = steps.out / f"recorded-{turn}", steps.out / "captures"
+    build(folders, recorded, steps.jobs, quiet=True)
+    # Held-out rounds are the user's alone: what the lab's lose, the guard measures in the loop.
+    data, shares, held_out = [recorded], [SHARE], [1.0]
+    if labels(store.manifest_of(captures))[0]:
+        data.append(captures)
+        shares, held_out = [SHARE * (1 - CAPTURED), SHARE * CAPTURED], [1.0, 0.0]
+    data += steps.lab_rounds
+    shares += [(1 - SHARE) / len(steps.lab_rounds)] * len(steps.lab_rounds)
+    held_out += [0.0] * len(steps.lab_rounds)
+    config = TrainConfig(
+        init=SHIPPED,
+        lr=RATE,
+        epochs=EPOCHS,
+        shares=tuple(shares),
+        held_out_shares=tuple(held_out),
+        seed=seed,
+    )
+    run = steps.out / f"network-{turn}"
+    if run.exists():  # of other data, or cut off; a training takes seconds
+        shutil.rmtree(run)
+    Trainer(data, run, config).run(name=f"network {turn + 1}")
+    return run
+
+
+def module(run: Path, to: Path) -> Path:
+    """A copy of the module's sources with the network of a run, checked."""
+    from ndm_tcp.export.check import check
+    from ndm_tcp.export.command import export
+    from ndm_tcp.lab.guest import uml_build
+
+    if to.exists():
+        shutil.rmtree(to)
+    built = shutil.ignore_patterns(*uml_build.BUILT_FILES)
+    shutil.copytree(uml_build.KMOD, to, ignore=built)
+    export(run, to / "generated", even_if_worse=True)  # the loop judges, not the step
+    check(to)
+    return to
+
+
+def guard(steps: Steps, kmod: Path, started_s: float) -> verdict.Guard:
+    """Both networks on suites that neither was trained for."""
+    from ndm_tcp.lab.guest import uml_build
+    from ndm_tcp.selection import measure
+
+    suites = [name for name in steps.guard.split(",") if name]
+    work = steps.out / "guard"
+    shipped = measure("shipped", uml_build.KMOD, suites, 1, steps.jobs, work)
+    adapted = measure("adapted", kmod, suites, 1, steps.jobs, work)
+    found = verdict.guard(steps.guard, adapted, shipped)
+    say(f"guard: {found.scenarios} paths, score {found.score:+.4f}", started_s)
+    return found
+
+
+def judge(steps: Steps, plan: recordings.Plan, kmod: Path, started_s: float) -> verdict.Of:
+    """All algorithms on paths that were held out; on all, with draws of their own, if none was."""
+    from ndm_tcp.paths.predict import Entrant, predict
+
+    models = plan.held_out or plan.models
+    judged = [replace(model, seconds=recordings.seconds(model)) for model in models]
+    entrants = {cc: Entrant(cc) for cc in recordings.RIVALS}
+    entrants |= {verdict.SHIPPED: Entrant(recordings.OWN)}
+    entrants |= {verdict.ADAPTED: Entrant(recordings.OWN, kmod)}
+    draws = range(JUDGED, JUDGED + max(steps.draws, 3))
+    found = predict(judged, entrants, steps.out / "judged", draws, steps.jobs)
+    say(f"measured on {len(judged)} paths", started_s)
+    return found

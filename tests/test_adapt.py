@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`ndm adapt`: what is held out, what is advised, and a whole adaptation on a small scale."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ndm_tcp.adapt import command, recordings, report, verdict
+from ndm_tcp.adapt.recordings import FEWEST_PATHS, Plan
+from ndm_tcp.cli import run_command
+from ndm_tcp.datasets.builder.build import build
+from ndm_tcp.lab.guest import uml_build
+from ndm_tcp.paths.model import Kind, Level, PathModel, Rival, Value
+from ndm_tcp.training import splits
+
+from .conftest import TRACES
+from .kmod.lab import need_kernel
+from .paths.made import model, prediction
+
+
+def path(name: str, mbps: float = 10.0, **changes: object) -> PathModel:
+    return model(name, levels=(Level(0.0, Value.exact(mbps * 1e6)),), **changes)
+
+
+def test_recordings_last_as_long_as_they_teach_and_no_longer() -> None:
+    assert recordings.seconds(path("a", seconds=4.0)) == 4
+    assert recordings.seconds(path("a", seconds=100.0)) == recordings.LONGEST_S
+    assert recordings.seconds(path("a", seconds=0.5)) == recordings.SHORTEST_S
+    far = path("a", seconds=2.0, rtt_us=Value.exact(600_000))
+    assert recordings.seconds(far) == 18  # 30 round trips
+    assert recordings.seconds(path("a", mbps=10_000, seconds=10.0)) == recordings.SHORTEST_S
+
+
+def test_different_paths_are_chosen_before_similar_ones() -> None:
+    alike = [path(f"a{n}", mbps=10 + 0.1 * n) for n in range(5)]
+    others = [path("slow", 0.5), path("lossy", loss=Value.exact(0.03))]
+    others += [path("shared", rivals=(Rival("cubic", Kind.ASSUMED, 0.0),))]
+    chosen = [m.name for m in recordings.spread([*alike, *others], 4)]
+    assert {"slow", "lossy", "shared"} < set(chosen)
+    assert len(recordings.spread(alike, 12)) == 5
+
+
+def test_few_paths_hold_out_draws_and_many_hold_out_paths(tmp_path: Path) -> None:
+    few = [path(name) for name in "abc"]
+    plan = Plan.of(few, {"a": "val", "b": "test", "c": "train"}, 2)
+    assert not plan.held_out
+    jobs = plan.jobs("cubic", None, tmp_path)
+    assert len(jobs) == 3 * 3  # two draws train, one is held out
+    kinds = [splits.split_of(job.scenario.name) for job in jobs]
+    assert kinds == ["train", "train", "val"] * 3
+
+    many = [path(f"p{n}") for n in range(FEWEST_PATHS)]
+    of = {m.name: "val" if m.name == "p0" else "test" if m.name == "p1" else "train" for m in many}
+    plan = Plan.of(many, of, 2)
+    assert [m.name for m in plan.held_out] == ["p0", "p1"]
+    for job in plan.jobs("cubic", None, tmp_path):
+        assert splits.scenario_of(job.folder.name) == job.scenario.name
+        name = job.scenario.name.split("-")[2]
+        assert splits.split_of(job.scenario.name) == of[name]
+    assert not Plan.of(many, {m.name: "val" for m in many}, 2).held_out  # nothing would train
+
+
+def test_a_bound_does_not_teach() -> None:
+    assert recordings.teaches(path("a"))
+    bound = replace(path("a"), levels=(Level(0.0, Value.exact(1e6, Kind.AT_LEAST)),))
+    assert not recordings.teaches(bound)
+
+
+def judged(adapted: float, shipped: float = 1.0, bbr: float = 1.0) -> verdict.Of:
+    """Goodput relative to 10 Mbit/s on three paths that differ a lot, with a little scatter."""
+    found: verdict.Of = {}
+    for number, mbps in enumerate((1.0, 10.0, 100.0)):
+        factors = {"adapted": adapted, "shipped": shipped, "bbr": bbr}
+        found[f"p{number}"] = {
+            name: prediction(*(mbps * f * (1 + 0.001 * (number + d)) for d in range(3)))
+            for name, f in factors.items()
+        }
+    return found
+
+
+GOOD = verdict.Guard("validation", 57, 0.001, -0.01, 0.012)
+
+
+@pytest.mark.parametrize(
+    ("of", "guard", "advised", "said"),
+    [
+        (judged(1.1), GOOD, True, "Use the adapted network: against the shipped one it has"),
+        (judged(1.1), None, True, "Use the adapted network"),
+        (judged(1.0), GOOD, False, "Stay with the shipped network: the adapted one is not"),
+        (judged(1.1, bbr=1.3), GOOD, False, "Stay with bbr: on your paths it is significantly"),
+        (
+            judged(1.5),
+            verdict.Guard("validation", 57, -0.05, -0.08, -0.02),
+            False,
+            "significantly worse on the 57 paths of validation",
+        ),
+    ],
+)
+def test_the_report_ends_with_one_honest_sentence(
+    of: verdict.Of, guard: verdict.Guard | None, advised: bool, said: str
+) -> None:
+    use, sentence = verdict.sentence(of, guard)
+    assert use is advised and said in sentence and sentence.endswith((".", ")."))
+
+
+def test_the_guard_compares_scenario_by_scenario() -> None:
+    shipped = {f"s{n}": 0.1 * n for n in range(20)}
+    worse = {
+        name: value - 0.02 - 0.001 * (n % 3) for n, (name, value) in enumerate(shipped.items())
+    }
+    assert not verdict.guard("x", worse, shipped).passed
+    mixed = {name: value + 0.05 * (-1) ** n for n, (name, value) in enumerate(shipped.items())}
+    assert verdict.guard("x", mixed, shipped).passed
+
+
+def test_a_capture_becomes_a_network_and_a_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    need_kernel()
+    lab, out = tmp_path / "lab", tmp_path / "mine"
+    build(
+        [TRACES / "lab" / f"train-{n}--cubic--1" for n in ("03-loss", "00-clean")], lab, quiet=True
+    )
+    monkeypatch.setattr(recordings, "RIVALS", ("cubic",))
+    monkeypatch.setattr(recordings, "LONGEST_S", 4.0)
+    monkeypatch.setattr(command, "EPOCHS", 3)
+    shipped = (uml_build.KMOD / "generated" / "ndm_model.h").read_bytes()
+    capture = TRACES / "cubic-01-clean"
+    words = ["adapt", str(capture), "-o", str(out), "--lab-rounds", str(lab), "--guard", ""]
+    code = run_command([*words, "--draws", "1", "--iterations", "1", "--jobs", "1"])
+    said = capsys.readouterr()
+    if "No step of training was better" in said.out:
+        assert code == command.NOT_ADVISED and not (out / "kmod").exists()
+        return
+    found = json.loads((out / report.RESULT).read_text())
+    assert code == (0 if found["advised"] else command.NOT_ADVISED)
+    place = out / ("kmod" if found["advised"] else "refused")
+    assert (place / "generated" / "ndm_model.h").read_bytes() != shipped
+    assert run_command(["check", "--kmod", str(place)]) == 0
+    ((_, of_path),) = found["judged"].items()
+    assert set(of_path) == {"cubic", "shipped", "adapted"}
+    assert found["sentence"] in said.out and found["sentence"] in (out / report.PAGE).read_text()
+    assert (uml_build.KMOD / "generated" / "ndm_model.h").read_bytes() == shipped
+
+
+def test_captures_that_show_no_path_end_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (poll,) = (TRACES / "third_party").glob("mlab_tcpinfo*")
+    assert run_command(["adapt", str(poll), "-o", str(tmp_path / "out")]) == 2
+    assert "no flow shows its path" in capsys.readouterr().err.splitlines()[-1]
+    assert run_command(["adapt", str(poll), "-o", str(tmp_path / "out"), "--draws", "0"]) == 2
+    assert "--draws must be at least 1" in capsys.readouterr().err
