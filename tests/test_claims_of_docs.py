@@ -14,7 +14,7 @@ SUITES = sorted(p.name for p in (ROOT / "lab" / "scenarios").iterdir() if p.is_d
 
 def test_the_card_shows_every_seed_that_was_compared() -> None:
     text = (ROOT / "docs" / "MODEL_CARD.md").read_text()
-    assert "Six seeds were trained, and `ndm select` chose one" in text
+    assert "Six seeds were trained, and `ndm select` scored them" in text
     scores = re.findall(r"^\| (?:\*\*)?(seed-\d|shipped)(?:\*\*)? \| ([+-][\d.]+) \|", text, re.M)
     assert sorted(name for name, _ in scores) == [*(f"seed-{n}" for n in range(1, 7)), "shipped"]
     assert [s for _, s in scores] == sorted((s for _, s in scores), key=float, reverse=True)
