@@ -23,7 +23,7 @@ static inline u32 ndm_exp2(s32 gain)
 /*
  * cwnd times 2^gain and one packet more, in packets. The packet keeps a small
  * window from standing still, and makes flows that share a path alike: where
- * the network takes away a share per round, whoever has more loses more.
+ * the network takes away a share per round, the larger flow loses more.
  */
 static inline u32 ndm_apply_gain(u32 cwnd, s32 gain)
 {
@@ -36,9 +36,9 @@ static inline u32 ndm_apply_gain(u32 cwnd, s32 gain)
 #define NDM_PROBE_ROUNDS	8
 
 /*
- * What is added to the gain in a round of the eight of a probe: two rounds with
- * an eighth more than the network asked for, and two with as much less. Else a
- * flow that holds still would never learn that a path has become faster, nor
+ * What a round of the eight of a probe adds to the gain: two rounds have an
+ * eighth more than the network's output, two as much less. A flow with a
+ * constant window would never learn that a path has become faster, nor
  * whether a queue is its own and empties when it sends less.
  */
 static inline s32 ndm_probe(u32 phase)
@@ -56,26 +56,27 @@ static inline s32 ndm_probed_gain(s32 gain, u32 phase)
 }
 
 /*
- * A network is not to be trusted with a path that it floods. A round that lost a fifth of its
- * packets behind a queue did so by overflow, whatever its outputs are: the window does not grow,
- * and no more is sent than what arrived. Not where the path lets RTTs scatter: there srtt is
- * above the lowest RTT without a queue, and where packets overtake others most of what looks lost
- * is only late. A few packets are no flood: of a small window random losses take a fifth too.
+ * The law does not trust a network with a path that it floods. A round that lost a fifth of its
+ * packets behind a queue had overflow loss, whatever the network's outputs are: the window does
+ * not grow, and the flow sends no more than arrived. This does not hold where jitter scatters
+ * RTTs: srtt is above min RTT without a queue there, and most reordered packets count as lost
+ * although they arrive late. Of a small window random loss takes a fifth, too: a few lost packets
+ * are no flood.
  */
 #define NDM_FLOOD_LOSS		(NDM_ONE / 5)	/* loss_rate; from here on */
 #define NDM_FLOOD_LOST		8		/* packets; from here on */
-#define NDM_FLOOD_SCATTER	(NDM_ONE / 4)	/* rttvar / srtt; from here on RTTs scatter, */
-#define NDM_FLOOD_OVERTAKEN	(NDM_ONE / 16)	/* and where packets overtake others from here */
+#define NDM_FLOOD_SCATTER	(NDM_ONE / 4)	/* rttvar / srtt; from here on RTTs scatter */
+#define NDM_FLOOD_OVERTAKEN	(NDM_ONE / 16)	/* the same where the path reorders packets */
 
 enum ndm_law_flags {
-	NDM_LAW_QUEUE		= 1 << 0,	/* srtt is above twice the lowest RTT */
-	NDM_LAW_JITTER		= 1 << 1,	/* RTTs that scatter are the path's doing */
-	NDM_LAW_REORDERS	= 1 << 2,	/* packets have overtaken others */
+	NDM_LAW_QUEUE		= 1 << 0,	/* srtt is above twice min RTT */
+	NDM_LAW_JITTER		= 1 << 1,	/* the path's jitter scatters the RTTs */
+	NDM_LAW_REORDERS	= 1 << 2,	/* the path has reordered packets */
 	NDM_LAW_MARKED		= 1 << 3,	/* a mark or a local drop since the last round */
 	NDM_LAW_UNUSED		= 1 << 4,	/* the flow did not fill its window */
 };
 
-/* May what looks lost be late, or the RTT long without a queue? */
+/* Can reordered packets count as lost, or the RTT be long without a queue? */
 static inline bool ndm_scatters(const s16 *x, u32 flags)
 {
 	return x[NDM_IN_RTT_VARIATION] >= (flags & NDM_LAW_REORDERS ? NDM_FLOOD_OVERTAKEN :
@@ -90,7 +91,7 @@ static inline bool ndm_floods(const s16 *x, u32 flags, u32 lost)
 	       (flags & NDM_LAW_QUEUE) && !ndm_scatters(x, flags);
 }
 
-/* What arrived of a window, packets; loss in [0, 1], Q12. */
+/* The part of a window that arrived, packets; loss in [0, 1], Q12. */
 static inline u32 ndm_arrived(u32 window, s32 loss)
 {
 	return (u32)(((u64)window * (u32)(NDM_ONE - loss)) >> NDM_Q_INPUT);
@@ -98,14 +99,14 @@ static inline u32 ndm_arrived(u32 window, s32 loss)
 
 /*
  * The control law: the window of the next round, packets, from the network's gain, the phase of
- * the probe, a ceiling in packets and what else is known of the round.
+ * the probe, a ceiling in packets, and the round's inputs, losses and flags.
  */
 static inline u32 ndm_law(u32 window, s32 gain, u32 phase, const s16 *x, u32 lost, u32 flags,
 			  u32 ceiling)
 {
 	u32 target = ndm_apply_gain(window, ndm_probed_gain(gain, phase));
 
-	/* RFC 3168: no growth beyond Reno's after a reduction that a mark asked for. */
+	/* RFC 3168: after the reduction for a mark the window grows no faster than Reno's. */
 	if (flags & NDM_LAW_MARKED)
 		target = ndm_min(target, window + 1);
 	if (flags & NDM_LAW_UNUSED)
@@ -122,7 +123,7 @@ static inline u32 ndm_sigmoid(s32 logit)
 	return (u32)(32768 + ndm_tanh(logit / 2));
 }
 
-/* The window after a loss: cut by half the probability that it is congestion. */
+/* The window after a loss: cut by half the probability of an overflow loss. */
 static inline u32 ndm_cut(u32 cwnd, s32 congestion)
 {
 	return cwnd - (u32)(((u64)cwnd * ndm_sigmoid(congestion)) >> 17);

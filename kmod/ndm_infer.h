@@ -17,14 +17,14 @@
 /* Weights of two rows for one input; the carry of a negative one is undone at the end. */
 #define NDM_PAIR(even, odd)	((u64)(even) + ((u64)(odd) << 32))
 
-/* All but n_out as if an odd last row had one of zeros beside it. */
+/* An odd n_out has a last row of zeros beside it: all sizes but n_out count it. */
 struct ndm_layer {
 	const u64 *weight;	/* [(n_out + 1) / 2][n_in], pairs of rows */
 	const u64 *bias;	/* likewise, in the scale of the accumulator */
 	const u8 *shift;	/* [n_out + n_out % 2], accumulator to Q16, 1 .. 31 */
 	u8 n_in;
 	u8 n_out;
-	u8 n_clamped;		/* how many of n_out, the last ones, saturate instead of tanh */
+	u8 n_clamped;		/* the last of n_out, which saturate instead of tanh */
 };
 
 struct ndm_model {
@@ -117,7 +117,7 @@ static inline s32 ndm_clamp(s32 value, s32 lo, s32 hi)
 	return value < lo ? lo : value > hi ? hi : value;
 }
 
-/* Q16 to Q15, clamped to [-1, 1): what ReLU and Clip become, scaled by the exporter. */
+/* Q16 to Q15, clamped to [-1, 1): ReLU and Clip, scaled by the exporter. */
 static inline s16 ndm_saturate(s32 pre)
 {
 	return (s16)ndm_clamp(ndm_round_shift(pre, NDM_Q_PRE - NDM_Q_ACT), -32768, 32767);

@@ -33,6 +33,7 @@ from ndm_tcp.plots import (  # noqa: F401  (the notebooks' palette)
     YELLOW,
 )
 from ndm_tcp.training.checkpoint import MODEL, load_policy
+from ndm_tcp.training.experiments.ablation import GROUPS
 from ndm_tcp.training.loop import RESULTS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,6 +42,7 @@ RUN = ROOT / os.environ.get("NDM_RUN", "out/shipped/run")
 PLOTS = RUN / "plots"
 ABLATION = ROOT / "docs" / "ablation.json"
 
+OTHER = "local networks, hosts"
 DIVERGING, SEQUENTIAL = "PuOr_r", "cividis"
 NAMES = [i.name for i in contract.DENSE]
 LABELS = [f"{i.index} {i.name}" for i in contract.DENSE]
@@ -90,6 +92,12 @@ def kinds(sources):
     """What a path is like, from the names of recordings; `other` for foreign captures."""
     found = [MODEL_NAME.match(name) for name in sources]
     return np.array([m["kind"] if m else "other" for m in found])
+
+
+def families(kind):
+    """The family of each path, by `ablation.GROUPS`; `OTHER` for the rest."""
+    of = {name: group for group, names in GROUPS.items() for name in names}
+    return np.array([of.get(name, OTHER) for name in kind])
 
 
 def text_column(table, name):

@@ -256,6 +256,7 @@ stories = {
     "jitter, no loss": (none["random"] & none["overflow"], ""),
 }
 jittery = stories["jitter, no loss"][0] & (variation > 0.1 * (1 << contract.Q_INPUT))
+jittery &= np.char.find(kind_of, "jitter") >= 0
 stories["jitter, no loss"] = (jittery, "")
 
 
@@ -280,7 +281,7 @@ def steps(rows):
     return words
 
 
-figure, panels = plt.subplots(4, 3, figsize=(9.5, 7), sharex="col")
+figure, panels = plt.subplots(4, 3, figsize=(11, 7.5), sharex="col")
 for panel, (title, (fits, kind)) in zip(panels.T, stories.items(), strict=True):
     flow, like_it = median_flow(fits, kind)
     if flow is None:
@@ -294,10 +295,10 @@ for panel, (title, (fits, kind)) in zip(panels.T, stories.items(), strict=True):
     top.plot(t, column["srtt_us"][here] / 1e3, color=f.GREY)
     top.set(title=title, ylim=(0, None))
     window.plot(t, column["cwnd"][here], color=f.GREY)
-    window.set_ylim(0, None)
-    gain.plot(column["t_us"][asked] / 1e6, said[asked, 0], ".", color=f.BLUE, ms=3)
+    window.set_yscale("log")
+    gain.plot(column["t_us"][asked] / 1e6, said[asked, 0], "-", color=f.BLUE, lw=0.9)
     gain.axhline(0, color=f.GREY, lw=0.8)
-    cause.plot(t, f.probability(said[here, 1]), color=f.GREY, lw=0.6)
+    cause.plot(t, f.probability(said[here, 1]), color=f.GREY, lw=0.9)
     for name, color in (("random", f.ORANGE), ("overflow", f.BLUE)):
         rows = here & lost[name]
         at = column["t_us"][rows] / 1e6
@@ -306,7 +307,7 @@ for panel, (title, (fits, kind)) in zip(panels.T, stories.items(), strict=True):
             cause.plot(at, f.probability(said[rows, 1]), "x", color=color, ms=4)
     cause.set(xlabel="time (s)", ylim=(-0.02, 1.02))
     if top.get_legend_handles_labels()[0]:
-        top.legend(title="packets lost", fontsize=7)
+        top.legend(title="packets lost", fontsize=8, loc="upper right")
     source = rounds["source"][int(np.flatnonzero(here)[0])].as_py()
     words = f"{title} ({source}, one of {like_it} such flows): {steps(asked)}"
     for name, rows in lost.items():
@@ -316,9 +317,11 @@ for panel, (title, (fits, kind)) in zip(panels.T, stories.items(), strict=True):
             words += f"probability of congestion {p.mean():.2f}"
     print(words)
 for panel, text in zip(
-    panels[:, 0], ("RTT (ms)", "cwnd (packets)", "cwnd_gain (log2)", "P(congestion)"), strict=True
+    panels[:, 0], ("RTT (ms)", "cwnd (packets)", "cwnd_gain (log2)", "P(overflow)"), strict=True
 ):
     panel.set_ylabel(text)
+for panel in panels[2]:
+    panel.set_ylim(-1.05, 1.05)
 f.save(figure, "stories")
 for name, rows in lost.items():
     rows = rows & (data.split != "train")

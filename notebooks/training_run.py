@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from ndm_tcp.training.evaluate import auc, calibration, evaluate
+from ndm_tcp.training.experiments.ablation import GROUPS
 from ndm_tcp.training.objective import examples
 
 policy, checkpoint, table = f.load()
@@ -66,22 +67,27 @@ print(
 # Rounds by kind of path and by the sender's algorithm.
 
 # %%
-rows, columns = np.unique(kind), np.unique(data.cc)
-counts = np.array([[((kind == k) & (data.cc == c)).sum() for c in columns] for k in rows])
-figure, axes = plt.subplots(figsize=(2.2 + 0.8 * len(columns), 1 + 0.27 * len(rows)))
-axes.grid(False)
-image = axes.imshow(np.log10(np.maximum(counts, 1)), cmap=f.SEQUENTIAL, aspect="auto")
+family = f.families(kind)
+rows = [name for name in (*GROUPS, f.OTHER) if (family == name).any()]
+columns = sorted(np.unique(data.cc), key=lambda cc: -(data.cc == cc).sum())
+counts = np.array([[((family == k) & (data.cc == c)).sum() for c in columns] for k in rows])
+figure, axes = plt.subplots(figsize=(2.4 + 0.75 * len(columns), 1 + 0.34 * len(rows)))
+shade = np.log10(np.where(counts, counts, np.nan))
+axes.imshow(shade, cmap="Blues", aspect="auto", vmin=0, vmax=1.25 * np.nanmax(shade))
 for (i, j), n in np.ndenumerate(counts):
-    bright = np.log10(max(n, 1)) > 0.6 * np.log10(counts.max())
-    axes.text(j, i, f"{n}", ha="center", va="center", color="k" if bright else "w", fontsize=8)
+    if n:
+        dark = shade[i, j] > 0.8 * np.nanmax(shade)
+        words = {"ha": "center", "va": "center", "fontsize": 8, "color": "w" if dark else "k"}
+        axes.text(j, i, f"{n:,}", **words)
 axes.set_xticks(range(len(columns)), columns)
 axes.set_yticks(range(len(rows)), rows)
-axes.set(xlabel="algorithm of the sender", ylabel="kind of path", title="Rounds")
+axes.tick_params(length=0)
+axes.set(xlabel="algorithm of the sender", title="Rounds by family of paths (blank: none)")
 f.save(figure, "coverage")
 most = rows[counts.sum(1).argmax()]
 print(
-    f"{len(rows)} kinds of path, {len(columns)} algorithms. Most rounds come from {most} "
-    f"({100 * counts.sum(1).max() / counts.sum():.0f} %), since a short RTT makes many."
+    f"{len(np.unique(kind))} kinds of path in {len(rows)} families, {len(columns)} algorithms. "
+    f"Most rounds come from the family {most!r} ({100 * counts.sum(1).max() / counts.sum():.0f} %)."
 )
 
 # %% [markdown]
@@ -156,14 +162,19 @@ print("; ".join(parts) + ".")
 
 # %%
 lossy = data.cause >= 0
-rows = [k for k in np.unique(kind) if (lossy & (kind == k)).any()]
-share = [[((data.cause == c) & (kind == k)).sum() for k in rows] for c in (1, 0)]
-figure, axes = plt.subplots(figsize=(6, 1 + 0.25 * max(len(rows), 3)))
-axes.barh(rows, share[0], color=f.BLUE, label="queue overflowed")
-axes.barh(rows, share[1], left=share[0], color=f.ORANGE, label="random or reordered")
+rows = [k for k in (*GROUPS, f.OTHER) if (lossy & (family == k)).any()]
+share = np.array([[((data.cause == c) & (family == k)).sum() for k in rows] for c in (1, 0)])
+total = share.sum(0)
+figure, axes = plt.subplots(figsize=(6, 1.2 + 0.3 * max(len(rows), 3)))
+part = 100 * share / total
+axes.barh(rows, part[0], color=f.BLUE, label="a full queue")
+axes.barh(rows, part[1], left=part[0], color=f.ORANGE, label="random, or late packets")
+for i, n in enumerate(total):
+    axes.text(101, i, f"{n:,}", va="center", fontsize=8, color=f.GREY)
 axes.invert_yaxis()
-axes.set(xlabel="rounds with a loss", ylabel="kind of path", title="Why packets were lost")
-axes.legend()
+axes.set(xlabel="rounds with a loss (%), and how many", xlim=(0, 100))
+axes.set_title("Why packets were lost")
+figure.legend(loc="outside lower center", ncols=2)
 f.save(figure, "causes")
 print(
     f"{int(lossy.sum())} rounds with a loss whose cause is known, "
@@ -238,7 +249,7 @@ else:
         if name.startswith("never saw"):
             ((where, values),) = parts.items()
             rows.append((where, values, found["variants"]["full"].get(where)))
-    figure, axes = plt.subplots(figsize=(6, 3.2))
+    figure, axes = plt.subplots(figsize=(6, 3.8))
     for i, (_, values, seen) in enumerate(rows):
         r2, gap = values["r2"], values["r2_difference"]
         before = seen["r2"]["mean"] if seen else r2["mean"] - gap["mean"]
@@ -254,9 +265,11 @@ else:
     axes.axvline(0, color=f.GREY, lw=0.8)
     axes.set_yticks(range(len(rows)), [where for where, _, _ in rows])
     axes.invert_yaxis()
-    axes.set(xlabel="weighted R² of the window step, test paths", ylabel="measured on")
-    axes.set_title("What it loses on a kind that it never saw")
-    axes.legend()
+    axes.grid(axis="y", color="#e4e4e4", lw=0.6)
+    # Below -1 a network is worse than any constant; how much worse says little.
+    axes.set(xlabel="weighted R² of the window step, test paths (cut at -1)", xlim=(-1, 1))
+    axes.set_title("Accuracy on paths of a family that training left out")
+    figure.legend(loc="outside lower center", ncols=2)
     f.save(figure, "unseen")
     worst = min(rows, key=lambda row: row[1]["r2_difference"]["mean"])
     print(

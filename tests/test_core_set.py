@@ -66,9 +66,10 @@ def test_the_committed_flows_are_whole_and_as_many_as_their_recordings_say() -> 
             assert ((starts >= at) & (starts < at + part["rounds"])).sum() == part["flows"]
             at += part["rounds"]
         assert at == dataset.rounds.num_rows
-        # The first round of a whole flow ends with its first ACK, or within its first RTTs.
+        # The first round of a whole flow ends with its first ACK, or within its first RTTs; the
+        # lab's hosts send 2 ms after the handshake.
         t_us, srtt_us = (dataset.rounds[n].to_numpy() for n in ("t_us", "srtt_us"))
-        assert np.median(t_us[starts] / np.maximum(srtt_us[starts], 1)) < 2
+        assert np.median(t_us[starts] / np.maximum(srtt_us[starts], 2000)) < 2
         assert (np.diff(t_us)[~first[1:]] >= 0).all()
 
 

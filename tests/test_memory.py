@@ -33,7 +33,7 @@ from ndm_tcp.training.config import TrainConfig
 from ndm_tcp.training.loop import Trainer
 from ndm_tcp.training.model import Memory, Policy
 
-from .conftest import TRACES
+from .conftest import ROOT, TRACES
 from .remembering import exported, some
 
 ONE = 1 << (c.Q_INPUT + c.MEAN_BITS)
@@ -341,9 +341,9 @@ def test_the_stream_gives_the_integers_of_before_the_memory_was_a_layer() -> Non
 
 def test_a_network_gives_the_integers_of_before() -> None:
     """The one that was shipped then."""
-    layers = model_c.from_json(generated.GENERATED / "ndm_model.json").layers
+    layers = model_c.from_json(ROOT / "tests/reference/network_0f608a68685b8d9b.json").layers
     weights = _digest(*(a.ravel() for x in layers for a in (x.weight, x.bias, x.shift)))
-    assert weights == SHIPPED_BEFORE, "another ships now: keep the former's ndm_model.json here"
+    assert weights == SHIPPED_BEFORE
     flow = max(sources.read(TRACES / "bbr-06-lossy-jitter").flows, key=lambda f: len(f.acks))
     rounds = core.replay(flow.acks)
     dense = np.concatenate([rounds.dense()[rounds.valid], golden.inputs()[::16]])

@@ -20,6 +20,12 @@ from ndm_tcp.lab.recordings import again, write_lock
 from .conftest import ROOT, TRACES
 
 
+class Done:
+    """Of git: the module is committed."""
+
+    returncode, stdout = 0, "abcdef1"
+
+
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """A lock of two files and a recording, all of which are there."""
@@ -150,6 +156,24 @@ def test_the_lock_keeps_the_module_that_recorded_the_same_rounds(tmp_path: Path)
     build.build([runs], tmp_path / "whole", quiet=True)
     with pytest.raises(NdmError, match="not a lean dataset; make it with: ndm data record lan"):
         write_lock.entry(recipe, tmp_path / "whole", "abcdef1")
+
+
+def test_a_range_of_numbers_records_these_paths_of_the_suite() -> None:
+    lock = rounds_lock.read()
+    former, short = (
+        again.paths_of(lock.recording(n)).split(",") for n in ("lan", "lan-short-explored")
+    )
+    assert (len(former), len(short)) == (24, 12)
+    assert sorted(former + short) == sorted(map(str, (suite.SUITES / "training-lan").iterdir()))
+    assert again.paths_of(lock.recording("6")) == "training"
+
+
+def test_recordings_that_are_not_there_keep_their_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_lock.subprocess, "run", lambda *a, **k: Done())
+    lock = write_lock.make(tmp_path, ROOT / "datasets")
+    assert lock == rounds_lock.read()
 
 
 def test_the_digest_of_a_module_is_of_what_it_is_compiled_from(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_a_population_is_measured_and_the_card_shows_all_of_it(
         assert (kmod / "Kbuild").is_file() and (kmod / "generated" / "ndm_model.h").is_file()
         return {"v/a": {"seed-1": 0.0, "seed-2": 0.25, "shipped": 0.5}[name], "v/b": 1.0}
 
-    monkeypatch.setattr(selection, "_measure", measure)
+    monkeypatch.setattr(selection, "measure", measure)
     words = ["select", str(population), "--suites", "lan", "--lab-seeds", "4", "--beside-shipped"]
     assert run_command(words) == 0
     out = capsys.readouterr().out
@@ -141,7 +141,7 @@ def test_a_population_without_a_fit_network_is_refused(
 ) -> None:
     for name in ("seed-1", "seed-2"):
         shutil.rmtree(population / name)
-    monkeypatch.setattr(selection, "_measure", lambda *_: pytest.fail("nothing to measure"))
+    monkeypatch.setattr(selection, "measure", lambda *_: pytest.fail("nothing to measure"))
     with pytest.raises(NdmError, match="no network of it can be exported"):
         selection.select(population, ["lan"], 3, 1, False)
 

@@ -60,11 +60,11 @@ PROPERTIES: dict[str, Property] = {
         0, 1, 0, QUEUE, ["at_most_double", "flood_falls_to_what_arrived"],
     ),
     "no_shrinking_below_the_bdp": (0, -1, 0, {**IDLE, **LOSSLESS}, ["at_least_half"]),
-    "bursts_behind_its_own_queue_are_congestion": (
+    "bursts_behind_its_own_queue_are_overflow": (
         1, -1, 0, {**QUEUE, 4: (0, 1024)},
         ["flood_falls_to_what_arrived", "only_scatter_excuses_a_flood"],
     ),
-    "scattered_loss_on_an_idle_path_is_noise": (
+    "scattered_loss_on_an_idle_path_is_random": (
         1, 1, 0, {**IDLE, **LOSSY, 2: (0, 256), 4: (2048, 4096)}, ["loss_takes_at_most_half"],
     ),
 }  # fmt: skip

@@ -52,7 +52,7 @@ class Property:
     """claims of `law.CLAIMS` that bound the window where the network breaks this one"""
 
     def box(self) -> list[enclosure.Interval]:
-        """The inputs it speaks of, Q12."""
+        """Its part of the box, Q12."""
         one = 1 << c.Q_INPUT
         ranges = [self.held.get(i.name, (i.lo, i.hi)) for i in c.DENSE]
         return [(round(low * one), round(high * one)) for low, high in ranges]
@@ -73,14 +73,14 @@ STEADY: Ranges = {
     "rtt_variation_mean": (0, 1 / 8), "rtt_gradient_mean": (-1 / 16, 1 / 16),
     "loss_rate_mean": (0, 1 / 16),
 }  # fmt: skip
-# The RTT is twice the lowest, the window two BDPs, the path delivers at its highest rate.
+# The RTT is twice the baseline, the window two BDPs, the path delivers at its highest rate.
 OWN_QUEUE: Ranges = {
     "rtt_ratio": (7 / 16, 9 / 16), "bdp_ratio": (7 / 16, 9 / 16), "delivery_ratio": (7 / 8, 1),
     "rtt_ratio_mean": (7 / 16, 9 / 16), "bdp_ratio_mean": (7 / 16, 9 / 16),
     "delivery_ratio_mean": (7 / 8, 1), "queue_floor": (3 / 4, 1), "queue_floor_mean": (3 / 4, 1),
     "loss_rate": (0, 1 / 16), **LOSSY, **STEADY,
 }  # fmt: skip
-# The RTT is about the lowest, the window at most 4/5 of the BDP.
+# The RTT is about the baseline, the window at most 4/5 of the BDP.
 IDLE: Ranges = {
     "rtt_ratio": (7 / 8, 1), "bdp_ratio": (5 / 4, 2), "delivery_ratio": (1 / 2, 1),
     "rtt_ratio_mean": (7 / 8, 1), "bdp_ratio_mean": (5 / 4, 2), "delivery_ratio_mean": (1 / 2, 1),
@@ -111,8 +111,8 @@ PROPERTIES = (
         ("at_least_half",),
     ),
     Property(
-        "bursts_behind_its_own_queue_are_congestion",
-        "bursts of loss (entropy up to 1/4) behind a steady queue of its own count as congestion",
+        "bursts_behind_its_own_queue_are_overflow",
+        "bursts of loss (entropy up to 1/4) behind a steady queue of its own are overflow loss",
         CONGESTION,
         -1,
         0,
@@ -120,8 +120,8 @@ PROPERTIES = (
         ("flood_falls_to_what_arrived", "only_scatter_excuses_a_flood"),
     ),
     Property(
-        "scattered_loss_on_an_idle_path_is_noise",
-        "scattered loss (entropy from 1/2) up to 1/16 on a steady path without queue is noise",
+        "scattered_loss_on_an_idle_path_is_random",
+        "scattered loss (entropy from 1/2) up to 1/16 on a steady path without queue is random",
         CONGESTION,
         1,
         0,

@@ -37,7 +37,8 @@ def text(run: Path) -> str:
             rows.append(f"| {shown} | {row['score']:+.4f} | {row['standard_error']:.4f} | {loss} |")
         refused = "".join(f"| {name} | refused | | |\n" for name in found["refused"])
         scores = [networks[name]["score"] for name in order if name != "shipped"]
-        suites, seeds = ", ".join(found["suites"]), found["lab_seeds"]
+        suites, runs = ", ".join(found["suites"]), int(found["lab_seeds"])
+        seeds = f"{runs} lab seeds" if runs > 1 else "one lab seed"
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise NdmError(
             f"{path}: not written by ndm select ({error!r}); run: ndm select {run.parent}"
@@ -45,7 +46,7 @@ def text(run: Path) -> str:
     table = "\n".join(rows)
     return f"""
 Number {rank} of {count} networks that differ in their seed alone, scored by `ndm select` on
-{suites} with {seeds} lab seeds (docs/training.md): mean points over
+{suites} with {seeds} (docs/training.md): mean points over
 scenarios, less the mean of all networks. Scores run from {min(scores):+.4f} to {max(scores):+.4f}.
 
 | network | score | standard error over scenarios | held-out loss |

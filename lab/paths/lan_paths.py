@@ -32,6 +32,13 @@ RATE_MBPS = (100.0, 3000.0)
 RTT_US = (50.0, 5000.0)
 HOLD_US = (200.0, 8000.0)
 QUEUE_MS = (0.8, 8.0)
+SHORT_PATHS = 12
+"""more of them, calm and so short that hosts take as long as the path. There the RTT with a full
+link and no queue is several times min RTT"""
+SHORT_RATE_MBPS = (300.0, 8000.0)
+SHORT_RTT_US = (40.0, 250.0)
+SHORT_S = 1
+"""so short an RTT makes ten thousand rounds of a second"""
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,7 @@ class LanPath:
     hold_us: tuple[int, int] = (0, 0)
     """time between two groups of ACKs, us; (0, 0): each comes when it comes"""
     shaper: str = "router"
+    longest_s: int = 5
 
     def name(self) -> str:
         rate = f"{self.mbps // 1000}gbit" if self.mbps % 1000 == 0 else f"{self.mbps}mbit"
@@ -52,7 +60,7 @@ class LanPath:
         return f"{rate}-{self.rtt_us}us-{pauses}{sender}"
 
     def seconds(self) -> int:
-        return max(1, min(5, round(PACKETS * 12e-3 / self.mbps)))
+        return max(1, min(self.longest_s, round(PACKETS * 12e-3 / self.mbps)))
 
     def toml(self) -> str:
         queue_ms = self.queue_packets * 12 / self.mbps
@@ -101,16 +109,21 @@ def _is_near(path: LanPath, other: LanPath) -> bool:
 
 
 def training() -> list[LanPath]:
-    """Paths to train on: half of them with pauses, a quarter with the shaper on the sender."""
+    """Paths to train on, a quarter with the shaper on the sender.
+
+    Half of the first `TRAINING_PATHS` have pauses; the `SHORT_PATHS` after them are calm.
+    """
     rng = random.Random(TRAINING_SEED)
     drawn: list[LanPath] = []
-    while len(drawn) < TRAINING_PATHS:
-        mbps = round(log_uniform(rng, *RATE_MBPS))
+    while len(drawn) < TRAINING_PATHS + SHORT_PATHS:
+        short = len(drawn) >= TRAINING_PATHS
+        mbps = round(log_uniform(rng, *(SHORT_RATE_MBPS if short else RATE_MBPS)))
         queue = max(8, round(log_uniform(rng, *QUEUE_MS) * mbps / 12))
         longest = round(log_uniform(rng, *HOLD_US))
-        hold = (longest // 6, longest) if rng.random() < 0.5 else (0, 0)
+        hold = (longest // 6, longest) if rng.random() < 0.5 and not short else (0, 0)
         shaper = "sender" if rng.random() < 0.25 else "router"
-        path = LanPath(mbps, round(log_uniform(rng, *RTT_US)), queue, hold, shaper)
+        rtt_us = round(log_uniform(rng, *(SHORT_RTT_US if short else RTT_US)))
+        path = LanPath(mbps, rtt_us, queue, hold, shaper, SHORT_S if short else 5)
         if not any(_is_near(path, other) for other in LAN):
             drawn.append(path)
     return drawn

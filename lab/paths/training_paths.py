@@ -98,6 +98,8 @@ KINDS = {
     "fast-shallow": 5,
     "fast-loss": 10,
     "more-far-loss": 6,
+    "lone-jitter": 8,
+    "slow-lone-jitter": 16,
 }
 """how many of each to train on"""
 VALIDATION_KINDS = {
@@ -321,7 +323,7 @@ def _flows(rng: random.Random, kind: str) -> tuple[int, str]:
             flows += f"\n[[flows]]\nsender = {number}\nstart_s = {start_s:.1f}\n"
             flows += f"seconds = {seconds - math.ceil(start_s)}\n"
         return seconds, flows
-    if kind == "lone":
+    if "lone" in kind:
         return LONE_SECONDS, ""
     if "file" in kind or "page" in kind:
         objects = log_uniform(rng, *PAGE_OBJECTS) if "page" in kind else 1

@@ -16,8 +16,7 @@ enough for the link never to idle, too little for a queue worth the name. Other 
 - ACKs held back: the longest pause counts as part of the RTT. The sender has to send until the
   pause ends, or the link idles.
 
-Hosts with offloads send up to a third of a window as one packet, which the link serves while its
-ACK waits.
+Hosts with offloads send up to a BDP as one packet, which the link serves while its ACK waits.
 
 Datasets hold a path's scenario, not these windows: `windows` computes them where they are read, so
 that a change of this file touches no recording.
@@ -57,9 +56,9 @@ CODEL_TARGET_S = 0.005
 """standing queue that both allow, by default"""
 OFFLOAD_PACKETS = 45
 """in a GSO packet of 64 KB"""
-OFFLOAD_SHARE = 1 / 2
-"""of the bandwidth-delay product: a third of a window that is half larger, as tcp_tso_win_divisor
-allows"""
+OFFLOAD_SHARE = 1.0
+"""of the bandwidth-delay product. Where the RTT is short, one GSO packet may hold a whole window:
+TCP enlarges it there (tcp_tso_rtt_log), whatever the pacing rate is"""
 JITTER_SHARE = 3.0
 """standard deviations of jitter above the mean delay that still find a packet to send"""
 RECEIVE_WINDOW_PACKETS = 128.0

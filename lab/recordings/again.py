@@ -9,6 +9,7 @@ network is made again with its sources as --kmod.
 from __future__ import annotations
 
 import argparse
+import re
 import tempfile
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from ndm_tcp.datasets.rounds import columns
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import run as lab_run
 from ndm_tcp.lab.guest import uml_build
+from ndm_tcp.lab.guest.suite import SUITES
 from ndm_tcp.lab.recordings import command
 
 EXAMPLE = """example:
@@ -58,6 +60,23 @@ def require_here(recording: rounds_lock.Recording, kmod: Path) -> None:
         )
 
 
+def paths_of(recording: rounds_lock.Recording) -> str:
+    """What to record: the suite, or its scenario files if the entry has a range of numbers.
+
+    Args:
+        recording: its entry in the lock.
+
+    Returns:
+        a name or files, separated by commas.
+    """
+    numbers, folder = re.fullmatch(r"(\d+) to (\d+)", recording.paths), SUITES / recording.suite
+    if not numbers or not folder.is_dir():
+        return recording.suite
+    wanted = range(int(numbers[1]), int(numbers[2]) + 1)
+    found = {int(path.stem.split("-")[1]): str(path) for path in folder.glob("*.toml")}
+    return ",".join(found[number] for number in wanted)
+
+
 def make(recording: rounds_lock.Recording, out: Path, jobs: int, kmod: Path) -> str:
     """Record, and build the dataset.
 
@@ -76,7 +95,7 @@ def make(recording: rounds_lock.Recording, out: Path, jobs: int, kmod: Path) -> 
     runs = out / "runs" / recording.name
     failed = command.main(
         argparse.Namespace(
-            suite=recording.suite,
+            suite=paths_of(recording),
             cc=recording.cc,
             seeds=recording.seeds,
             explore=recording.explore,

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Writes datasets/rounds.lock: `ndm data lock DIR`.
 
-DIR holds all recordings. Run it after recording, or after another core set was chosen. The recipes
-are here; sizes and hashes come from the files. A recording made again with another
-module has other bytes, and gets that module.
+DIR holds the recordings that were made; of others the lock keeps the entry. Run it after recording,
+or after another core set was chosen. The recipes are here; sizes and hashes come from the files. A
+recording made again with another module has other bytes, and gets that module.
 """
 
 from __future__ import annotations
@@ -21,11 +21,15 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import uml_build
 
 POOL, OWN, LAN = "reno,cubic,bbr", "ndm_tcp", "training-lan"
-COMMITTED = ("lab-rounds/core", "lab-rounds/lan")
+COMMITTED = ("lab-rounds/core", "lab-rounds/jitter", "lab-rounds/lan", "lab-rounds/lan-short")
 FULL = "6e317e5"
-"""the last commit with every recording in datasets/lab-rounds"""
+"""the last commit with every recording until then in datasets/lab-rounds"""
+THREE = "ccc0ac4"
+"""the commit with the rounds of three later ones, whose network is in no commit"""
 NOISY = "the 95 paths with random loss or jitter but lo-rate, lo-scatter and lo-shaped"
 MORE_LOOPBACK = "lo-rate and lo-shaped with seeds 2 to 4"
+LATER = ("70b5dfd", "151b55b422b391ab")
+"""tree, and the network of seed 1 of the traces, `core` and `lan`"""
 QUIET = "clean, step, fast, lone, cubic, late-cubic, equals, long-equals"
 
 
@@ -42,6 +46,8 @@ class Recipe:
     """hash of ndm_tcp's network; empty: none, or this tree's"""
     seeds: int = 1
     suite: str = "training"
+    rounds_in: str = FULL
+    """the commit with its rounds, unless this tree records it"""
 
     @property
     def here(self) -> bool:
@@ -73,9 +79,16 @@ RECIPES = (
     Recipe("fast-pool", POOL, "295 to 310", "fe53d1f"),
     *_own("8", "255 to 294", "fe53d1f", "b2ac34b607c824ff"),
     *_own("9", "295 to 310", "fe53d1f", "b2ac34b607c824ff"),
-    Recipe("lan-pool", POOL, "all", suite=LAN),
-    Recipe("lan", OWN, "all", suite=LAN),
-    Recipe("lan-explored", OWN, "all", suite=LAN),
+    Recipe("lan-pool", POOL, "0 to 23", suite=LAN),
+    Recipe("lan", OWN, "0 to 23", suite=LAN),
+    Recipe("lan-explored", OWN, "0 to 23", suite=LAN),
+    Recipe("lone-jitter-pool", POOL, "311 to 334"),
+    Recipe("10", OWN, "311 to 334"),
+    Recipe("10-explored", OWN, "311 to 334"),
+    Recipe("lan-short-explored", OWN, "24 to 35", suite=LAN),
+    Recipe("11-explored", OWN, "311 to 334", *LATER, rounds_in=THREE),
+    Recipe("lan-2-explored", OWN, "0 to 23", *LATER, suite=LAN, rounds_in=THREE),
+    Recipe("lan-short-2-explored", OWN, "24 to 35", *LATER, suite=LAN, rounds_in=THREE),
 )
 
 
@@ -110,7 +123,7 @@ def entry(
         commit=recipe.commit or commit,
         module=uml_build.sources_digest(uml_build.KMOD) if ours else "",
         network=model["model"] if ours else recipe.network,
-        rounds_in="" if recipe.here else FULL,
+        rounds_in="" if recipe.here else recipe.rounds_in,
         flows=int(begins(table).sum()),
         rounds=table.num_rows,
         bytes=path.stat().st_size,
@@ -125,7 +138,8 @@ def make(recorded: Path, folder: Path) -> rounds_lock.Lock:
     """The lock of recordings, and of the committed files.
 
     Args:
-        recorded: a folder with a dataset of each recipe, by name.
+        recorded: a folder with datasets of recipes, by name. The lock keeps the entries of
+            recordings that are not there.
         folder: of the lock.
 
     Raises:
@@ -146,7 +160,12 @@ def make(recorded: Path, folder: Path) -> rounds_lock.Lock:
     before = rounds_lock.read().recordings if rounds_lock.LOCK.is_file() else ()
     known = {recording.name: recording for recording in before}
     here = said.stdout.strip()
-    entries = tuple(entry(r, recorded / r.name, here, known.get(r.name)) for r in RECIPES)
+    entries = tuple(
+        replace(known[r.name], paths=r.paths)
+        if r.name in known and not (recorded / r.name).is_dir()
+        else entry(r, recorded / r.name, here, known.get(r.name))
+        for r in RECIPES
+    )
     return rounds_lock.Lock(committed, entries)
 
 

@@ -27,6 +27,7 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import boot, uml_build
 from ndm_tcp.lab.guest import run as lab_run
 from ndm_tcp.lab.guest.suite import Job, Outcome
+from ndm_tcp.lab.paths import truth
 from ndm_tcp.lab.score import board
 
 from ..kernel.kbuild import change_one_weight, copy_kmod
@@ -315,6 +316,26 @@ def test_a_constant_window(tmp_path: Path) -> None:
         flow = result["flows"][0]
         assert flow["cwnd_max"] == cwnd and flow["cwnd_mean"] == cwnd
         assert flow["goodput_mbps"] == pytest.approx(cwnd * 1448 * 8e-6 / 0.031, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("path", "full_mbps"),
+    [
+        ("lan/lan-300mbit-200us-calm", 286),
+        ("lan/lan-1gbit-100us-calm", 954),
+        ("lan/lan-10gbit-50us-calm", 8118),
+    ],
+)
+def test_an_eighth_less_than_the_target_window_fills_a_calm_local_network(
+    path: str, full_mbps: float, tmp_path: Path
+) -> None:
+    """The probe takes that much away for two rounds of eight."""
+    text = (uml_build.LAB / "scenarios" / f"{path}.toml").read_text()
+    short = scenario(re.sub(r"seconds = \d+", "seconds = 1", text, count=1))
+    (target,) = truth.ideals(short, "ndm_tcp")
+    params = {"cwnd": round(0.88 * target.packets_per_s * target.rtt_us / 1e6)}
+    result = lab_run.run(short, "fixed_cwnd", 1, tmp_path, params=params, light=True)
+    assert result["flows"][0]["goodput_mbps"] > 0.98 * full_mbps
 
 
 def test_large_buffers_do_not_exhaust_the_guests_memory(tmp_path: Path) -> None:

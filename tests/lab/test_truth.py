@@ -64,13 +64,15 @@ def test_acks_held_back_make_the_pipe_longer_by_the_longest_pause() -> None:
     assert packets(lossy) == pytest.approx(1.11 * 56 + 56**0.5 + 3)
 
 
-def test_offloads_let_a_third_of_the_window_wait_while_the_link_serves_it() -> None:
+def test_offloads_let_a_gso_packet_wait_while_the_link_serves_it() -> None:
     (only,) = ideals(PATH + "offloads = true\n")
-    assert packets(only) == pytest.approx(1.1 * 50 + 25)
+    assert packets(only) == pytest.approx(1.1 * 50 + 45)
+    (slow,) = ideals(PATH.replace("12_000", "6_000") + "offloads = true\n")
+    assert packets(slow) == pytest.approx(1.1 * 25 + 25), "no larger than a BDP"
     (fast,) = ideals(PATH.replace("12_000", "120_000") + "offloads = true\n")
     assert packets(fast) == pytest.approx(500 + 45 + 1.1 * 500 - 500)
     (held,) = ideals(PATH + "offloads = true\nack_hold_us = [1_000, 6_000]\n")
-    assert packets(held) == pytest.approx(1.1 * 56 + 25 - 6), "in the pause it is served, too"
+    assert packets(held) == pytest.approx(1.1 * 56 + 45 - 6), "in the pause it is served, too"
     (long,) = ideals(PATH + "offloads = true\nack_hold_us = [10_000, 60_000]\n")
     assert packets(long) == pytest.approx(1.1 * 110)
     (short,) = ideals(

@@ -50,7 +50,8 @@ AT_ONCE = 12
 GROUPS = {
     "jitter, reordering": (
         *("jitter", "jitter-loss", "heavy-jitter-loss", "slow-jitter-loss", "reorder"),
-        *("more-heavy-jitter-loss", "more-jitter", "slow-jitter"),
+        *("more-heavy-jitter-loss", "more-jitter", "slow-jitter", "lone-jitter"),
+        "slow-lone-jitter",
         *("lo-jitter", "lo-rate", "lo-shaped", "lo-scatter"),
     ),
     "random loss": (
