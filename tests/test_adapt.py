@@ -167,7 +167,7 @@ def test_an_offset_moves_the_predicted_step_and_nothing_else(tmp_path: Path) -> 
     before = IntegerNetwork.read(uml_build.KMOD / "generated").layers
     after = IntegerNetwork.read(tried / "generated").layers
     x = golden.inputs()[::50]
-    one, other = (forward(layers, x).out / 2.0**16 for layers in (before, after))
+    one, other = (forward(layers, x).outputs / 2.0**16 for layers in (before, after))
     apart = other - one
     inside = np.abs(one[:, 0]) < 0.9  # outside, the step is at its limit
     assert apart[inside, 0] == pytest.approx(0.08, abs=1e-3)
