@@ -93,7 +93,7 @@ try:
     uml_build.need(boot.TOOLS)
     if uml_build.built() is None:
         raise NdmError("no lab kernel; run: ndm lab build")
-    (found,) = replay([model], work / "replay").values()
+    (found,) = replay([model], work / "replay", quiet=True).values()
     if isinstance(found, NdmError):
         raise found
     accepted = found
@@ -123,7 +123,9 @@ except NdmError as reason:
 # %%
 if accepted is not None and accepted.accepted:
     entrants = {cc: Entrant(cc) for cc in ("reno", "cubic", "bbr", "ndm_tcp")}
-    ((_, of_path),) = predict([accepted.model], entrants, work / "predict", range(3)).items()
+    ((_, of_path),) = predict(
+        [accepted.model], entrants, work / "predict", range(3), quiet=True
+    ).items()
     figure, panel = plt.subplots(figsize=(6, 3.4))
     for cc, prediction in of_path.items():
         x = [run.rtt_mean_ms for run in prediction.draws]

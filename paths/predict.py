@@ -108,6 +108,7 @@ def predict(
     out: Path,
     draws: Sequence[int] = range(DRAWS),
     jobs: int = 1,
+    quiet: bool = False,
 ) -> dict[str, dict[str, Prediction]]:
     """Run algorithms on models.
 
@@ -117,6 +118,7 @@ def predict(
         out: folder of the runs; those that are there are not run again.
         draws: their numbers; 0 is the model itself.
         jobs: guests at a time.
+        quiet: no progress.
 
     Returns:
         name of the model to name of the entrant to its prediction.
@@ -129,7 +131,7 @@ def predict(
         work = jobs_of(models, name, entrant, draws, out)
         outcomes = {}
         runs = [job for _, job in work]
-        for outcome in suite.execute(runs, jobs, True, quiet=False, kmod=entrant.kmod):
+        for outcome in suite.execute(runs, jobs, True, quiet, entrant.kmod):
             if outcome.result is None:
                 raise NdmError(f"{outcome.job.folder}: {outcome.error}; run the command again")
             outcomes[outcome.job.folder] = seen(outcome.result)

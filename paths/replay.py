@@ -132,7 +132,11 @@ def candidates(model: PathModel) -> Iterator[PathModel]:
 
 
 def replay(
-    models: Sequence[PathModel], out: Path, cc: str | None = None, jobs: int = 1
+    models: Sequence[PathModel],
+    out: Path,
+    cc: str | None = None,
+    jobs: int = 1,
+    quiet: bool = False,
 ) -> dict[str, Replay | NdmError]:
     """Replay models; every candidate once.
 
@@ -141,6 +145,7 @@ def replay(
         out: folder of the runs; those that are there are not run again.
         cc: the algorithm; None: the captured one.
         jobs: guests at a time.
+        quiet: no progress.
 
     Models that were imported have no flow to replay, and are left out.
 
@@ -156,9 +161,7 @@ def replay(
         except NdmError as error:
             found[model.name] = error
     all_ = [job for *_, runs in work for job in runs]
-    results = {
-        outcome.job.folder: outcome for outcome in suite.execute(all_, jobs, True, quiet=False)
-    }
+    results = {outcome.job.folder: outcome for outcome in suite.execute(all_, jobs, True, quiet)}
     for model in models:
         if model.name not in found:
             mine = [entry for entry in work if entry[0].name == model.name]

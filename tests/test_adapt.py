@@ -7,12 +7,16 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from ndm_tcp.adapt import command, recordings, report, verdict
+from ndm_tcp.adapt import command, recordings, report, steps, verdict
 from ndm_tcp.adapt.recordings import FEWEST_PATHS, Plan
 from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.builder.build import build
+from ndm_tcp.export.integers import golden
+from ndm_tcp.export.integers.network import IntegerNetwork
+from ndm_tcp.fixedpoint import forward
 from ndm_tcp.lab.guest import uml_build
 from ndm_tcp.paths.model import Kind, Level, PathModel, Rival, Value
 from ndm_tcp.training import splits
@@ -127,7 +131,8 @@ def test_a_capture_becomes_a_network_and_a_report(
     )
     monkeypatch.setattr(recordings, "RIVALS", ("cubic",))
     monkeypatch.setattr(recordings, "LONGEST_S", 4.0)
-    monkeypatch.setattr(command, "EPOCHS", 3)
+    monkeypatch.setattr(steps, "EPOCHS", 3)
+    monkeypatch.setattr(steps, "OFFSETS", (0.0, 0.08))
     shipped = (uml_build.KMOD / "generated" / "ndm_model.h").read_bytes()
     capture = TRACES / "cubic-01-clean"
     words = ["adapt", str(capture), "-o", str(out), "--lab-rounds", str(lab), "--guard", ""]
@@ -155,3 +160,15 @@ def test_captures_that_show_no_path_end_in_one_line(
     assert "no flow shows its path" in capsys.readouterr().err.splitlines()[-1]
     assert run_command(["adapt", str(poll), "-o", str(tmp_path / "out"), "--draws", "0"]) == 2
     assert "--draws must be at least 1" in capsys.readouterr().err
+
+
+def test_an_offset_moves_the_predicted_step_and_nothing_else(tmp_path: Path) -> None:
+    tried = steps._tried(uml_build.KMOD, 0.08, tmp_path / "kmod")
+    before = IntegerNetwork.read(uml_build.KMOD / "generated").layers
+    after = IntegerNetwork.read(tried / "generated").layers
+    x = golden.inputs()[::50]
+    one, other = (forward(layers, x).outputs / 2.0**16 for layers in (before, after))
+    apart = other - one
+    inside = np.abs(one[:, 0]) < 0.9  # outside, the step is at its limit
+    assert apart[inside, 0] == pytest.approx(0.08, abs=1e-3)
+    assert not apart[:, 1].any()

@@ -19,6 +19,11 @@ CAPTURED = 0.1
 """of that, the captures' own rounds; recordings on their models have the rest"""
 RATE, EPOCHS = 2e-3, 10
 """of fine-tuning: a tenth of the learning rate of a whole training, a third of its epochs"""
+OFFSETS = (0.0, -0.08, 0.08, 0.16)
+"""log2, of the predicted step, tried in the loop; the first one of equals is taken. A step is 0.6
+of the way, so 0.08 moves a steady window by 0.13, or a tenth"""
+GAIN = 0
+"""number of the output"""
 JUDGED = 100
 """number of the first draw to judge with: training has not seen it"""
 
@@ -77,7 +82,9 @@ def network(steps: Steps, plan: recordings.Plan, started_s: float) -> Path:
         run = train(steps, folders, turn)
         kmod = module(run, steps.out / f"kmod-{turn}")
         say(f"network {turn + 1} of {steps.iterations} trained and exported", started_s)
-    return kmod
+    best = offset(steps, [m for m in plan.models if plan.splits[m.name] == "train"], kmod)
+    say(f"offset of the steps, by the loop: {best:+.2f}", started_s)
+    return module(shifted(run, best, steps.out / "network"), steps.out / "kmod-last")
 
 
 def train(steps: Steps, folders: list[Path], turn: int, seed: int = 1) -> Path:
@@ -137,6 +144,57 @@ def module(run: Path, to: Path) -> Path:
     export(run, to / "generated", even_if_worse=True)  # the loop judges, not the step
     check(to)
     return to
+
+
+def shifted(run: Path, offset: float, to: Path) -> Path:
+    """A copy of a run whose network predicts larger steps by an offset, log2."""
+    from ndm_tcp.training import checkpoint as ckpt
+
+    if to.exists():
+        shutil.rmtree(to)
+    shutil.copytree(run, to, ignore=shutil.ignore_patterns("plots", ckpt.PROGRESS))
+    found = ckpt.load(run / ckpt.MODEL)
+    last = max(name for name in found.tensors if name.endswith(".bias"))
+    tensors = {name: tensor.clone() for name, tensor in found.tensors.items()}
+    tensors[last][GAIN] += offset
+    ckpt.save(to / ckpt.MODEL, replace(found, tensors=tensors))
+    return to
+
+
+def _tried(kmod: Path, offset: float, to: Path) -> Path:
+    """The module's sources with the same network and an offset: its integers alone, no reports."""
+    from ndm_tcp import contract, model_json
+    from ndm_tcp.export.integers import generated
+    from ndm_tcp.export.integers.network import IntegerNetwork
+
+    if to.exists():
+        shutil.rmtree(to)
+    shutil.copytree(kmod, to)
+    model = model_json.from_json(kmod / "generated" / model_json.NAME)
+    last = model.layers[-1]
+    bias = last.bias.copy()
+    bias[GAIN] += round(offset * 2.0 ** (int(last.shift[GAIN]) + contract.Q_PRE))
+    layers = [*model.layers[:-1], replace(last, bias=bias)]
+    generated.write(IntegerNetwork(replace(model, layers=layers)), to / "generated")
+    return to
+
+
+def offset(steps: Steps, models: Sequence[PathModel], kmod: Path) -> float:
+    """The offset of the steps with the best score in the loop, on draws that trained.
+
+    A better prediction of the step is not always a better flow: the target window is one for a
+    steady state, and fixed rules follow the network.
+    """
+    from ndm_tcp.paths.predict import Entrant, predict
+
+    entrants = {}
+    for value in OFFSETS:
+        sources = _tried(kmod, value, steps.out / "offsets" / f"kmod{value:+.2f}")
+        entrants[f"{value:+.2f}"] = Entrant(recordings.OWN, sources)
+    lasting = [replace(model, seconds=recordings.seconds(model)) for model in models]
+    runs = steps.out / "offsets" / "runs"
+    found = predict(lasting, entrants, runs, range(steps.draws), steps.jobs)
+    return max(OFFSETS, key=lambda value: verdict.mean_score(found, f"{value:+.2f}"))
 
 
 def guard(steps: Steps, kmod: Path, started_s: float) -> verdict.Guard:

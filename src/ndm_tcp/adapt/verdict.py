@@ -56,6 +56,11 @@ def score(seen: Seen) -> float:
     return points(seen.goodput_mbps, seen.rtt_mean_ms, share, 1.0, 1.0, 1.0)
 
 
+def mean_score(of: Of, name: str) -> float:
+    """Mean score of one algorithm over paths and draws."""
+    return float(np.mean([score(run) for runs in of.values() for run in runs[name].draws]))
+
+
 def _logs(of: Of, other: str) -> list[tuple[float, float, float]]:
     """(score, log goodput, log RTT) differences: one a path, or one a draw with few paths."""
     found = []

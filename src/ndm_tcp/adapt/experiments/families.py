@@ -151,7 +151,12 @@ def networks(
     found = []
     for seed in range(1, seeds + 1):
         run = steps.train(setting, folders, seed, seed)
+        if seed == 1:  # networks of other seeds are alike, and every offset takes minutes
+            kmod = steps.module(run, setting.out / "kmod-first")
+            offset = steps.offset(setting, plan.models, kmod)
+        run = steps.shifted(run, offset, setting.out / f"shifted-{seed}")
         found.append(steps.module(run, setting.out / f"kmod-{seed}"))
+    files.write_text(setting.out / "offset", f"{offset:+.2f}\n")
     return found
 
 
