@@ -67,7 +67,9 @@ def drive(layers: list[Layer], targets: list[Target]) -> list[Found]:
         inside = np.clip(fixed, lo[i], hi[i])
         trace = shared if free[i] else fixedpoint.forward(layers, inside)
         value = trace.accumulators[target.layer][:, target.row] * target.sign
-        starts.append(inside[np.argsort(-value, kind="stable")[:STARTS]])
+        # The best of each of as many groups: the best of all are neighbours in one basin.
+        groups = [np.arange(k, len(value), STARTS) for k in range(STARTS)]
+        starts.append(inside[[group[value[group].argmax()] for group in groups]])
     repeated = [target for target in targets for _ in range(STARTS)]
     x = np.concatenate(starts)
     lo, hi = np.repeat(lo, STARTS, axis=0), np.repeat(hi, STARTS, axis=0)
