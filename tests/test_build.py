@@ -92,7 +92,7 @@ def test_a_shared_capture_gives_the_same_bytes(
     path = many_flows(tmp_path / "many.pcap")
     build.build([path], tmp_path / "one", quiet=True)
     monkeypatch.setattr(build, "SHARED_BYTES", 1)
-    assert len(build._tasks([str(path)], "x", 3)) == 3
+    assert len(build._tasks([str(path)], "x", 3, None)) == 3
     build.build([path], tmp_path / "three", jobs=3, quiet=True)
     assert contents(tmp_path / "one") == contents(tmp_path / "three")
     assert store.load(tmp_path / "one").manifest["flows"] == 7
