@@ -42,7 +42,8 @@ def build(folder: Path) -> None:
     """Object and loader of the project, the module's code for user space, and a counter."""
     subprocess.run(["make", "-s", "-C", ROOT / "bpf", f"OUT={folder}"], check=True)
     include = [f"-I{ROOT}", f"-I{ROOT}/bpf", f"-I{ROOT}/bpf/include"]
-    words = ["cc", "-O2", "-w", *include, ROOT / "tests/bpf/replay.c", "-o", folder / "replay"]
+    source = str(ROOT / "tests" / "bpf" / "replay.c")
+    words = ["cc", "-O2", "-w", *include, source, "-o", str(folder / "replay")]
     subprocess.run(words, check=True)
     cost = ROOT / "tests" / "bench" / "cost.c"
     subprocess.run(["cc", "-O2", cost, "-o", folder / "cost", "-lbpf"], check=True)
@@ -54,7 +55,8 @@ def times_of(program: list[Path | str], flows: bytes) -> NDArray[np.float64]:
     for _ in range(5):
         done = subprocess.run(program, input=flows, capture_output=True, check=True)
         found.append([records.inputs(record)["ns"] for record in records.split(done.stdout)])
-    return np.array(found, dtype=np.float64).min(axis=0)
+    lowest: NDArray[np.float64] = np.array(found, dtype=np.float64).min(axis=0)
+    return lowest
 
 
 def replayed(folder: Path) -> None:
