@@ -117,10 +117,13 @@ static inline u32 ndm_law(u32 window, s32 gain, u32 phase, const s16 *x, u32 los
 	return target;
 }
 
-/* sigmoid(logit) = (1 + tanh(logit / 2)) / 2, Q16, in [0, 65535]. */
+/*
+ * sigmoid(logit) = (1 + tanh(logit / 2)) / 2, Q16, in [0, 65535]. The half is rounded towards
+ * zero, as by a division; BPF has no signed one.
+ */
 static inline u32 ndm_sigmoid(s32 logit)
 {
-	return (u32)(32768 + ndm_tanh(logit / 2));
+	return (u32)(32768 + ndm_tanh((logit + (logit < 0)) >> 1));
 }
 
 /* The window after a loss: cut by half the probability of an overflow loss. */

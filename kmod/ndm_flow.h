@@ -12,6 +12,7 @@
 #include "ndm_drain.h"
 #include "ndm_features.h"
 #include "ndm_memory.h"
+#include "ndm_socket.h"
 #include "ndm_watchdog.h"
 
 /*
@@ -101,7 +102,7 @@ static u32 ndm_window_of(const struct sock *sk)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 
-	return ndm_window(inet_csk(sk)->icsk_ca_state, tcp_snd_cwnd(tp), tp->snd_ssthresh);
+	return ndm_window(ndm_ca_state(sk), tcp_snd_cwnd(tp), tp->snd_ssthresh);
 }
 
 /*
@@ -111,7 +112,7 @@ static u32 ndm_window_of(const struct sock *sk)
 static bool ndm_window_is_used(const struct sock *sk, u32 window)
 {
 	return tcp_is_cwnd_limited(sk) &&
-	       (inet_csk(sk)->icsk_ca_state != TCP_CA_Recovery ||
+	       (ndm_ca_state(sk) != TCP_CA_Recovery ||
 		tcp_sk(sk)->packets_out >= window >> 1);
 }
 

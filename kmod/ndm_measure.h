@@ -81,7 +81,7 @@ static __always_inline void ndm_fill_ack(struct sock *sk, const struct rate_samp
 		.prior_delivered = rs->prior_delivered,
 		.interval_us	= rs->delivered < 0 ? -1 : ndm_us(rs->interval_us),
 		.app_limited	= rs->is_app_limited,
-		.ca_state	= inet_csk(sk)->icsk_ca_state,
+		.ca_state	= ndm_ca_state(sk),
 	};
 	/*
 	 * A duplicate ACK without SACK acknowledges no packet whose sending time is known.
@@ -126,7 +126,7 @@ static NDM_RARE void ndm_open(struct sock *sk, const struct rate_sample *rs)
 
 	if (rs->acked_sacked <= 0 || !tp->data_segs_out)
 		return;
-	if (!tp->is_cwnd_limited && !tp->packets_out) {
+	if (!ndm_was_cwnd_limited(tp) && !tp->packets_out) {
 		ca->f.started = 0;
 		ca->memory = (struct ndm_memory){};
 	}

@@ -39,7 +39,7 @@ static bool ndm_may_burst(const struct sock *sk)
 	const struct ndm *ca = inet_csk_ca(sk);
 	const struct tcp_sock *tp = tcp_sk(sk);
 
-	return !ca->tail_lost && !(tp->tlp_high_seq && tp->tlp_retrans) &&
+	return !ca->tail_lost && !(tp->tlp_high_seq && ndm_tlp_retransmitted(tp)) &&
 	       (u64)tp->lost * tp->mss_cache <= tp->bytes_acked >> ndm_burst_loss_shift;
 }
 

@@ -50,8 +50,8 @@
 
 /* A round that has ended, as the policy sees it. */
 struct ndm_facts {
-	const s16 *x;		/* inputs, Q12; all zero unless valid */
-	const s32 *out;		/* outputs, Q16; likewise */
+	s16 x[NDM_N_DENSE];	/* inputs, Q12; all zero unless valid */
+	s32 out[NDM_N_OUTPUTS];	/* outputs, Q16; likewise */
 	u32 lost;		/* packets, in this round */
 	u32 window;		/* packets; see ndm_window_of() */
 	u32 flags;		/* of enum ndm_law_flags */
@@ -108,21 +108,21 @@ static void ndm_fill_facts(const struct sock *sk, struct ndm_facts *r)
 {
 	const struct ndm *ca = inet_csk_ca(sk);
 	const struct tcp_sock *tp = tcp_sk(sk);
-	u8 state = inet_csk(sk)->icsk_ca_state;
+	u8 state = ndm_ca_state(sk);
 
 	r->recovery = state > TCP_CA_Disorder;
 	r->repairs = state == TCP_CA_Recovery;
 	/* That recovery may be over before the round is. */
 	r->spared = ca->spared && tcp_in_initial_slowstart(tp);
 	/* Zero: the core ruled out an undo; see ndm_ssthresh(). */
-	r->marked = (r->repairs || r->spared) && !tp->prior_ssthresh;
+	r->marked = (r->repairs || r->spared) && !ndm_prior_ssthresh(tp);
 	r->slow_start = tcp_in_slow_start(tp) && (!r->recovery || (r->repairs && r->spared));
 	r->used = ndm_window_is_used(sk, r->window);
 	/*
 	 * The rate of an unfilled window is the application's, not the pipe's. The window
 	 * must have been full, not half full as tcp_is_cwnd_limited() accepts in slow start.
 	 */
-	r->limited = r->valid && tp->is_cwnd_limited && !r->app_limited;
+	r->limited = r->valid && ndm_was_cwnd_limited(tp) && !r->app_limited;
 	r->flags = ndm_law_flags(sk, r);
 	if (r->valid && !r->recovery && !r->slow_start)
 		ndm_fill_drain(ca, r);
@@ -192,7 +192,7 @@ static void ndm_steer_recovery(struct sock *sk, const struct ndm_facts *r)
 	struct tcp_sock *tp = tcp_sk(sk);
 
 	if (r->marked && r->repairs) {
-		ndm_set_ssthresh(tp, min(r->window, ndm_cut_for_mark(ca, tp->prior_cwnd)));
+		ndm_set_ssthresh(tp, min(r->window, ndm_cut_for_mark(ca, ndm_prior_cwnd(tp))));
 		ndm_set_target(ca, tp->snd_ssthresh);
 		ca->reducing = 1;
 	} else if (r->took_over || (ca->watchdog.left && r->valid &&

@@ -19,16 +19,17 @@
 static u32 ndm_reduce(struct tcp_sock *tp, u32 acked, bool forward)
 {
 	u32 in_flight = tcp_packets_in_flight(tp);
+	u32 delivered;
 	s32 budget;
 
-	tp->prr_delivered += acked;
+	delivered = ndm_prr_delivers(tp, acked);
 	if (in_flight > tp->snd_ssthresh) {
-		u32 prior = max(tp->prior_cwnd, 1U);
-		u64 due = (u64)tp->snd_ssthresh * tp->prr_delivered + prior - 1;
+		u32 prior = max(ndm_prior_cwnd(tp), 1U);
+		u64 due = (u64)tp->snd_ssthresh * delivered + prior - 1;
 
 		budget = (s32)((u32)div_u64(due, prior) - tp->prr_out);
 	} else {
-		budget = max_t(s32, tp->prr_delivered - tp->prr_out, acked) + forward;
+		budget = max_t(s32, delivered - tp->prr_out, acked) + forward;
 		budget = min_t(s32, budget, tp->snd_ssthresh - in_flight);
 	}
 	/* The first ACK must let the fast retransmission go. */
@@ -55,7 +56,8 @@ static u32 ndm_cut_for_mark(struct ndm *ca, u32 window)
  */
 static bool ndm_tail_was_lost(const struct tcp_sock *tp)
 {
-	return tp->tlp_retrans && tp->prior_ssthresh && !tp->lost_out && !tp->sacked_out;
+	return ndm_tlp_retransmitted(tp) && ndm_prior_ssthresh(tp) && !tp->lost_out &&
+	       !tp->sacked_out;
 }
 
 /*
@@ -81,7 +83,7 @@ static u32 ndm_ssthresh(struct sock *sk)
 	 * A mark ends slow start. A loss without a queue does not: the network judges it
 	 * after the round in which it sees it.
 	 */
-	if (!tp->prior_ssthresh) {
+	if (!ndm_prior_ssthresh(tp)) {
 		ca->starting = 0;
 		window = ndm_cut_for_mark(ca, cwnd);
 	} else if (tcp_in_initial_slowstart(tp) &&
@@ -89,8 +91,8 @@ static u32 ndm_ssthresh(struct sock *sk)
 		ca->spared = 1;
 		return tp->snd_ssthresh;
 	}
-	if (ca->has_output && !ca->watchdog.left && tp->prior_ssthresh &&
-	    inet_csk(sk)->icsk_ca_state != TCP_CA_Loss)
+	if (ca->has_output && !ca->watchdog.left && ndm_prior_ssthresh(tp) &&
+	    ndm_ca_state(sk) != TCP_CA_Loss)
 		window = ndm_cut(cwnd, ca->congestion);
 	ca->reducing = 1;
 	return max(window, ndm_min_ssthresh);
@@ -107,11 +109,12 @@ static u32 ndm_undo_cwnd(struct sock *sk)
 
 	ca->reducing = 0;
 	ca->spared = 0;
-	ndm_set_target(ca, max_t(u32, ca->target, tp->prior_cwnd));
+	ndm_set_target(ca, max_t(u32, ca->target, ndm_prior_cwnd(tp)));
 	/* In slow start again: the rates of the recovery are no measure of its growth. */
-	if (ca->target < tp->prior_ssthresh)
+	if (ca->target < ndm_prior_ssthresh(tp))
 		ca->watchdog.grown_rate = 0;
-	return max(tcp_snd_cwnd(tp), tp->prior_cwnd);
+	ndm_undone(sk);
+	return max(tcp_snd_cwnd(tp), ndm_prior_cwnd(tp));
 }
 
 /*
@@ -130,7 +133,7 @@ static void ndm_enter_loss(struct sock *sk)
 	ndm_watchdog_forget(&ca->watchdog);
 	/* Without undo_marker it is a smaller MTU, after which nothing was lost. */
 	if (tp->undo_marker)
-		ndm_set_ssthresh(tp, tp->prior_cwnd >> 1);
+		ndm_set_ssthresh(tp, ndm_prior_cwnd(tp) >> 1);
 }
 
 /* The core calls this before icsk_ca_state changes. */

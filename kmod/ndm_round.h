@@ -16,6 +16,14 @@ enum ndm_mode {
 	NDM_MODE_DRAIN,		/* a quarter of the window to empty the queue, then twice it */
 };
 
+/* Counters since loading. */
+enum ndm_counter {
+	NDM_COUNT_FLOWS,	/* sockets that use the algorithm now */
+	NDM_COUNT_ROUNDS,
+	NDM_COUNT_FALLBACKS,	/* how often the watchdog took over */
+	NDM_N_COUNTERS,
+};
+
 struct ndm_round_report {
 	s16 x[NDM_N_DENSE];	/* all zero if not valid */
 	s32 out[NDM_N_OUTPUTS];	/* likewise */

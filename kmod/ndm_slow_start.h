@@ -49,7 +49,7 @@ static void ndm_grow(struct sock *sk, u32 acked)
 		ndm_jump(sk, min(cwnd + acked, tp->snd_ssthresh));
 	/* In a recovery: after an undo or a timeout, this is the window. */
 	if (ca->spared)
-		tp->prior_cwnd = max(tp->prior_cwnd, tcp_snd_cwnd(tp));
+		ndm_set_prior_cwnd(tp, max(ndm_prior_cwnd(tp), tcp_snd_cwnd(tp)));
 }
 
 /* The rate grew in a round of slow start. A growth that follows another renews the credits. */
@@ -82,8 +82,8 @@ static void ndm_leave_slow_start(struct sock *sk, bool lossless)
 	ndm_set_target(ca, half);
 	WRITE_ONCE(tp->snd_ssthresh, half);
 	/* An undo must not start it again, nor restore its window. */
-	tp->prior_ssthresh = min(tp->prior_ssthresh, half);
-	tp->prior_cwnd = min(tp->prior_cwnd, half);
+	ndm_set_prior_ssthresh(tp, min(ndm_prior_ssthresh(tp), half));
+	ndm_set_prior_cwnd(tp, min(ndm_prior_cwnd(tp), half));
 	/* Rates with losses are less certain: slow start may return, for a credit. */
 	if (lossless)
 		ca->starting = 0;
@@ -120,7 +120,7 @@ static void ndm_return_to_slow_start(struct sock *sk, u32 window)
 	struct ndm *ca = inet_csk_ca(sk);
 
 	ca->reducing = 0;
-	ca->spared = inet_csk(sk)->icsk_ca_state == TCP_CA_Recovery;
+	ca->spared = ndm_ca_state(sk) == TCP_CA_Recovery;
 	ca->watchdog.grown_rate = ndm_max_rate(ca);
 	WRITE_ONCE(tcp_sk(sk)->snd_ssthresh, TCP_INFINITE_SSTHRESH);
 	ndm_jump(sk, window);
@@ -129,8 +129,7 @@ static void ndm_return_to_slow_start(struct sock *sk, u32 window)
 /* The initial window of this route, packets. */
 static u32 ndm_initial_window(struct sock *sk)
 {
-	const struct dst_entry *dst = __sk_dst_get(sk);
-	u32 packets = dst ? dst_metric(dst, RTAX_INITCWND) : 0;
+	u32 packets = ndm_route_initcwnd(sk);
 
 	return packets ? packets : TCP_INIT_CWND;
 }
@@ -149,7 +148,7 @@ static void ndm_restart(struct sock *sk)
 	s32 idle = tcp_jiffies32 - tp->lsndtime;
 	s32 rto = inet_csk(sk)->icsk_rto;
 
-	if (!READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_slow_start_after_idle) ||
+	if (!ndm_slow_starts_after_idle(sk) ||
 	    tp->packets_out || idle <= rto)
 		return;
 	WRITE_ONCE(tp->snd_ssthresh, tcp_current_ssthresh(sk));

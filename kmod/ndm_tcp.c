@@ -15,9 +15,9 @@
  * return. In a recovery from losses the network still sets the window to reach, and RFC
  * 6937 how the flow gets there.
  *
- * This file has the hooks of struct tcp_congestion_ops, the registration and the
- * parameters. ndm_policy.h decides at the end of a round and draws the modes; ndm_path.h
- * defines queue, scatter, full pipe and pausing hosts.
+ * This file has the registration and the parameters, ndm_hooks.h the callbacks of struct
+ * tcp_congestion_ops and the way of an ACK. ndm_policy.h decides at the end of a round and
+ * draws the modes; ndm_path.h defines queue, scatter, full pipe and pausing hosts.
  *
  * The weights are fixed when the module is built (generated/ndm_model.h). Before it
  * registers, the module computes the exporter's golden vectors and refuses to load if one
@@ -36,19 +36,17 @@
 #define CREATE_TRACE_POINTS
 #include "ndm_trace.h"
 
-/* Counters since the module was loaded; each CPU counts for itself. */
-enum ndm_counter {
-	NDM_COUNT_FLOWS,	/* sockets that use the module now */
-	NDM_COUNT_ROUNDS,
-	NDM_COUNT_FALLBACKS,	/* how often the watchdog took over */
-	NDM_N_COUNTERS,
-};
-
+/* Each CPU counts for itself. */
 struct ndm_counters {
 	long count[NDM_N_COUNTERS];
 };
 
 static DEFINE_PER_CPU(struct ndm_counters, ndm_counters);
+
+static inline void ndm_count(enum ndm_counter counter, int by)
+{
+	this_cpu_add(ndm_counters.count[counter], by);
+}
 
 static NDM_RARE void ndm_trace_round(const struct sock *sk, const struct ndm_facts *r, u8 phase,
 				     enum ndm_mode why)
@@ -59,7 +57,7 @@ static NDM_RARE void ndm_trace_round(const struct sock *sk, const struct ndm_fac
 		.target		= ca->target,
 		.ssthresh	= tcp_sk(sk)->snd_ssthresh,
 		.valid		= r->valid,
-		.state		= inet_csk(sk)->icsk_ca_state,
+		.state		= ndm_ca_state(sk),
 		.phase		= phase,
 		.why		= why,
 	};
@@ -67,6 +65,13 @@ static NDM_RARE void ndm_trace_round(const struct sock *sk, const struct ndm_fac
 	memcpy(report.x, r->x, sizeof(report.x));
 	memcpy(report.out, r->out, sizeof(report.out));
 	trace_ndm_tcp_round(sk, &report);
+}
+
+static inline void ndm_report(const struct sock *sk, const struct ndm_facts *r, u8 phase,
+			      enum ndm_mode why)
+{
+	if (trace_ndm_tcp_round_enabled())
+		ndm_trace_round(sk, r, phase, why);
 }
 
 /*
@@ -82,185 +87,19 @@ static inline void ndm_predict(u32 window, const s16 *x, s32 *out)
 }
 #endif
 
-/* With ACKs held back an overflow does not show in the RTT: the loss may be one. */
-static void ndm_note_output(struct ndm *ca, const s32 *out)
-{
-	ca->congestion = ca->f.paused ? max(out[NDM_OUT_CONGESTION], 0) : out[NDM_OUT_CONGESTION];
-	ca->has_output = 1;
-}
+#include "ndm_hooks.h"
 
-/* A round ended: run the network, decide, report. */
 static NDM_RARE void ndm_end_round(struct sock *sk, const struct rate_sample *rs)
 {
-	struct ndm *ca = inet_csk_ca(sk);
-	s32 out[NDM_N_OUTPUTS] = {};
-	s16 x[NDM_N_DENSE] = {};
-	struct ndm_facts r = {
-		.x	= x,
-		.out	= out,
-		.lost	= ca->f.round_lost,
-		.window	= ndm_window_of(sk),
-	};
-	u8 phase = ca->phase;
-	struct ndm_ack ack;
-	enum ndm_mode mode;
-
-	if (unlikely(ca->watchdog.probing_mtu != !!inet_csk(sk)->icsk_mtup.probe_size))
-		ndm_note_mtu_probe(sk);
-	/* Again, and all of it: the common ACK does without what only a round's end needs. */
-	ndm_fill_ack(sk, rs, &ack);
-	ack.min_rtt_us = ndm_update_min_rtt(sk);
-	r.min_rtt_us = ack.min_rtt_us;
-	r.app_limited = ack.app_limited;
-	r.valid = ndm_features_end_round(&ca->f, &ack, x) == NDM_ROUND_VALID;
-	this_cpu_inc(ndm_counters.count[NDM_COUNT_ROUNDS]);
-	if (r.valid) {
-		ndm_remember(&ca->memory, x);
-		ndm_predict(r.window, x, out);
-		ndm_note_output(ca, out);
-	}
-	mode = ndm_decide(sk, &r);
-	if (r.took_over)
-		this_cpu_inc(ndm_counters.count[NDM_COUNT_FALLBACKS]);
-	if (trace_ndm_tcp_round_enabled())
-		ndm_trace_round(sk, &r, phase, mode);
-}
-
-/*
- * Move the window towards the target, by at most the packets that this ACK delivered:
- * upwards that is the pace of slow start. Downwards an ACK for four packets or more takes a
- * quarter less, so that it sends one packet for four, unless the flow drains.
- */
-static void ndm_approach_target(struct sock *sk, u32 acked)
-{
-	struct ndm *ca = inet_csk_ca(sk);
-	u32 cwnd = tcp_snd_cwnd(tcp_sk(sk));
-
-	if (cwnd > ca->target && !ca->watchdog.draining)
-		cwnd -= min_t(u32, cwnd - ca->target, acked - (acked >> 2));
-	else if (cwnd > ca->target)
-		cwnd -= min_t(u32, cwnd - ca->target, acked);
-	else if (cwnd < ca->target && tcp_is_cwnd_limited(sk))
-		cwnd += min_t(u32, ca->target - cwnd, acked);
-	else
-		return;
-	ndm_set_cwnd(sk, cwnd);
-}
-
-/* An ACK delivered packets. forward: it made progress, see ndm_reduce(). */
-static void ndm_update_cwnd(struct sock *sk, u32 acked, bool forward)
-{
-	struct ndm *ca = inet_csk_ca(sk);
-	struct tcp_sock *tp = tcp_sk(sk);
-	u32 cwnd = tcp_snd_cwnd(tp);
-
-	if (!acked)
-		return;
-	switch (inet_csk(sk)->icsk_ca_state) {
-	case TCP_CA_CWR:
-	case TCP_CA_Recovery:
-		/* Else spared, undone, or begun under another algorithm: as if open. */
-		if (!ca->reducing)
-			break;
-		ndm_set_cwnd(sk, ndm_reduce(tp, acked, forward));
-		return;
-	case TCP_CA_Loss:
-		/* From the core's window, in_flight + 1, up to ssthresh. */
-		if (tcp_in_slow_start(tp) && tcp_is_cwnd_limited(sk))
-			cwnd = min(cwnd + acked, tp->snd_ssthresh);
-		ndm_jump(sk, cwnd);
-		return;
-	}
-	if (tcp_in_slow_start(tp))
-		ndm_grow(sk, acked);
-	else
-		ndm_approach_target(sk, acked);
-}
-
-static bool ndm_is_quiet(const struct sock *sk, u32 acked, bool app_limited)
-{
-	const struct tcp_sock *tp = tcp_sk(sk);
-	const struct ndm *ca = inet_csk_ca(sk);
-
-	return ndm_round_is_quiet(&ca->f, app_limited, inet_csk(sk)->icsk_ca_state,
-				  (u64)tcp_packets_in_flight(tp) + acked, tcp_snd_cwnd(tp));
-}
-
-static void ndm_ack_arrived(struct sock *sk, const struct rate_sample *rs, bool advanced)
-{
-	struct ndm *ca = inet_csk_ca(sk);
-	const struct tcp_sock *tp = tcp_sk(sk);
+	struct ndm_facts r = {};
 	struct ndm_ack ack;
 
-	if (ca->opening)
-		ndm_open(sk, rs);
-	ndm_note_rtt(sk, rs->rtt_us);
-	ndm_fill_ack(sk, rs, &ack);
-	if (ndm_features_take(&ca->f, &ack)) {
-		if (ndm_is_quiet(sk, ack.acked, rs->is_app_limited))
-			ndm_pass_round(&ca->f, tp->delivered, tp->srtt_us >> 3);
-		else
-			ndm_end_round(sk, rs);
-	}
-	ca->f.callers_lost = (u16)tp->lost;
-	ndm_update_cwnd(sk, ack.acked, advanced && rs->losses <= 0);
-	ndm_update_pacing(sk);
+	ndm_finish_round(sk, rs, &r, &ack);
 }
 
 static NDM_CONG_CONTROL(ndm_cong_control, ndm_ack_arrived)
 
-static void ndm_leave_idle(struct sock *sk)
-{
-	ndm_restart(sk);
-	/* Before the first packet leaves: the rate is the one of the newest ACK. */
-	ndm_update_pacing(sk);
-}
-
 static NDM_TX_START(ndm_tx_start, ndm_leave_idle)
-
-/*
- * The core has zeroed the private area; the ACK of a SYN may have changed it before this.
- * The socket need not be new: it keeps the window, threshold and recovery of another
- * algorithm.
- */
-static void ndm_init(struct sock *sk)
-{
-	struct ndm *ca = inet_csk_ca(sk);
-	struct tcp_sock *tp = tcp_sk(sk);
-
-	ndm_set_target(ca, tcp_snd_cwnd(tp));
-	ca->starting = tcp_in_initial_slowstart(tp) ? ndm_start_credits : 0;
-	/* Not zero, a mark, where a tail loss probe repairs the very first loss. */
-	if (!tp->undo_marker && inet_csk(sk)->icsk_ca_state == TCP_CA_Open)
-		tp->prior_ssthresh = tp->snd_ssthresh;
-	ndm_start_features(sk);
-	ca->counted = 1;
-	/* Flows that began together must not probe together. */
-	ca->phase = get_random_u32() % NDM_PROBE_ROUNDS;
-	this_cpu_inc(ndm_counters.count[NDM_COUNT_FLOWS]);
-	/* sch_fq paces if there is one, else TCP does; fq changes the status. */
-	cmpxchg(&sk->sk_pacing_status, SK_PACING_NONE, SK_PACING_NEEDED);
-	ndm_update_pacing(sk);
-}
-
-/* The core calls this for a socket that closes before init(), too. */
-static void ndm_release(struct sock *sk)
-{
-	struct ndm *ca = inet_csk_ca(sk);
-
-	if (ca->counted)
-		this_cpu_dec(ndm_counters.count[NDM_COUNT_FLOWS]);
-	/* Another algorithm takes over a recovery whose losses slow start survived. */
-	if (ca->counted && ca->spared && inet_csk(sk)->icsk_ca_state == TCP_CA_Recovery)
-		ndm_set_ssthresh(tcp_sk(sk), tcp_snd_cwnd(tcp_sk(sk)) >> 1);
-	ca->counted = 0;
-}
-
-/* Three windows of buffer: data to send while a recovery slow-starts. */
-static u32 ndm_sndbuf_expand(struct sock *sk)
-{
-	return 3;
-}
 
 static struct tcp_congestion_ops ndm_ops __read_mostly = {
 	.name			= "ndm_tcp",

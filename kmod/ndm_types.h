@@ -3,7 +3,40 @@
 #ifndef _NDM_TYPES_H
 #define _NDM_TYPES_H
 
-#ifdef __KERNEL__
+#if defined(__bpf__)
+
+#include <ndm_bpf_types.h>	/* NDM_RARE and NDM_COMMON, too */
+
+static inline u64 ndm_div(u64 dividend, u64 divisor)
+{
+	return dividend / divisor;
+}
+
+/* BPF has no instruction for it. */
+static inline u32 ndm_bit_length(u32 x)
+{
+	u32 n = 0, step;
+
+	for (step = 16; step; step >>= 1) {
+		if (!(x >> step))
+			continue;
+		x >>= step;
+		n += step;
+	}
+	return n + x;
+}
+
+/* An index that is at most `most`: only the verifier does not know. */
+static inline u32 ndm_known(u32 index, u32 most)
+{
+	if (index > most)
+		index = most;
+	/* Or the compiler compares a copy of it. */
+	asm volatile("" : "+r"(index));
+	return index;
+}
+
+#elif defined(__KERNEL__)
 
 #include <linux/bitops.h>
 #include <linux/build_bug.h>
@@ -24,6 +57,12 @@ static inline u64 ndm_div(u64 dividend, u64 divisor)
 static inline u32 ndm_bit_length(u32 x)
 {
 	return fls(x);
+}
+
+/* An index that is at most `most`; BPF must prove it. */
+static inline u32 ndm_known(u32 index, u32 most)
+{
+	return index;
 }
 
 #else
@@ -53,6 +92,13 @@ static inline u64 ndm_div(u64 dividend, u64 divisor)
 static inline u32 ndm_bit_length(u32 x)
 {
 	return x ? 32 - (u32)__builtin_clz(x) : 0;
+}
+
+/* An index that is at most `most`; BPF must prove it. */
+static inline u32 ndm_known(u32 index, u32 most)
+{
+	(void)most;
+	return index;
 }
 
 #endif

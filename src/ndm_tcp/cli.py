@@ -73,6 +73,16 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
         "ndm_tcp.kmod_status",
         "show whether the module is loaded, its network and users",
     ),
+    ("bpf", "load"): (
+        "ndm_tcp.bpf.load_command",
+        "load the BPF form of the module into this kernel (root)",
+    ),
+    ("bpf", "status"): (
+        "ndm_tcp.bpf.status_command",
+        "show whether the BPF form is loaded, its network and counters (root)",
+    ),
+    ("bpf", "events"): ("ndm_tcp.bpf.events_command", "print its event of every round (root)"),
+    ("bpf", "unload"): ("ndm_tcp.bpf.unload_command", "unload the BPF form (root)"),
     ("lab", "build"): (
         "ndm_tcp.lab.guest.uml_build",
         "build the lab's kernel, and the module for it",
@@ -94,6 +104,7 @@ GROUPS = {
     "data": "manage the recordings that the shipped network is trained on",
     "path": "estimate the paths of captures, replay them, predict",
     "kmod": "look at the module in this kernel",
+    "bpf": "run the module as BPF in this kernel",
     "lab": "run the real stack in virtual time",
 }
 

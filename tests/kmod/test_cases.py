@@ -50,7 +50,7 @@ guest in d /run/host/flow serve 5000 $RCVBUF & server=$!
 sleep 0.2
 flow() {{ guest in s /run/host/flow "$@"; }}
 """.replace("{event}", "ndm_tcp/ndm_tcp_round")
-UNDO = "ndm_set_target(ca, max_t(u32, ca->target, tp->prior_cwnd));"
+UNDO = "ndm_set_target(ca, max_t(u32, ca->target, ndm_prior_cwnd(tp)));"
 REMEMBERS = "	ca->tail_lost = 0;\n"
 PACED = ("if (!tp->packets_out &&", "if (0 && !tp->packets_out &&")
 KEEPS_CUT = (UNDO, "return ca->target = tcp_snd_cwnd(tp);")

@@ -141,15 +141,18 @@ def test_a_defect_is_found(name: str, flow: Path, tmp_path: Path) -> None:
     need_debug_kernel()
     insertions, said = DEFECTS[name]
     sources = copy_kmod(tmp_path / "kmod")
-    path = sources / "ndm_tcp.c"
-    text = path.read_text()
+    hooks, path = sources / "ndm_hooks.h", sources / "ndm_tcp.c"
+    text = hooks.read_text()
     for place, code in insertions:
         assert text.count(place) == 1
         text = text.replace(place, f"{place}\n\t{code}")
-    start = text.index("static DEFINE_PER_CPU")
-    path.write_text(text[:start] + (GLOBALS if "ndm_test_lock" in text else "") + text[start:])
-    module = uml_build.build_module(sources, debug=True)
+    hooks.write_text(text)
+    module = path.read_text()
+    start = module.index("static DEFINE_PER_CPU")
+    added = GLOBALS if "ndm_test_lock" in text else ""
+    path.write_text(module[:start] + added + module[start:])
+    built = uml_build.build_module(sources, debug=True)
     plan = f"RCVBUF=\n{PATH}\n{SHORT}"
-    log = console(tmp_path / "work", plan, [module, flow], 300, debug=True)
+    log = console(tmp_path / "work", plan, [built, flow], 300, debug=True)
     assert re.search(said, log), log[-3000:]
     assert TROUBLE.search(log)

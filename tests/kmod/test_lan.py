@@ -61,7 +61,7 @@ read_wait_us = 100
 """
 NO_PAUSE = ("if (waited > f->pause + 1 &&", "if (false &&")
 NO_GUARD = ("x[NDM_IN_LOSS_RATE] >= NDM_FLOOD_LOSS &&", "false &&")
-DEAF = ("r->marked = (r->repairs || r->spared) && !tp->prior_ssthresh;", "r->marked = false;")
+DEAF = ("r->marked = (r->repairs || r->spared) && !ndm_prior_ssthresh(tp);", "r->marked = false;")
 EAGER = ("return (acked + (tp->delivered & 3)) >> 2;", "return acked;")
 PROBING = ("ca->f.paused && ndm_pauses_overflow(r->x)", "false")
 # Every loss is random, and the window should double.

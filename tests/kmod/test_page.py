@@ -87,7 +87,7 @@ def test_bursts_that_a_queue_cannot_hold_come_to_an_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "rule",
-    [LATE, "!(tp->tlp_high_seq && tp->tlp_retrans) &&"],
+    [LATE, "!(tp->tlp_high_seq && ndm_tlp_retransmitted(tp)) &&"],
     ids=["lost", "open"],
 )
 def test_a_lost_tail_ends_bursts(rule: str, tmp_path: Path) -> None:

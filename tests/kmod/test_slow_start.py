@@ -143,7 +143,7 @@ counter TCPPartialUndo
     network = answers(0, NOISE)
     for name, changes, goes_on in (
         ("as it is", (network,), True),
-        ("rates kept", (network, ("if (ca->target < tp->prior_ssthresh)", "if (0)")), False),
+        ("rates kept", (network, ("if (ca->target < ndm_prior_ssthresh(tp))", "if (0)")), False),
     ):
         (tmp_path / name).mkdir()
         seen = play(script, flow, tmp_path / name, changes)

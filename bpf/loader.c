@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * ndm_bpf: load, watch and remove the BPF form of NDM-TCP.
+ *
+ *   ndm_bpf load [OBJECT] [--verbose]	self-test in the kernel, register, pin
+ *   ndm_bpf check [OBJECT]		the self-test alone
+ *   ndm_bpf status			counters as key=value; exit code 1 if not loaded
+ *   ndm_bpf events			a line per round, until interrupted
+ *   ndm_bpf unload
+ *   ndm_bpf replay [OBJECT] <IN >OUT	records of ndm_bpf_replay.h through the programs
+ *
+ * OBJECT: ndm_tcp.bpf.o beside this program.
+ */
+#include <errno.h>
+#include <libgen.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "loader.h"
+#include "ndm_bpf_record.h"
+
+int fail(const char *format, ...)
+{
+	va_list words;
+
+	va_start(words, format);
+	fputs("ndm_bpf: ", stderr);
+	vfprintf(stderr, format, words);
+	fputc('\n', stderr);
+	va_end(words);
+	return 1;
+}
+
+static int load(const char *object)
+{
+	struct loaded loaded;
+	int err;
+
+	if (!geteuid() && is_pinned())
+		return fail(NAME " is loaded already; unload it first: ndm bpf unload");
+	err = load_object(object, false, &loaded);
+	if (!err)
+		err = check_loaded(&loaded);
+	return err ? err : attach_and_pin(&loaded);
+}
+
+static int check(const char *object)
+{
+	struct loaded loaded;
+	int err = load_object(object, false, &loaded);
+
+	return err ? err : check_loaded(&loaded);
+}
+
+static int status(void)
+{
+	struct ndm_shared shared;
+
+	if (geteuid())
+		return fail("not root: only root may read BPF maps; run it with sudo");
+	if (!is_pinned()) {
+		puts("loaded=0");
+		return 1;
+	}
+	if (open_shared(&shared) < 0)
+		return 2;
+	printf("loaded=1\npin=" PINS "\nmodel_hash=%.16s\ncontract_hash=%.16s\n", shared.model,
+	       shared.contract);
+	printf("flows=%lld\nrounds=%lld\nfallbacks=%lld\n", (long long)shared.count[0],
+	       (long long)shared.count[1], (long long)shared.count[2]);
+	printf("events_lost=%llu\nno_memory=%llu\n", (unsigned long long)shared.events_lost,
+	       (unsigned long long)shared.no_memory);
+	return 0;
+}
+
+/* An algorithm that is gone would stay the default of this network namespace. */
+static bool is_default(void)
+{
+	FILE *file = fopen("/proc/sys/net/ipv4/tcp_congestion_control", "r");
+	char name[32] = "";
+	bool ours;
+
+	if (!file)
+		return false;
+	ours = fscanf(file, "%31s", name) == 1 && !strcmp(name, NAME);
+	fclose(file);
+	return ours;
+}
+
+static int unload(void)
+{
+	if (geteuid())
+		return fail("not root: only root may unload BPF; run it with sudo");
+	if (!is_pinned())
+		return fail(NAME " is not loaded");
+	if (is_default())
+		return fail(NAME " is the default; run: ndm bpf unload, or first: "
+			    "sysctl -w net.ipv4.tcp_congestion_control=cubic");
+	return detach();
+}
+
+static int replay(const char *object)
+{
+	struct ndm_replay_record record;
+	struct loaded loaded;
+	int err = load_object(object, true, &loaded), fd;
+	unsigned long n = 0;
+
+	if (err)
+		return err;
+	fd = program_of(&loaded, "ndm_replay");
+	for (; fread(&record, sizeof(record), 1, stdin) == 1; n++) {
+		err = run_program(fd, &record, sizeof(record));
+		if (err)
+			return fail("record %lu does not run: %s", n, strerror(-err));
+		fwrite(&record, sizeof(record), 1, stdout);
+	}
+	return fflush(stdout) ? fail("stdout: %s", strerror(errno)) : 0;
+}
+
+/* The object beside this program. */
+static const char *own_object(void)
+{
+	static char path[4096];
+	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 32);
+
+	path[n > 0 ? n : 0] = '\0';
+	dirname(path);
+	return strcat(path, "/ndm_tcp.bpf.o");
+}
+
+int main(int argc, char **argv)
+{
+	const char *verb = argc > 1 ? argv[1] : "", *object = NULL;
+
+	for (int i = 2; i < argc; i++) {
+		if (!strcmp(argv[i], "--verbose"))
+			verbose = true;
+		else
+			object = argv[i];
+	}
+	if (!object)
+		object = own_object();
+	if (!strcmp(verb, "load"))
+		return load(object);
+	if (!strcmp(verb, "check"))
+		return check(object);
+	if (!strcmp(verb, "status"))
+		return status();
+	if (!strcmp(verb, "events"))
+		return geteuid() ? fail("not root: only root may read events") : print_events();
+	if (!strcmp(verb, "unload"))
+		return unload();
+	if (!strcmp(verb, "replay"))
+		return replay(object);
+	return fail("use: ndm_bpf load|check|status|events|unload|replay [OBJECT] [--verbose]");
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Registration, pins, and what is read from them later. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <arpa/inet.h>
+
+#include "loader.h"
+
+#define BPFFS		"/sys/fs/bpf"
+#define BPFFS_MAGIC	0xcafe4a11
+#define STRUCT_OPS	44	/* BPF_STRUCT_OPS, an attach type newer than Debian 12's headers */
+
+/* Of a link: releasing it unregisters. Of the map itself before 6.4: deleting its entry does. */
+#define PIN_LINK	PINS "/link"
+#define PIN_OPS		PINS "/ops"
+#define PIN_SHARED	PINS "/shared"
+#define PIN_EVENTS	PINS "/events"
+
+static const char *const pins[] = { PIN_LINK, PIN_OPS, PIN_SHARED, PIN_EVENTS };
+
+bool is_pinned(void)
+{
+	return !access(PIN_LINK, F_OK) || !access(PIN_OPS, F_OK);
+}
+
+static int make_folder(void)
+{
+	struct statfs fs;
+
+	if (statfs(BPFFS, &fs) || (fs.f_type != BPFFS_MAGIC &&
+				   mount("bpf", BPFFS, "bpf", 0, "mode=0700")))
+		return fail(BPFFS ": no BPF file system; mount -t bpf bpf " BPFFS);
+	if (mkdir(PINS, 0700) && errno != EEXIST)
+		return fail(PINS ": %s", strerror(errno));
+	return 0;
+}
+
+static void remove_pins(void)
+{
+	for (size_t i = 0; i < sizeof(pins) / sizeof(*pins); i++)
+		unlink(pins[i]);
+	rmdir(PINS);
+}
+
+static int pin_map(const struct loaded *loaded, const char *name, const char *path)
+{
+	struct bpf_map *map = bpf_object__find_map_by_name(loaded->object, name);
+
+	unlink(path);
+	return map ? bpf_obj_pin(bpf_map__fd(map), path) : -ENOENT;
+}
+
+/* Register; the link, or without one the map, is pinned, so that it outlives this process. */
+static int register_ops(const struct loaded *loaded)
+{
+	int map = bpf_map__fd(loaded->ops), link;
+
+	/* Fills in the programs; without a link this registers, too. */
+	if (!bpf_map__attach_struct_ops(loaded->ops))
+		return fail("the kernel does not register " NAME ": %s", strerror(errno));
+	if (!loaded->by_link)
+		return bpf_obj_pin(map, PIN_OPS) ? fail(PIN_OPS ": %s", strerror(errno)) : 0;
+	link = bpf_link_create(map, 0, STRUCT_OPS, NULL);
+	if (link < 0)
+		return fail("the kernel does not register " NAME ": %s", strerror(errno));
+	return bpf_obj_pin(link, PIN_LINK) ? fail(PIN_LINK ": %s", strerror(errno)) : 0;
+}
+
+int attach_and_pin(const struct loaded *loaded)
+{
+	int err = make_folder();
+
+	if (err)
+		return err;
+	if (pin_map(loaded, "ndm_shared", PIN_SHARED) || pin_map(loaded, "ndm_events", PIN_EVENTS))
+		err = fail(PINS ": %s", strerror(errno));
+	if (!err)
+		err = register_ops(loaded);
+	if (err)
+		remove_pins();
+	return err;
+}
+
+int detach(void)
+{
+	int map = bpf_obj_get(PIN_OPS);
+	u32 zero = 0;
+
+	if (map >= 0 && bpf_map_delete_elem(map, &zero))
+		return fail(NAME " cannot be unregistered: %s", strerror(errno));
+	remove_pins();
+	return 0;
+}
+
+int open_shared(struct ndm_shared *shared)
+{
+	int fd = bpf_obj_get(PIN_SHARED);
+	u32 zero = 0;
+
+	if (fd < 0)
+		return -fail(PIN_SHARED ": %s; run: ndm bpf load", strerror(errno));
+	if (bpf_map_lookup_elem(fd, &zero, shared))
+		return -fail(PIN_SHARED ": %s; load it again", strerror(errno));
+	return fd;
+}
+
+static volatile sig_atomic_t ended;
+
+static void end(int signal)
+{
+	(void)signal;
+	ended = 1;
+}
+
+static const char *const modes[] = {
+	[NDM_MODE_NETWORK] = "network", [NDM_MODE_BLIND] = "blind",
+	[NDM_MODE_SLOW_START] = "slow_start", [NDM_MODE_GOES_ON] = "goes_on",
+	[NDM_MODE_RECOVERY] = "recovery", [NDM_MODE_WATCHDOG] = "watchdog",
+	[NDM_MODE_DRAIN] = "drain",
+};
+
+static void print_address(const char *name, u16 family, const u8 *address, u16 port)
+{
+	char text[INET6_ADDRSTRLEN] = "?";
+
+	inet_ntop(family, address, text, sizeof(text));
+	printf(family == AF_INET6 ? " %s=[%s]:%u" : " %s=%s:%u", name, text, port);
+}
+
+/* A line as trace_pipe has it of the module's event. */
+static int print_event(void *unused, void *data, size_t bytes)
+{
+	const struct ndm_event *e = data;
+	const struct ndm_round_report *r = &e->report;
+
+	(void)unused;
+	if (bytes < sizeof(*e) || r->why >= sizeof(modes) / sizeof(*modes))
+		return 0;
+	printf("  " NAME "-0 [000] ..... %llu.%06llu: ndm_tcp_round: family=%u",
+	       (unsigned long long)(e->t_ns / 1000000000),
+	       (unsigned long long)(e->t_ns / 1000 % 1000000), e->family);
+	print_address("src", e->family, e->saddr, e->sport);
+	print_address("dest", e->family, e->daddr, e->dport);
+	printf(" sock_cookie=%llx sport=%u dport=%u valid=%u x=", (unsigned long long)e->cookie,
+	       e->sport, e->dport, r->valid);
+	for (int i = 0; i < NDM_N_DENSE; i++)
+		printf(i ? ",%d" : "%d", r->x[i]);
+	printf(" gain=%d congestion=%d phase=%u state=%u cwnd=%u target=%u ssthresh=%u why=%s\n",
+	       r->out[NDM_OUT_CWND_GAIN], r->out[NDM_OUT_CONGESTION], r->phase, r->state, r->cwnd,
+	       r->target, r->ssthresh, modes[r->why]);
+	return 0;
+}
+
+/* Only the word of the entry that says whether somebody reads. */
+static void want_events(int fd, struct ndm_shared *shared, u32 wanted)
+{
+	u32 zero = 0;
+
+	bpf_map_lookup_elem(fd, &zero, shared);
+	shared->events = wanted;
+	bpf_map_update_elem(fd, &zero, shared, BPF_ANY);
+}
+
+int print_events(void)
+{
+	struct sigaction action = { .sa_handler = end };
+	struct ring_buffer *ring;
+	struct ndm_shared shared;
+	int fd = open_shared(&shared), events = bpf_obj_get(PIN_EVENTS), err = 0;
+
+	if (fd < 0)
+		return -fd;
+	ring = events < 0 ? NULL : ring_buffer__new(events, print_event, NULL, NULL);
+	if (!ring)
+		return fail(PIN_EVENTS ": %s", strerror(errno));
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGPIPE, &action, NULL);
+	want_events(fd, &shared, 1);
+	while (!ended && err >= 0 && !ferror(stdout)) {
+		err = ring_buffer__poll(ring, 200);
+		fflush(stdout);
+		err = err == -EINTR ? 0 : err;
+	}
+	want_events(fd, &shared, 0);
+	ring_buffer__consume(ring);
+	ring_buffer__free(ring);
+	return err < 0 ? fail("the events cannot be read: %s", strerror(-err)) : 0;
+}
