@@ -143,7 +143,7 @@ def resolve(
         if data.policy.any():
             hint = "all that teach are held out; add captures of more paths"
         elif data.masked.get("no truth"):
-            hint = "captures have no target window and take --objective awbc"
+            hint = "the card says why; flows without a target window take --objective awbc"
         raise NdmError(f"{sources[0]}: no round to learn from: {data.masked}; {hint}")
     init = config.init
     if init == AUTO:

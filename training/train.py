@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--objective",
         choices=OBJECTIVES,
         default=default.objective,
-        help="what to regress: the sender's step (bc, awbc) or the step towards the lab's target",
+        help="what to regress: the sender's step (bc, awbc) or the step towards the path's target",
     )
     parser.add_argument(
         "--hidden",
