@@ -298,12 +298,12 @@ def parse_console(console: str) -> Report:
     return Report(steps, tuple(dict.fromkeys(trouble)), finished, console)
 
 
-def boot(kernel: Kernel, module: Path, corrupt: Path, *, limit_s: int = 240) -> Report:
-    """Boot once and do all steps; raises Unavailable without QEMU."""
+def run_qemu(kernel: Kernel, initramfs: bytes, *, limit_s: int) -> Report:
+    """Boot an initramfs once; raises Unavailable without QEMU."""
     qemu = _need("qemu-system-x86_64", "qemu-system-x86")
     with tempfile.TemporaryDirectory() as name:
         initrd = Path(name) / "initrd.gz"
-        initrd.write_bytes(make_initramfs(kernel, module, corrupt, Path(name)))
+        initrd.write_bytes(initramfs)
         command = [qemu, "-accel", "tcg", "-m", "512", "-nographic", "-no-reboot", "-nic", "none"]
         command += ["-kernel", str(kernel.vmlinuz), "-initrd", str(initrd), "-append"]
         command += ["console=ttyS0 loglevel=1 oops=panic panic=-1 mitigations=off"]
@@ -319,6 +319,13 @@ def boot(kernel: Kernel, module: Path, corrupt: Path, *, limit_s: int = 240) -> 
         except subprocess.TimeoutExpired as error:
             console = (error.output or b"") + f"\nno end within {limit_s} s".encode()
     return parse_console(console.decode(errors="replace"))
+
+
+def boot(kernel: Kernel, module: Path, corrupt: Path, *, limit_s: int = 240) -> Report:
+    """Boot once and do all steps; raises Unavailable without QEMU."""
+    with tempfile.TemporaryDirectory() as name:
+        image = make_initramfs(kernel, module, corrupt, Path(name))
+    return run_qemu(kernel, image, limit_s=limit_s)
 
 
 def prove(

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The same object in stock Debian kernels, in QEMU: self-test, transfers, events, unloading."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+
+from ndm_tcp.datasets.module_event import event_lines
+
+from ..conftest import ROOT
+from ..kernel import boot
+from ..kernel.kbuild import KERNELS, Unavailable, change_one_weight, find_headers
+from ..replay import assert_replays
+from .conftest import build
+
+STEPS = ("corrupt-refused", "load", "ipv4", "ipv6", "switch", "status", "unload")
+NETEM_STEPS = ("lossy", "events")
+HERE = Path(__file__).resolve().parent
+
+
+def initramfs(kernel: boot.Kernel, built: Path, corrupt: Path, scratch: Path) -> bytes:
+    """The loader, both objects, and what sends data."""
+    transfer = scratch / "tcp_transfer"
+    source = str(ROOT / "tests" / "kernel" / "tcp_transfer.c")
+    subprocess.run(["cc", "-static", "-O2", "-o", str(transfer), source], check=True)
+    archive = boot.Initramfs()
+    for name in ("bin", "dev", "proc", "sys", "tmp"):
+        archive.folder(name)
+    archive.console()
+    archive.file("init", (HERE / "guest.sh").read_bytes())
+    archive.file("bin/ndm_tcp.bpf.o", (built / "ndm_tcp.bpf.o").read_bytes())
+    archive.file("corrupt.o", (corrupt / "ndm_tcp.bpf.o").read_bytes())
+    archive.file("bin/tcp_transfer", transfer.read_bytes())
+    archive.program(str(built / "ndm_bpf"), "bin/ndm_bpf")
+    archive.program(boot._need("busybox", "busybox-static"), "bin/busybox")
+    if boot.has_netem(kernel):
+        module = boot._netem_module(kernel)
+        assert module is not None
+        archive.file("sch_netem.ko", module)
+        archive.program(boot._need("tc", "iproute2"), "usr/sbin/tc")
+    return archive.image()
+
+
+@lru_cache(maxsize=len(KERNELS))
+def proof(series: str, built: Path, scratch: Path) -> tuple[boot.Report, bool] | Unavailable:
+    """One boot per kernel for all tests."""
+    try:
+        kernel = boot.fetch_kernel(find_headers(series).release)
+        scratch.mkdir()
+        shutil.copytree(ROOT / "kmod", scratch / "kmod")
+        change_one_weight(scratch / "kmod")
+        corrupt = build(scratch / "corrupt", scratch, "ndm_tcp.bpf.o")
+        image = initramfs(kernel, built, corrupt, scratch)
+        return boot.run_qemu(kernel, image, limit_s=400), boot.has_netem(kernel)
+    except Unavailable as error:
+        return error
+
+
+@pytest.fixture(scope="module", params=KERNELS)
+def seen(
+    request: pytest.FixtureRequest, built: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[boot.Report, bool]:
+    """The report of a kernel, or a skipped test that says what is missing."""
+    done = proof(request.param, built, tmp_path_factory.getbasetemp() / request.param)
+    if isinstance(done, Unavailable):
+        pytest.skip(str(done))
+    return done
+
+
+def test_every_step_and_a_clean_log(seen: tuple[boot.Report, bool]) -> None:
+    report, netem = seen
+    for step in report.steps:
+        print(step)
+    assert report.problems(STEPS + (NETEM_STEPS if netem else ())) == []
+
+
+def test_the_events_replay_bit_by_bit(seen: tuple[boot.Report, bool], tmp_path: Path) -> None:
+    report, netem = seen
+    if not netem:
+        pytest.skip("no tc or no usable sch_netem: apt-get install iproute2")
+    console = tmp_path / "console"
+    console.write_text(report.console)
+    rounds = event_lines.read(console)
+    assert assert_replays(rounds) > 20
+    assert set(rounds["why"].to_pylist()) >= {"network", "slow_start"}
+    assert 3 in rounds["ca_state"].to_pylist()  # in a recovery too
