@@ -24,6 +24,7 @@ from ndm_tcp.datasets.disk import card, store
 from ndm_tcp.datasets.readers import sources
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export.integers import model_c
+from ndm_tcp.paths import label
 
 from .captures import RECEIVER, Captured
 from .conftest import TRACES
@@ -50,7 +51,7 @@ def many_flows(path: Path, n: int = 7) -> Path:
 
 def test_killed_at_random_points_and_run_again_gives_the_same_bytes(tmp_path: Path) -> None:
     wanted = tmp_path / "wanted"
-    build.build([TRACES / name for name in NAMES], wanted, quiet=True)
+    build.build([TRACES / n for n in NAMES], wanted, quiet=True, labeller=label.labeller())
     out, draw, kills = tmp_path / "out", random.Random(5), 0
     for attempt in range(12):
         words = [sys.executable, "-m", "ndm_tcp.cli", "dataset", "build", "-o", str(out)]
