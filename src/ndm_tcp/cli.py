@@ -69,6 +69,10 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
         "ndm_tcp.export.convert",
         "bring an old ONNX file or ndm_model.json to this format",
     ),
+    ("status",): (
+        "ndm_tcp.status_command",
+        "show module and BPF form: network, flows, counters; for Prometheus too",
+    ),
     ("kmod", "status"): (
         "ndm_tcp.kmod_status",
         "show whether the module is loaded, its network and users",
