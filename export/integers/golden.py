@@ -150,9 +150,8 @@ def edges(layers: list[Layer], witnesses: list[list[int]]) -> npt.NDArray[np.int
         for case in cases:
             chosen += np.where(case.any(axis=0), case.argmax(axis=0), -1).tolist()
     hit = [pool[at] for at in chosen if at >= 0]
-    rows = np.array(
-        [*hit, *_table_entries(layers, witnesses, step), *witnesses], dtype=np.int16
-    ).reshape(-1, c.N_DENSE)
+    found = [*_knee_points(layers, witnesses), *_table_entries(layers, witnesses, step)]
+    rows = np.array([*hit, *found, *witnesses], dtype=np.int16).reshape(-1, c.N_DENSE)
     unique: npt.NDArray[np.int16] = np.array(list(dict.fromkeys(map(tuple, rows.tolist()))))
     return unique.reshape(-1, c.N_DENSE).astype(np.int16)
 
@@ -165,6 +164,28 @@ def _knees(pre: npt.NDArray[np.int64]) -> list[npt.NDArray[np.bool_]]:
             away = np.where(side, np.abs(pre - knee), np.iinfo(np.int64).max)
             cases.append(side & (away == away.min(axis=0)))
     return cases
+
+
+def _knee_points(layers: list[Layer], witnesses: list[list[int]]) -> list[npt.NDArray[np.int64]]:
+    """Inputs next to both knees of every clamped row, where the witnesses show them in reach.
+
+    Random points seldom come near a knee that only extreme inputs reach; a straight line between
+    the row's two extremes crosses it.
+    """
+    if not any(layer.clamped for layer in layers):
+        return []
+    ends = np.array(witnesses, dtype=np.int64).reshape(-1, c.N_DENSE)
+    trace = fixedpoint.forward(layers, ends)
+    t = np.arange(PATH + 1, dtype=np.int64)[:, None]
+    found = []
+    for number, layer in enumerate(layers[:-1]):
+        for row in range(layer.n_out - layer.clamped, layer.n_out):
+            pre = trace.pre[number][:, row]
+            first, last = ends[pre.argmin()], ends[pre.argmax()]
+            path = first + ((last - first) * t + PATH // 2) // PATH
+            on = fixedpoint.forward(layers, path).pre[number][:, row : row + 1]
+            found += [path[case.argmax()] for case in _knees(on) if case.any()]
+    return found
 
 
 def _table_entries(
