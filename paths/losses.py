@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ndm_tcp.paths.model import Burst
+from ndm_tcp.lab.paths.scenario import Burst
 from ndm_tcp.paths.observed import Bools, Floats, Ints, Observed
 from ndm_tcp.paths.order import Order
 from ndm_tcp.paths.smooth import running_median

@@ -21,6 +21,7 @@ import msgspec
 
 from ndm_tcp import files
 from ndm_tcp.errors import NdmError
+from ndm_tcp.lab.paths.scenario import Burst
 
 FORMAT = 1
 """of the file; another one is refused"""
@@ -70,15 +71,6 @@ class Rival:
     """of `cc`: measured if the capture shows the algorithm's kind, else assumed"""
     start_s: float
     """s since the flow's first ACK; 0: it was there before, or its start is not known"""
-
-
-@dataclass(frozen=True)
-class Burst:
-    """Gilbert-Elliott loss: see `lab/paths/scenario.py`."""
-
-    start: float
-    end: float
-    loss: float
 
 
 @dataclass(frozen=True)

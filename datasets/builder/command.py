@@ -12,6 +12,7 @@ from typing import Any
 
 from ndm_tcp.datasets.builder import build, parts, workers
 from ndm_tcp.datasets.disk import describe
+from ndm_tcp.datasets.rounds.flow import Sampling
 
 CUT_SHORT = 1
 """Exit code: the dataset is written, but a capture was cut short."""
@@ -89,6 +90,9 @@ def _say(out: Path, manifest: dict[str, Any]) -> None:
         for reason, count in source["skipped"].items():
             print(f"  {source['name']}: {count} left out: {reason}")
     labelled, unlabelled = describe.labels(manifest)
+    flows = [flow for source in manifest["sources"] for flow in source["flows"]]
+    if not any(flow["sampling"] == Sampling.PER_ACK for flow in flows):
+        return  # a log has no label to expect
     if labelled or unlabelled:
         print(f"  {labelled} flows of captures have a target window, by their estimated path")
     for reason, count in unlabelled.items():

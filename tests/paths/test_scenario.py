@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from ndm_tcp.errors import NdmError
+from ndm_tcp.lab.paths.scenario import Burst
 from ndm_tcp.paths import model as models
 from ndm_tcp.paths import scenario
-from ndm_tcp.paths.model import Burst, Kind, Level, Rival, Value
+from ndm_tcp.paths.model import Kind, Level, Rival, Value
 
 from .made import at_least, model
 
