@@ -128,7 +128,7 @@ export DEMO_START := $(or $(DEMO_START),$(shell date +%s))
 # Measured on 2 cores with torch for CPUs alone; disk without the system packages.
 define DEMO_SAYS
 On 2 cores: 5 minutes the first time (7 minutes of CPU time, of which the lab's kernel takes 5 and a half),
-1 to 2 minutes when only the network is trained again, seconds when nothing changed; and the downloads.
+3 to 4 minutes when only the network is trained again, seconds when nothing changed; and the downloads.
 Disk: 2.3 GB, of which 1.6 GB stay. Memory: 1.7 GB. The kernel is kept outside the checkout, in ~/.cache.
 pip's own torch may bring CUDA, gigabytes that nothing here uses; PIP_TORCH names another: README.md.
 Logs: $(DEMO)/log/
