@@ -34,8 +34,9 @@ from ndm_tcp.datasets.readers import sources
 from ndm_tcp.datasets.rounds.compute import rounds_of
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import boot, uml_build
-from ndm_tcp.paths import report, scenario, series
+from ndm_tcp.paths import report, series
 from ndm_tcp.paths.estimate import estimate
+from ndm_tcp.paths.model import HEADER_BYTES
 from ndm_tcp.paths.predict import Entrant, predict
 from ndm_tcp.paths.replay import replay
 from ndm_tcp.training import start
@@ -57,7 +58,7 @@ print(report.table(["", "value [95 % interval]"], [list(row) for row in report.f
 # %%
 captured = series.of_records(flow)
 at_s = np.array(captured.at_s)
-payload = model.mss / (model.mss + scenario.HEADER_BYTES)
+payload = model.mss / (model.mss + HEADER_BYTES)
 levels = [*model.levels, None]
 figure, (top, low) = plt.subplots(2, 1, figsize=(8, 4.6), sharex=True)
 top.plot(at_s, captured.mbps, color=f.BLACK, lw=1, label="captured")
@@ -66,7 +67,7 @@ base_ms = model.rtt_us.value / 1e3
 for level, following in itertools.pairwise(levels):
     span = (level.from_s, following.from_s if following else model.seconds)
     bps = level.rate_bps.value
-    packet_ms = (model.mss + scenario.HEADER_BYTES) * 8e3 / bps
+    packet_ms = (model.mss + HEADER_BYTES) * 8e3 / bps
     full_ms = base_ms + model.queue_packets.value * packet_ms
     top.plot(span, [bps * payload / 1e6] * 2, "--", color=f.BLUE)
     low.plot(span, [full_ms] * 2, "--", color=f.RED)

@@ -23,6 +23,8 @@ from ndm_tcp import files
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.paths.scenario import Burst
 
+HEADER_BYTES = 52
+"""IPv4 and TCP with time stamps: what a full segment needs on the wire beyond its payload"""
 FORMAT = 1
 """of the file; another one is refused"""
 
@@ -144,6 +146,16 @@ class PathModel:
         spans = [max(end - level.from_s, 0.0) for level, end in zip(self.levels, ends, strict=True)]
         parts = zip(spans, self.levels, strict=True)
         return sum(span * level.rate_bps.value for span, level in parts) / max(sum(spans), 1e-9)
+
+    @property
+    def packets_per_s(self) -> float:
+        """Full segments that the mean rate carries."""
+        return self.rate_bps / 8 / (self.mss + HEADER_BYTES)
+
+    @property
+    def bdp_packets(self) -> float:
+        """Bandwidth-delay product, full segments."""
+        return self.packets_per_s * self.rtt_us.value / 1e6
 
 
 @dataclass(frozen=True)

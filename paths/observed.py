@@ -11,14 +11,12 @@ import numpy.typing as npt
 
 from ndm_tcp.datasets.rounds.flow import FlowRecords, Sampling
 from ndm_tcp.errors import NdmError
-from ndm_tcp.paths.model import Seen
+from ndm_tcp.paths.model import HEADER_BYTES, Seen
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-HEADER_BYTES = 52
-"""IPv4 and TCP with time stamps: what a full segment needs on the wire beyond its payload"""
 MIN_SAMPLES = 100
 """ACKs with an RTT: below, percentiles of the queue mean little"""
 MIN_PACKETS = 200

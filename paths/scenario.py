@@ -22,8 +22,6 @@ UNSEEN_QUEUE = 1.25
 UNSEEN_QUEUE_BDP = 1.0
 """...and at least so many bandwidth-delay products: what a lone Reno needs for a full link."""
 MIN_QUEUE_PACKETS = 2
-HEADER_BYTES = 52
-"""of IPv4 and TCP with time stamps, beside a full segment's payload"""
 READ_WAIT_US = 10_000
 """ACK gathering up to this is the receiving program's, more is the link's"""
 UNSEEN_WAIT_SHARE = 0.1
@@ -73,8 +71,7 @@ def queue_packets(model: PathModel) -> int:
     """The queue of the scenario: as measured, or a guess above what the capture saw."""
     packets = model.queue_packets.value
     if model.queue_packets.kind != Kind.MEASURED:
-        bdp = model.rate_bps / 8 / (model.mss + HEADER_BYTES) * model.rtt_us.value / 1e6
-        packets = max(UNSEEN_QUEUE * packets, UNSEEN_QUEUE_BDP * bdp)
+        packets = max(UNSEEN_QUEUE * packets, UNSEEN_QUEUE_BDP * model.bdp_packets)
     return max(MIN_QUEUE_PACKETS, round(packets))
 
 

@@ -31,18 +31,16 @@ MOST_PACKETS = 150_000
 def seconds(model: PathModel) -> float:
     """Duration of a recording."""
     wanted = max(model.seconds, LEAST_RTTS * model.rtt_us.value / 1e6)
-    packets_per_s = model.rate_bps / 8 / (model.mss + scenario.HEADER_BYTES)
-    longest = min(LONGEST_S, MOST_PACKETS / max(packets_per_s, 1.0))
+    longest = min(LONGEST_S, MOST_PACKETS / max(model.packets_per_s, 1.0))
     return float(math.ceil(max(SHORTEST_S, min(wanted, longest))))
 
 
 def _features(model: PathModel) -> tuple[float, ...]:
     """Coordinates of a path in which a factor of two counts alike."""
-    bdp = model.rate_bps / 8 / (model.mss + scenario.HEADER_BYTES) * model.rtt_us.value / 1e6
     return (
         math.log2(model.rate_bps),
         math.log2(max(model.rtt_us.value, 50.0)),
-        math.log2(max(scenario.queue_packets(model) / max(bdp, 1.0), 0.05)),
+        math.log2(max(scenario.queue_packets(model) / max(model.bdp_packets, 1.0), 0.05)),
         math.log2(model.loss.value + 1e-3),
         math.log2(model.jitter_us.value / max(model.rtt_us.value, 1.0) + 0.03),
         2.0 * bool(model.rivals),
