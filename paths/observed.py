@@ -79,6 +79,20 @@ class Observed:
         return float(self.rtt.min())
 
 
+def stretches(o: Observed, starts: Floats, width: float) -> tuple[Ints, Ints]:
+    """First and last ACK of stretches of time that are at least half of `width` s long."""
+    i = np.searchsorted(o.t, starts)
+    j = np.minimum(np.searchsorted(o.t, starts + width), len(o.t) - 1)
+    ok = o.t[j] - o.t[i] > width / 2
+    return i[ok], j[ok]
+
+
+def rates_of(o: Observed, i: Ints, j: Ints) -> Floats:
+    """Packets per s between ACKs i and j."""
+    found: Floats = (o.delivered[j] - o.delivered[i]) / (o.t[j] - o.t[i])
+    return found
+
+
 def observe(flow: FlowRecords) -> Observed:
     """The arrays of a flow.
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ndm_tcp.paths.observed import Floats, Observed
+from ndm_tcp.paths.observed import Floats, Observed, rates_of, stretches
 from ndm_tcp.paths.smooth import running_median, spread
 from ndm_tcp.paths.trains import Clock
 
@@ -75,13 +75,8 @@ def rough_rate(o: Observed) -> float:
     """Packets per s that were seen in the fastest tenth of the time."""
     width = max(WINDOW_RTTS * o.min_rtt, WINDOW_PACKETS * o.seconds / o.packets, ROUGH_WINDOW_S)
     starts = np.arange(o.t[0], o.t[-1] - width, width / 4)
-    i = np.searchsorted(o.t, starts)
-    j = np.minimum(np.searchsorted(o.t, starts + width), len(o.t) - 1)
-    ok = o.t[j] - o.t[i] > width / 2
-    if not ok.any():
-        return o.packets / o.seconds
-    i, j = i[ok], j[ok]
-    return float(np.percentile((o.delivered[j] - o.delivered[i]) / (o.t[j] - o.t[i]), 90))
+    i, j = stretches(o, starts, width)
+    return float(np.percentile(rates_of(o, i, j), 90)) if len(i) else o.packets / o.seconds
 
 
 def measure(o: Observed, clock: Clock) -> Order:

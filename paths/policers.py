@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ndm_tcp.paths.observed import Floats, Ints, Observed
+from ndm_tcp.paths.observed import Floats, Ints, Observed, rates_of
 from ndm_tcp.paths.order import Order
 from ndm_tcp.paths.rates import Rates
 from ndm_tcp.paths.smooth import spread
@@ -61,9 +61,8 @@ def measure(o: Observed, order: Order, rate: Rates) -> Policer | None:
 
 def _between_losses(o: Observed, at: Ints) -> Floats:
     """Packets per s from a loss to the first one that is `STRETCH_RTTS` later, and so on."""
-    found, begin = [], at[0]
-    for end in at[1:]:
-        if o.t[end] - o.t[begin] >= STRETCH_RTTS * o.min_rtt:
-            found.append((o.delivered[end] - o.delivered[begin]) / (o.t[end] - o.t[begin]))
-            begin = end
-    return np.array(found)
+    ends = [at[0]]
+    for k in at[1:]:
+        if o.t[k] - o.t[ends[-1]] >= STRETCH_RTTS * o.min_rtt:
+            ends.append(k)
+    return rates_of(o, np.array(ends[:-1], np.int64), np.array(ends[1:], np.int64))

@@ -13,11 +13,13 @@ from ndm_tcp import files
 from ndm_tcp.datasets.rounds.flow import FlowRecords
 from ndm_tcp.errors import NdmError
 from ndm_tcp.paths.model import Kind, Level, PathModel, Value
-from ndm_tcp.paths.observed import Observed, seen
+from ndm_tcp.paths.observed import Observed, rates_of, seen, stretches
 from ndm_tcp.paths.smooth import spread
 
 WINDOW_S, WINDOW_RTTS = 0.25, 2.0
 """at least two polls of 100 ms in a window"""
+MOST_WIDTHS = 4
+"""Polls further apart say nothing of a window."""
 MIN_WINDOWS = 4
 QUEUE_S, QUEUE_PACKETS = 2e-3, 3.0
 """excess of the smoothed RTT from which on a queue stands"""
@@ -39,13 +41,12 @@ def estimate(flow: FlowRecords, o: Observed, name: str, source: str) -> PathMode
     base = float(minima.min() if len(minima) else acks["srtt_us"][srtt > 0].min()) / 1e6
     width = max(WINDOW_S, WINDOW_RTTS * base)
     starts = np.arange(o.t[0], max(o.t[-1] - width, o.t[0] + width / 8), width / 2)
-    i = np.searchsorted(o.t, starts)
-    j = np.minimum(np.searchsorted(o.t, starts + width), len(o.t) - 1)
-    ok = (o.t[j] - o.t[i] > width / 2) & (o.t[j] - o.t[i] < 4 * width)
-    i, j = i[ok], j[ok]
+    i, j = stretches(o, starts, width)
+    close = o.t[j] - o.t[i] < MOST_WIDTHS * width
+    i, j = i[close], j[close]
     if len(i) < MIN_WINDOWS:
         raise NdmError(f"polls too rare: {len(i)} windows of {width:.2f} s; poll every 100 ms")
-    rate = (o.delivered[j] - o.delivered[i]) / (o.t[j] - o.t[i])
+    rate = rates_of(o, i, j)
     excess = np.array([np.median(srtt[p : q + 1]) - base for p, q in zip(i, j, strict=True)])
     top = max(float(np.percentile(rate, RATE_PERCENTILE)), 1.0)
     busy = (excess > max(QUEUE_PACKETS / top, QUEUE_S)) & (rate > 0)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ndm_tcp.paths import trains
-from ndm_tcp.paths.observed import Bools, Floats, Ints, Observed
+from ndm_tcp.paths.observed import Bools, Floats, Ints, Observed, rates_of, stretches
 from ndm_tcp.paths.order import (
     JITTER_WINDOW,
     ROUGH_WINDOW_S,
@@ -98,12 +98,8 @@ class Rates:
 def windows(o: Observed, width: float) -> Windows:
     """The windows of a width in s."""
     starts = np.arange(o.t[0], max(o.t[-1] - width, o.t[0] + width / 8), width / 4)
-    i = np.searchsorted(o.t, starts)
-    j = np.minimum(np.searchsorted(o.t, starts + width), len(o.t) - 1)
-    ok = o.t[j] - o.t[i] > width / 2
-    i, j = i[ok], j[ok]
-    rate = (o.delivered[j] - o.delivered[i]) / (o.t[j] - o.t[i])
-    return Windows(i, j, rate, (o.t[i] + o.t[j]) / 2, width)
+    i, j = stretches(o, starts, width)
+    return Windows(i, j, rates_of(o, i, j), (o.t[i] + o.t[j]) / 2, width)
 
 
 def measure(o: Observed, order: Order, hold: float, clock: Clock) -> Rates:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ndm_tcp.lab.guest.scrub import toml
 from ndm_tcp.lab.paths.scenario import MIN_RATE_BPS, UNDER_TEST, Host, Scenario, parse
 from ndm_tcp.paths.model import Kind, Level, PathModel, Rival, Value
 
@@ -76,25 +77,23 @@ def queue_packets(model: PathModel) -> int:
 
 
 def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return f'"{value}"'
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{k} = {_toml(v)}" for k, v in value.items()) + " }"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return f"{value:.6g}" if isinstance(value, float) else toml(value)
 
 
 def _table(title: str, values: dict[str, Any]) -> list[str]:
     return ["", title, *(f"{name} = {_toml(value)}" for name, value in values.items())]
 
 
+def _lead_s(model: PathModel) -> float:
+    """How long rivals that were there before send alone."""
+    return RIVAL_LEAD_S if any(rival.start_s == 0 for rival in model.rivals) else 0.0
+
+
 def first_ack_s(model: PathModel) -> float:
     """When the scenario's flow under test gets its first ACK, s since the start of the run."""
-    lead_s = RIVAL_LEAD_S if any(rival.start_s == 0 for rival in model.rivals) else 0.0
-    return lead_s + FIRST_ACK_RTTS * model.rtt_us.value / 1e6
+    return _lead_s(model) + FIRST_ACK_RTTS * model.rtt_us.value / 1e6
 
 
 def _link(model: PathModel) -> dict[str, Any]:
@@ -133,12 +132,8 @@ def text(model: PathModel, seconds: float | None = None) -> str:
     Args:
         model: of a path.
         seconds: duration of the flow under test; None: as captured, in whole seconds.
-
-    Raises:
-        NdmError: the lab cannot make this path.
     """
-    lasts = math.ceil(seconds if seconds is not None else model.seconds) or 1
-    lead_s = RIVAL_LEAD_S if any(rival.start_s == 0 for rival in model.rivals) else 0.0
+    lasts, lead_s = math.ceil(model.seconds if seconds is None else seconds) or 1, _lead_s(model)
     lines = [f'title = "path model {model.name}"', f"seconds = {lasts}", 'topology = "path"']
     lines += _table("[link]", _link(model))
     hold_us = round(model.ack_hold_us.value)
