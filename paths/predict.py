@@ -7,7 +7,6 @@ algorithms run the same draws, so that two of them are compared pair by pair.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab.guest import suite, uml_build
+from ndm_tcp.lab.guest import suite
 from ndm_tcp.paths import scenario
 from ndm_tcp.paths.model import PathModel, Seen
 from ndm_tcp.paths.replay import seen
@@ -87,13 +86,11 @@ def jobs_of(
     Raises:
         NdmError: the lab cannot make a path.
     """
-    code = uml_build.sources_digest(entrant.kmod)[:8] if entrant.kmod else "kernel"
     found = []
     for model in models:
         for draw in draws:
             made = scenario.scenario(scenario.draw(model, draw), f"{model.name}-{draw}")
-            digest = hashlib.sha256(f"{made.text}{code}".encode()).hexdigest()[:8]
-            folder = out / f"{made.name}--{name}--{digest}"
+            folder = out / f"{made.name}--{name}--{suite.tag(made, entrant.cc, entrant.kmod)}"
             found.append((model, suite.Job(made, entrant.cc, draw + 1, folder)))
     return found
 

@@ -10,7 +10,6 @@ closest replays all miss the captured goodput, on the same side, by more than a 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -179,7 +178,7 @@ def _work(
     ):
         name = f"{model.name}-{number}"
         made = scenario.scenario(candidate, name)
-        digest = hashlib.sha256(made.text.encode()).hexdigest()[:8]
+        digest = suite.tag(made, with_cc)
         seeds = range(1, SEEDS + 1 if made.draws() else 2)
         folders = [out / f"{name}--{with_cc}--{digest}-{seed}" for seed in seeds]
         runs = [suite.Job(made, with_cc, *pair) for pair in zip(seeds, folders, strict=True)]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import queue
 import sys
@@ -16,9 +17,10 @@ from typing import Any
 
 import orjson
 
-from ndm_tcp import progress
+from ndm_tcp import files, progress
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import run as lab_run
+from ndm_tcp.lab.guest import uml_build
 from ndm_tcp.lab.paths.scenario import Scenario, load
 
 SUITES = Path(__file__).resolve().parents[1] / "scenarios"
@@ -180,6 +182,24 @@ def jobs_of(scenarios: list[Scenario], ccs: list[str], seeds: int, out: Path) ->
             for seed in range(1, seeds * s.repeat + 1)
         ]
     return jobs
+
+
+def tag(scenario: Scenario, cc: str, kmod: Path | None = None) -> str:
+    """8 hex digits of what a run depends on beside its seed: the scenario, and our module's code.
+
+    For folders that are kept while scenarios and networks change.
+
+    Args:
+        scenario: of the run.
+        cc: under test.
+        kmod: a module in the place of the checkout's.
+    """
+    total = hashlib.sha256(scenario.text.encode())
+    ours = kmod or uml_build.KMOD
+    if set(lab_run.module_names(ours)) & set(scenario.algorithms(cc)):
+        code = files.sha256(ours) if ours.is_file() else uml_build.sources_digest(ours)
+        total.update(code.encode())
+    return total.hexdigest()[:8]
 
 
 def split_cc(cc: str) -> tuple[str, dict[str, Any]]:

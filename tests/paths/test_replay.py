@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +14,10 @@ from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.readers import sources
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import run as lab_run
+from ndm_tcp.lab.guest import suite, uml_build
 from ndm_tcp.lab.paths.scenario import parse
 from ndm_tcp.paths import model as models
-from ndm_tcp.paths import replay, report
+from ndm_tcp.paths import replay, report, scenario
 from ndm_tcp.paths.estimate import estimate
 from ndm_tcp.paths.label import label
 from ndm_tcp.paths.model import Kind, Level, Rival, Seen, Value
@@ -45,6 +47,27 @@ def test_an_unknown_algorithm_is_tried_and_a_missing_one_refused() -> None:
     assert replay.algorithms(model(cc=None), "reno") == ("reno",)
     with pytest.raises(NdmError, match="^mine: the lab's kernel has no bbr3; .*--cc, such as bbr$"):
         replay.algorithms(model(cc="bbr3"))
+
+
+def test_a_kept_run_is_of_this_scenario_and_this_network(tmp_path: Path) -> None:
+    """Else a folder of predictions would show a former network after an update."""
+    shutil.copytree(uml_build.KMOD, tmp_path / "kmod")
+    header = tmp_path / "kmod" / "generated" / "ndm_model.h"
+    one = scenario.scenario(model())
+    other = scenario.scenario(model(queue_packets=Value.exact(61.0)))
+    assert suite.tag(one, "cubic") != suite.tag(other, "cubic")
+    ours = suite.tag(one, "ndm_tcp")
+    assert ours == suite.tag(one, "ndm_tcp", tmp_path / "kmod") != suite.tag(one, "cubic")
+    header.write_text(header.read_text() + "\n")
+    assert suite.tag(one, "ndm_tcp", tmp_path / "kmod") != ours
+    assert suite.tag(one, "cubic", tmp_path / "kmod") == suite.tag(one, "cubic")
+    beside = scenario.scenario(model(rivals=(Rival("ndm_tcp", Kind.MEASURED, 1.0),)))
+    assert suite.tag(beside, "cubic", tmp_path / "kmod") != suite.tag(beside, "cubic")
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "ndm_tcp.ko").write_text(name)
+    kos = [tmp_path / name / "ndm_tcp.ko" for name in ("a", "b")]
+    assert len({suite.tag(one, "ndm_tcp", ko) for ko in kos}) == 2
 
 
 def test_the_closest_is_close_in_goodput_and_delay() -> None:

@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab.guest import explore, suite, uml_build
-from ndm_tcp.lab.paths.scenario import parse
+from ndm_tcp.lab.guest import explore, suite
 from ndm_tcp.paths import scenario
 from ndm_tcp.paths.model import Kind, PathModel
 
@@ -98,24 +97,24 @@ class Plan:
         Raises:
             NdmError: the lab cannot make a path.
         """
-        code = uml_build.sources_digest(kmod) if kmod else ""
         found = []
         for model in self.models:
             for draw in range(self.draws + (not self.held_out)):
                 split = self.splits[model.name] if draw < self.draws else "val"
-                text = scenario.text(scenario.draw(model, draw), seconds(model))
-                digest = hashlib.sha256(f"{text}{code}".encode()).hexdigest()[:8]
-                name = f"path-{NUMBER[split]}-{model.name}-{draw}-{digest}"
-                made = parse(text, name, f"path model {model.name}")
-                found.append(suite.Job(made, cc, draw + 1, out / f"{name}--{cc}--{draw + 1}"))
+                drawn, lasts = scenario.draw(model, draw), seconds(model)
+                name = f"path-{NUMBER[split]}-{model.name}-{draw}"
+                digest = suite.tag(scenario.scenario(drawn, name, lasts), cc, kmod)
+                made = scenario.scenario(drawn, f"{name}-{digest}", lasts)
+                folder = out / f"{made.name}--{cc}--{draw + 1}"
+                found.append(suite.Job(made, cc, draw + 1, folder))
         return found
 
 
 def explorer(kmod: Path, to: Path) -> Path:
     """Sources of a module that explores with the network of `kmod`."""
-    if not to.is_dir():
-        explore.sources(kmod, to)
-    return to
+    if to.exists():  # of another network
+        shutil.rmtree(to)
+    return explore.sources(kmod, to)
 
 
 def record(jobs: Sequence[suite.Job], kmod: Path | None, at_once: int) -> list[Path]:

@@ -167,9 +167,10 @@ def on_true_paths(
     paths = [path(family, CAPTURES + number) for number in range(JUDGED)]
     found: dict[str, dict[str, list[Seen]]] = {}
     for name, kmod in kmods.items():
-        code = uml_build.sources_digest(kmod)[:8] if kmod else "kernel"
+        tags = {one.name: suite.tag(one, ccs[name], kmod) for one in paths}
+        folder = out / "judged"
         work = [
-            suite.Job(one, ccs[name], seed, out / "judged" / f"{one.name}--{name}-{code}--{seed}")
+            suite.Job(one, ccs[name], seed, folder / f"{one.name}--{name}-{tags[one.name]}--{seed}")
             for one in paths
             for seed in range(1, LAB_SEEDS + 1)
         ]
