@@ -69,20 +69,28 @@ def points(
     return power - lost + math.log(max(jain, LEAST))
 
 
-def _copy(name: str, run: Path | None, work: Path) -> Path:
-    """A copy of kmod with the network of a run; without one, with the committed network."""
+def sources(run: Path | None, to: Path, even_if_worse: bool = False) -> Path:
+    """A copy of kmod with the network of a run; without one, with the committed network.
+
+    Args:
+        run: of a training.
+        to: the folder to make, or to make anew.
+        even_if_worse: export a run that does not beat a constant window, too.
+
+    Raises:
+        NdmError: see `export`.
+    """
     from ndm_tcp.export.command import export
     from ndm_tcp.export.integers import generated
     from ndm_tcp.lab.guest import uml_build
 
-    kmod = work / "kmod" / name
-    if kmod.exists():
-        shutil.rmtree(kmod)
+    if to.exists():
+        shutil.rmtree(to)
     built = shutil.ignore_patterns(*uml_build.BUILT_FILES)
-    shutil.copytree(generated.GENERATED.parent, kmod, ignore=built)
+    shutil.copytree(generated.GENERATED.parent, to, ignore=built)
     if run is not None:
-        export(run, kmod / "generated", even_if_worse=False)
-    return kmod
+        export(run, to / "generated", even_if_worse=even_if_worse)
+    return to
 
 
 def measure(
@@ -170,7 +178,7 @@ def select(
     for number, (seed, run) in enumerate(runs.items(), 1):
         print(f"seed {seed}: network {number} of {len(runs)}", file=sys.stderr, flush=True)
         try:
-            kmod = _copy(run.name, run, work)
+            kmod = sources(run, work / "kmod" / run.name)
         except NdmError as reason:
             refused[run.name] = str(reason)
             continue
@@ -182,7 +190,8 @@ def select(
     chosen, placed = choose(measured)
     if beside_shipped:
         print("the committed network", file=sys.stderr, flush=True)
-        theirs = measure("shipped", _copy("shipped", None, work), suites, lab_seeds, jobs, work)
+        kmod = sources(None, work / "kmod" / "shipped")
+        theirs = measure("shipped", kmod, suites, lab_seeds, jobs, work)
         mean = {s: float(np.mean([m[s] for m in measured.values()])) for s in theirs}
         placed["shipped"] = _placed(np.array([theirs[s] - mean[s] for s in theirs]))
         measured["shipped"] = theirs
@@ -201,7 +210,7 @@ def select(
     text = orjson.dumps(result, option=orjson.OPT_INDENT_2).decode()
     files.write_text(folder / SELECTION, text + "\n")
     # Again, so that its card shows the population; headers come out the same.
-    _copy(chosen, folder / chosen, work)
+    sources(folder / chosen, work / "kmod" / chosen)
     return result
 
 

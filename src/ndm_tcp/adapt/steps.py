@@ -134,15 +134,9 @@ def train(steps: Steps, folders: list[Path], turn: int, seed: int = 1) -> Path:
 def module(run: Path, to: Path) -> Path:
     """A copy of the module's sources with the network of a run, checked."""
     from ndm_tcp.export.check import check
-    from ndm_tcp.export.command import export
-    from ndm_tcp.lab.guest import uml_build
+    from ndm_tcp.selection import sources
 
-    if to.exists():
-        shutil.rmtree(to)
-    built = shutil.ignore_patterns(*uml_build.BUILT_FILES)
-    shutil.copytree(uml_build.KMOD, to, ignore=built)
-    export(run, to / "generated", even_if_worse=True)  # the loop judges, not the step
-    check(to)
+    check(sources(run, to, even_if_worse=True))  # the loop judges, not the step
     return to
 
 
