@@ -46,8 +46,9 @@ def main(args: argparse.Namespace) -> int:
     if args.draws < 1 or args.jobs < 1:
         raise NdmError("--draws and --jobs must be at least 1")
     ccs = suite.algorithms(args.cc)
+    brought = lab_run.module_names(args.kmod) if args.kmod else []
     for cc in ccs:
-        if cc not in (*lab_run.IN_TREE, *lab_run.OUR_MODULES):
+        if cc not in (*lab_run.IN_TREE, *lab_run.OUR_MODULES, *brought):
             raise NdmError(f"--cc {cc}: the lab's kernel has no such algorithm; see ndm lab board")
     imported = [m for m in model.load_all(args.folder) if m.seen is None]
     found = replayed(args.folder, args.captured_cc, args.jobs)
@@ -57,7 +58,7 @@ def main(args: argparse.Namespace) -> int:
     if not models:
         raise NdmError(f"{args.folder}: no model was accepted, so nothing can be predicted")
     uml_build.build()
-    entrants = {cc: Entrant(cc, args.kmod if cc == "ndm_tcp" else None) for cc in ccs}
+    entrants = {cc: Entrant(cc, args.kmod if cc in brought else None) for cc in ccs}
     runs = args.folder / report.RUNS / "predict"
     predicted = predict(models, entrants, runs, range(args.draws), args.jobs)
     text = msgspec.json.format(msgspec.json.encode(predicted), indent=1).decode()
