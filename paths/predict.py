@@ -144,18 +144,19 @@ def predict(
     return found
 
 
-def interval(logs: Sequence[float]) -> Ratio:
-    """Mean of logarithms of ratios with its 95 % interval, as ratios.
-
-    With fewer than `FEWEST_PAIRS` the interval is everything.
-    """
-    n = len(logs)
-    mean = float(np.mean(logs))
+def student(values: Sequence[float]) -> tuple[float, float, float]:
+    """Mean and its 95 % interval; with fewer than `FEWEST_PAIRS` the interval is everything."""
+    n, mean = len(values), float(np.mean(values))
     if n < FEWEST_PAIRS:
-        return Ratio(math.exp(mean), 0.0, math.inf)
+        return mean, -math.inf, math.inf
     t = STUDENT[min(n - FEWEST_PAIRS, len(STUDENT) - 1)]
-    half = t * float(np.std(logs, ddof=1)) / math.sqrt(n)
-    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+    half = t * float(np.std(values, ddof=1)) / math.sqrt(n)
+    return mean, mean - half, mean + half
+
+
+def interval(logs: Sequence[float]) -> Ratio:
+    """Mean of logarithms of ratios with its 95 % interval, as ratios."""
+    return Ratio(*map(math.exp, student(logs)))
 
 
 def compare(one: Prediction, other: Prediction) -> Ratio:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ndm_tcp.paths.model import Seen
-from ndm_tcp.paths.predict import FEWEST_PAIRS, Prediction, Ratio, interval
+from ndm_tcp.paths.predict import FEWEST_PAIRS, Prediction, Ratio, interval, student
 from ndm_tcp.selection import points
 
 SHIPPED, ADAPTED = "shipped", "adapted"
@@ -83,13 +83,8 @@ def _logs(of: Of, other: str) -> list[tuple[float, float, float]]:
 def difference(of: Of, other: str) -> Difference:
     """The adapted network less another on the user's paths."""
     rows = _logs(of, other)
-    scores = [row[0] for row in rows]
-    mean = float(np.mean(scores))
-    spread = interval(scores)
     return Difference(
-        mean,
-        math.log(spread.low) if spread.low > 0 else -math.inf,
-        math.log(spread.high),
+        *student([row[0] for row in rows]),
         interval([row[1] for row in rows]),
         interval([row[2] for row in rows]),
         len(rows),
@@ -99,9 +94,7 @@ def difference(of: Of, other: str) -> Difference:
 def guard(suites: str, adapted: Mapping[str, float], shipped: Mapping[str, float]) -> Guard:
     """Compare two networks' points, scenario by scenario."""
     apart = [adapted[name] - shipped[name] for name in sorted(shipped)]
-    spread = interval(apart)
-    low = math.log(spread.low) if spread.low > 0 else -math.inf
-    return Guard(suites, len(apart), float(np.mean(apart)), low, math.log(spread.high))
+    return Guard(suites, len(apart), *student(apart))
 
 
 def sentence(of: Of, guarded: Guard | None) -> tuple[bool, str]:

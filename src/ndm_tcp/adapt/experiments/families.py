@@ -28,7 +28,7 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import suite, uml_build
 from ndm_tcp.lab.paths.scenario import Scenario, parse
 from ndm_tcp.paths.model import PathModel, Seen
-from ndm_tcp.paths.predict import interval
+from ndm_tcp.paths.predict import student
 from ndm_tcp.paths.replay import Replay, replay, seen
 
 CAPTURED = ("cubic", "bbr")
@@ -203,11 +203,7 @@ def compared(found: dict[str, dict[str, list[Seen]]], seeds: int) -> dict[str, o
             for seed in range(1, seeds + 1):
                 mine = _means(found[f"adapted-{seed}"], measure)
                 each.append(float(np.mean([mine[p] - theirs[p] for p in theirs])))
-            spread = interval(each)
-            row[name] = [
-                float(np.mean(each)),
-                *(float(np.log(v)) for v in (spread.low, spread.high)),
-            ]
+            row[name] = list(student(each))
         result[f"adapted less {other}"] = row
     return result
 
