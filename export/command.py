@@ -18,7 +18,7 @@ import orjson
 
 from ndm_tcp import contract as c
 from ndm_tcp import files
-from ndm_tcp.datasets.disk import store
+from ndm_tcp.datasets.store import store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export import judge, source
 from ndm_tcp.export.integers import generated, golden, qat, quantize, speed

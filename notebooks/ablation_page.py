@@ -12,7 +12,7 @@ import orjson
 import pyarrow.compute as pc
 
 from ndm_tcp import contract, files, fixedpoint
-from ndm_tcp.datasets.disk import store
+from ndm_tcp.datasets.store import store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export.integers import quantize
 from ndm_tcp.export.onnx import writer

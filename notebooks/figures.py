@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from ndm_tcp import contract, files
-from ndm_tcp.datasets.disk import store
+from ndm_tcp.datasets.store import store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export.judge import judge
 from ndm_tcp.plots import (  # noqa: F401  (the notebooks' palette)

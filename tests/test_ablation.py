@@ -12,7 +12,7 @@ import torch
 
 from ndm_tcp import contract
 from ndm_tcp.datasets.builder.build import build
-from ndm_tcp.datasets.disk import store
+from ndm_tcp.datasets.store import store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export.command import export
 from ndm_tcp.lab.paths import training_paths

@@ -20,8 +20,8 @@ import pytest
 
 from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.builder import build, parts, workers
-from ndm_tcp.datasets.disk import card, store
 from ndm_tcp.datasets.readers import sources
+from ndm_tcp.datasets.store import card, store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export.integers import model_c
 from ndm_tcp.paths import label

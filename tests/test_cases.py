@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ndm_tcp.cli import run_command
-from ndm_tcp.datasets.disk import store
+from ndm_tcp.datasets.store import store
 
 from .conftest import ROOT
 

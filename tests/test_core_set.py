@@ -13,8 +13,8 @@ import pytest
 
 from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.builder import build
-from ndm_tcp.datasets.disk import rounds_lock, store
 from ndm_tcp.datasets.rounds import columns
+from ndm_tcp.datasets.store import rounds_lock, store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.training import core_set, splits
 from ndm_tcp.training.config import TrainConfig

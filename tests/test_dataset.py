@@ -14,9 +14,9 @@ import pytest
 
 from ndm_tcp import contract, files
 from ndm_tcp.datasets.builder import build
-from ndm_tcp.datasets.disk import card, info_command, store
 from ndm_tcp.datasets.readers import sources
 from ndm_tcp.datasets.rounds import columns
+from ndm_tcp.datasets.store import card, info_command, store
 from ndm_tcp.errors import NdmError
 
 from .conftest import TRACES

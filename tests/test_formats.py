@@ -13,9 +13,9 @@ import pytest
 import zstandard
 
 from ndm_tcp.cli import run_command
-from ndm_tcp.datasets.disk import store
 from ndm_tcp.datasets.readers import capture, flent, pcap, sources
 from ndm_tcp.datasets.rounds.flow import FlowRecords
+from ndm_tcp.datasets.store import store
 from ndm_tcp.errors import NdmError
 
 from .captures import RECEIVER, Captured, pcap_header, tcp_packet

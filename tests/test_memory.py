@@ -20,8 +20,8 @@ from torch import nn
 from ndm_tcp import contract as c
 from ndm_tcp import core, fixedpoint, model_json
 from ndm_tcp.cli import run_command
-from ndm_tcp.datasets.disk import store
 from ndm_tcp.datasets.readers import sources
+from ndm_tcp.datasets.store import store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export import convert
 from ndm_tcp.export.integers import generated, golden, model_c

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ndm_tcp.datasets.builder import build
-from ndm_tcp.datasets.disk import store
 from ndm_tcp.datasets.readers import run_folder
 from ndm_tcp.datasets.rounds.flow import host_pair
+from ndm_tcp.datasets.store import store
 
 from .captures import Captured
 from .conftest import TRACES

@@ -16,11 +16,11 @@ import orjson
 import pytest
 
 from ndm_tcp.cli import run_command
-from ndm_tcp.datasets.disk import store
 from ndm_tcp.datasets.readers import mlab, run_folder, streams
 from ndm_tcp.datasets.recorder import record
 from ndm_tcp.datasets.recorder.inet_diag import Diag
 from ndm_tcp.datasets.recorder.record import Wanted
+from ndm_tcp.datasets.store import store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.experiments.host_path import RECEIVER_ADDRESS, LinkSpec, path_up
 

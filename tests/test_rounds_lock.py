@@ -12,7 +12,7 @@ import pytest
 from ndm_tcp import files
 from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.builder import build
-from ndm_tcp.datasets.disk import rounds_lock, store
+from ndm_tcp.datasets.store import rounds_lock, store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import suite, uml_build
 from ndm_tcp.lab.recordings import again, write_lock

@@ -16,7 +16,7 @@ import torch
 from ndm_tcp import contract
 from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.builder.build import build
-from ndm_tcp.datasets.disk import store
+from ndm_tcp.datasets.store import store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.training import checkpoint as ckpt
 from ndm_tcp.training.config import TrainConfig

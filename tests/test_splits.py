@@ -15,7 +15,7 @@ import pytest
 
 from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.builder.build import assign_splits, build
-from ndm_tcp.datasets.disk import store
+from ndm_tcp.datasets.store import store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.training import checkpoint as ckpt
 from ndm_tcp.training import splits

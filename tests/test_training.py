@@ -14,8 +14,8 @@ from safetensors.torch import load_file, save_file
 
 from ndm_tcp import contract
 from ndm_tcp.datasets.builder.build import build
-from ndm_tcp.datasets.disk import store
 from ndm_tcp.datasets.rounds.columns import Named
+from ndm_tcp.datasets.store import store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.training import checkpoint as ckpt
 from ndm_tcp.training import loop, objective, prepared

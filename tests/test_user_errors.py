@@ -14,7 +14,7 @@ import pytest
 
 from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.builder import build, parts
-from ndm_tcp.datasets.disk import store
+from ndm_tcp.datasets.store import store
 
 from .test_archives import LOG, tar
 

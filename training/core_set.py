@@ -23,8 +23,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ndm_tcp.datasets.disk import store
 from ndm_tcp.datasets.rounds.columns import begins, lean
+from ndm_tcp.datasets.store import store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.training import objective, splits
 from ndm_tcp.training.config import TrainConfig

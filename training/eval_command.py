@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run `ndm eval`."""
-    from ndm_tcp.datasets.disk import store
+    from ndm_tcp.datasets.store import store
     from ndm_tcp.training.checkpoint import load_policy
     from ndm_tcp.training.evaluate import evaluate
     from ndm_tcp.training.objective import examples

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ndm_tcp import contract
-from ndm_tcp.datasets.disk.store import PART
 from ndm_tcp.datasets.rounds.columns import INPUT_COLUMNS, Named
 from ndm_tcp.datasets.rounds.flow import LossCause
+from ndm_tcp.datasets.store.store import PART
 from ndm_tcp.errors import NdmError
 from ndm_tcp.teaching import value
 from ndm_tcp.training import derived, splits

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ndm_tcp.datasets.disk import store
+from ndm_tcp.datasets.store import store
 from ndm_tcp.training.advantage import Value, weights
 from ndm_tcp.training.config import TrainConfig
 from ndm_tcp.training.objective import Examples, examples, needed

@@ -20,8 +20,8 @@ from filelock import FileLock, Timeout
 from ndm_tcp import files, progress
 from ndm_tcp.datasets.builder import remote, workers
 from ndm_tcp.datasets.builder.parts import CannotWriteError, Labeller, Task
-from ndm_tcp.datasets.disk import card, store
 from ndm_tcp.datasets.readers import sources
+from ndm_tcp.datasets.store import card, store
 from ndm_tcp.errors import NdmError
 
 HELD_OUT = 5

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ndm_tcp.datasets.builder import build, parts, workers
-from ndm_tcp.datasets.disk import describe
 from ndm_tcp.datasets.rounds.flow import Sampling
+from ndm_tcp.datasets.store import describe
 
 CUT_SHORT = 1
 """Exit code: the dataset is written, but a capture was cut short."""

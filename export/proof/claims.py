@@ -18,7 +18,7 @@ import numpy as np
 
 from ndm_tcp import contract as c
 from ndm_tcp import fixedpoint
-from ndm_tcp.datasets.disk import store
+from ndm_tcp.datasets.store import store
 from ndm_tcp.export.integers import generated, model_c
 from ndm_tcp.export.proof import properties
 from ndm_tcp.fixedpoint import IntArray, Layer

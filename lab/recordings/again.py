@@ -15,8 +15,8 @@ from pathlib import Path
 
 from ndm_tcp import files
 from ndm_tcp.datasets.builder import build
-from ndm_tcp.datasets.disk import rounds_lock, store
 from ndm_tcp.datasets.rounds import columns
+from ndm_tcp.datasets.store import rounds_lock, store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import run as lab_run
 from ndm_tcp.lab.guest import uml_build

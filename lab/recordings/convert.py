@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ndm_tcp.datasets.disk import store
 from ndm_tcp.datasets.rounds.columns import DETAIL, SCHEMA, begins
+from ndm_tcp.datasets.store import store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.paths import scenario, truth
 

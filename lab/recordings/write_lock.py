@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ndm_tcp import files
-from ndm_tcp.datasets.disk import rounds_lock, store
 from ndm_tcp.datasets.rounds.columns import DETAIL, begins
+from ndm_tcp.datasets.store import rounds_lock, store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import uml_build
 

@@ -19,7 +19,7 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
         "ndm_tcp.paths.build_command",
         "turn captures and logs into rounds",
     ),
-    ("dataset", "info"): ("ndm_tcp.datasets.disk.info_command", "show the content of a dataset"),
+    ("dataset", "info"): ("ndm_tcp.datasets.store.info_command", "show the content of a dataset"),
     ("dataset", "record"): (
         "ndm_tcp.datasets.recorder.command",
         "record transfers of this host (root)",
@@ -28,7 +28,7 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
     ("data", "core"): ("ndm_tcp.training.core_set", "choose the flows most worth training on"),
     ("data", "record"): ("ndm_tcp.lab.recordings.again", "make a recording of rounds.lock again"),
     ("data", "verify"): (
-        "ndm_tcp.datasets.disk.verify_command",
+        "ndm_tcp.datasets.store.verify_command",
         "compare recordings with rounds.lock",
     ),
     ("data", "lock"): ("ndm_tcp.lab.recordings.write_lock", "write rounds.lock of recordings"),

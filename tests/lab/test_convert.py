@@ -15,8 +15,8 @@ import pytest
 from ndm_tcp import contract, files
 from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.builder import build
-from ndm_tcp.datasets.disk import store
 from ndm_tcp.datasets.rounds import columns
+from ndm_tcp.datasets.store import store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.paths import scenario, truth
 from ndm_tcp.lab.recordings import convert

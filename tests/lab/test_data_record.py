@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ndm_tcp.datasets.disk import rounds_lock, store
+from ndm_tcp.datasets.store import rounds_lock, store
 from ndm_tcp.lab.guest import uml_build
 from ndm_tcp.lab.guest.suite import SUITES
 from ndm_tcp.lab.recordings import again

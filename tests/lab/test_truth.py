@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from ndm_tcp.datasets.builder import build
-from ndm_tcp.datasets.disk import store
 from ndm_tcp.datasets.readers import run_folder
+from ndm_tcp.datasets.store import store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import explore, uml_build
 from ndm_tcp.lab.paths import scenario, truth

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from ndm_tcp.cli import run_command
-from ndm_tcp.datasets.disk import describe, store
 from ndm_tcp.datasets.readers import sources
 from ndm_tcp.datasets.rounds.flow import LABEL_ERROR, NO_LABEL, FlowRecords
+from ndm_tcp.datasets.store import describe, store
 from ndm_tcp.lab.paths import truth
 from ndm_tcp.paths import label
 from ndm_tcp.training import derived, objective

@@ -31,7 +31,7 @@ from torch.nn import functional
 from tqdm import tqdm
 
 from ndm_tcp import contract, files
-from ndm_tcp.datasets.disk import store
+from ndm_tcp.datasets.store import store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.training import checkpoint as ckpt
 from ndm_tcp.training.config import TrainConfig

@@ -54,7 +54,7 @@ def captures(paths: Sequence[Path], steps: Steps, models: Sequence[PathModel]) -
     out but draws.
     """
     from ndm_tcp.datasets.builder.build import build
-    from ndm_tcp.datasets.disk import store
+    from ndm_tcp.datasets.store import store
     from ndm_tcp.paths.label import labeller
 
     out = steps.out / "captures"
@@ -99,8 +99,8 @@ def train(steps: Steps, folders: list[Path], turn: int, seed: int = 1) -> Path:
     import torch
 
     from ndm_tcp.datasets.builder.build import build
-    from ndm_tcp.datasets.disk import store
-    from ndm_tcp.datasets.disk.describe import labels
+    from ndm_tcp.datasets.store import store
+    from ndm_tcp.datasets.store.describe import labels
     from ndm_tcp.training.config import SHIPPED, TrainConfig
     from ndm_tcp.training.loop import Trainer
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ndm_tcp import contract, files, plots
-from ndm_tcp.datasets.disk import store
-from ndm_tcp.datasets.disk.describe import describe
+from ndm_tcp.datasets.store import store
+from ndm_tcp.datasets.store.describe import describe
 
 CARD = "DATASET_CARD.md"
 INPUTS_PLOT, PATHS_PLOT = "inputs.png", "paths.png"

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ndm_tcp import contract
-from ndm_tcp.datasets.disk import store
 from ndm_tcp.datasets.rounds.flow import LABEL_ERROR, NO_LABEL, LossCause, Sampling
+from ndm_tcp.datasets.store import store
 
 BINS = 16
 MASKED = {Sampling.POLL.value: ("queue_floor",)}

@@ -7,7 +7,7 @@ import argparse
 import json
 from pathlib import Path
 
-from ndm_tcp.datasets.disk import rounds_lock
+from ndm_tcp.datasets.store import rounds_lock
 
 EXAMPLE = """example:
   ndm data verify                           # datasets/lab-rounds, and what is in out/rounds

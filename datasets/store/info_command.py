@@ -7,8 +7,8 @@ import argparse
 import json
 from pathlib import Path
 
-from ndm_tcp.datasets.disk import card, store
-from ndm_tcp.datasets.disk.describe import BINS, describe
+from ndm_tcp.datasets.store import card, store
+from ndm_tcp.datasets.store.describe import BINS, describe
 
 EXAMPLE = """example:
   ndm dataset info out/data"""
