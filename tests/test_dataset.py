@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import orjson
@@ -167,3 +168,94 @@ def test_the_pictures_do_not_follow_the_style_of_who_builds(tmp_path: Path) -> N
     for name in (card.INPUTS_PLOT, card.PATHS_PLOT):
         plain, styled = (tmp_path / folder / name for folder in ("plain", "styled"))
         assert plain.read_bytes() == styled.read_bytes(), name
+
+
+CARD = """# Dataset card
+
+9 rounds (7 valid) of 3 flows from 41 sources. Contract of the measurements abc, SHA-256 of \
+rounds.parquet def.
+
+A round is one packet-timed round trip of one TCP flow, as measured by its sender: 1 measured \
+inputs and the raw numbers behind them. Columns and units are in the schema of the file. No \
+address is stored; flow names are hashes. All flows between the same two hosts, or over the same \
+path, are in one split.
+
+## Counts
+
+| rounds by |  |
+|---|---|
+| sampling | per_ack 5, poll 4 |
+| cwnd_source | inflight 9 |
+| rounds with loss | overflow 2 |
+
+## Target windows of captures
+
+- 1 flows have the target window of their estimated path, with an expected error of 0.250 (median) \
+and 0.500 (90th percentile) in log2.
+- 2 flows have none: short & <slow>.
+
+## Masks
+
+- 2 rounds are blind (`valid` false): their inputs are all zero.
+- In rounds marked poll these inputs have no data and are 0: `ecn`, `loss`.
+- Polls have no raw RTT samples: their `entropy` has no delay part.
+- Where `cwnd_source` is inflight, the window is estimated from the packets in flight.
+
+## Inputs
+
+Range of the contract, extremes of the rounds, and quantiles.
+
+| # | input | meaning | range | least | 5 % | median | 95 % | most |
+|---|---|---|---|---|---|---|---|---|
+| 1 | `loss` | lost / sent | [0, 1] | 0.000 | 0.050 | 0.500 | 0.950 | 1.000 |
+
+![distribution of every input](inputs.png)
+
+![round trip times, rates, windows, losses](paths.png)
+
+## Origin
+
+Captured packets: tcp 7.
+
+Connections left out: 3 x no data.
+
+Warning: a gap.
+
+Not read: bad.pcap: no packets
+
+Not used: again.pcap has the bytes of 0.pcap.
+
+| source | SHA-256 | flows | rounds |  |
+|---|---|---|---|---|
+| 0.pcap | 0000000000000000 | 2 | 9 | cut at byte 5 |
+"""
+MORE = "| {}.pcap | 0000000000000000 | 2 | 9 |  |\n"
+
+
+def test_the_card_word_for_word() -> None:
+    of_input = {"meaning": "lost / sent", "range": (0, 1), "least": 0, "p5": 0.05, "median": 0.5}
+    facts: dict[str, Any] = {
+        **{"rounds": 9, "valid_rounds": 7, "flows": 3, "sources": 41},
+        **{"contract": "abc", "sha256": "def", "rounds_with_loss": {"overflow": 2, "random": 0}},
+        "counts": {"sampling": {"per_ack": 5, "poll": 4}, "cwnd_source": {"inflight": 9}},
+        **{"labelled": 1, "label_error_log2": {"median": 0.25, "p90": 0.5}},
+        **{"unlabelled": {"short & <slow>": 2}, "masked": {"poll": ["ecn", "loss"]}},
+        "inputs": {"loss": {**of_input, "p95": 0.95, "most": 1}},
+        **{"capture": {"tcp": 7, "udp": 0}, "skipped": {"no data": 3}, "warnings": ["a gap"]},
+    }
+    source = {"sha256": "0" * 64, "flows": [{"rounds": 4}, {"rounds": 5}], "truncated_at": None}
+    manifest: dict[str, Any] = {
+        "failed": [{"name": "bad.pcap", "error": "no packets"}],
+        "repeated": [{"name": "again.pcap", "same_as": "0.pcap"}],
+        "sources": [{**source, "name": f"{number}.pcap"} for number in range(41)],
+    }
+    manifest["sources"][0]["truncated_at"] = 5
+    rest = "".join(MORE.format(number) for number in range(1, 40))
+    assert card.text(facts, manifest) == CARD + rest + "\nAnd 1 more, in dataset.json.\n"
+
+    facts |= {"labelled": 0, "unlabelled": {}, "capture": {}, "skipped": {}, "masked": {}}
+    manifest["sources"] = manifest["sources"][:2]
+    plain = card.text(facts, manifest)
+    assert "## Target" not in plain and "In rounds marked" not in plain
+    assert "Captured packets: none.\n\nConnections left out: none.\n" in plain
+    assert plain.endswith(MORE.format(1))

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ndm_tcp import contract, files, plots
+from ndm_tcp import contract, files, pages, plots
 from ndm_tcp.datasets.store import store
 from ndm_tcp.datasets.store.describe import describe
 
@@ -45,97 +45,23 @@ def write(folder: Path) -> None:
     facts = describe(dataset)
     _plot_inputs(dataset, folder / INPUTS_PLOT)
     _plot_paths(dataset, facts, folder / PATHS_PLOT)
-    files.write_text(folder / CARD, _text(facts, dataset.manifest))
+    files.write_text(folder / CARD, text(facts, dataset.manifest))
 
 
-def _table(head: list[str], rows: list[list[object]]) -> list[str]:
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return [*lines, *("| " + " | ".join(map(str, row)) + " |" for row in rows), ""]
+def _listed(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {n}" for name, n in counts.items() if n)
 
 
-def _text(facts: dict[str, Any], manifest: dict[str, Any]) -> str:
-    lines = [
-        "# Dataset card",
-        "",
-        f"{facts['rounds']} rounds ({facts['valid_rounds']} valid) of {facts['flows']} flows from "
-        f"{facts['sources']} sources. Contract of the measurements {facts['contract']}, "
-        f"SHA-256 of {store.ROUNDS} {facts['sha256']}.",
-        "",
-        "A round is one packet-timed round trip of one TCP flow, as measured by its sender: "
-        f"{contract.N_INPUTS} measured inputs and the raw numbers behind them. Columns and units "
-        "are in the schema of the file. No address is stored; flow names are hashes. All flows "
-        "between the same two hosts, or over the same path, are in one split.",
-        "",
-        "## Counts",
-        "",
+def text(facts: dict[str, Any], manifest: dict[str, Any]) -> str:
+    """The card in Markdown, of `describe()` and of a manifest."""
+    counts = {name: _listed(counted) for name, counted in facts["counts"].items()}
+    counts["rounds with loss"] = _listed(facts["rounds_with_loss"]) or "none"
+    inputs = [
+        [number, f"`{name}`", i["meaning"], f"[{i['range'][0]:g}, {i['range'][1]:g}]"]
+        + [f"{i[key]:.3f}" for key in ("least", "p5", "median", "p95", "most")]
+        for number, (name, i) in enumerate(facts["inputs"].items(), start=1)
     ]
-    rows: list[list[object]] = [
-        [name, ", ".join(f"{k} {v}" for k, v in counted.items())]
-        for name, counted in facts["counts"].items()
-    ]
-    causes = {k: v for k, v in facts["rounds_with_loss"].items() if v}
-    rows.append(["rounds with loss", ", ".join(f"{k} {v}" for k, v in causes.items()) or "none"])
-    lines += _table(["rounds by", ""], rows)
-    lines += _labels(facts)
-    lines += _masks(facts)
-    lines += ["## Inputs", "", "Range of the contract, extremes of the rounds, and quantiles.", ""]
-    lines += _table(
-        ["#", "input", "meaning", "range", "least", "5 %", "median", "95 %", "most"],
-        [
-            [number, f"`{name}`", i["meaning"], f"[{i['range'][0]:g}, {i['range'][1]:g}]"]
-            + [f"{i[key]:.3f}" for key in ("least", "p5", "median", "p95", "most")]
-            for number, (name, i) in enumerate(facts["inputs"].items(), start=1)
-        ],
-    )
-    lines += [f"![distribution of every input]({INPUTS_PLOT})", ""]
-    lines += [f"![round trip times, rates, windows, losses]({PATHS_PLOT})", ""]
-    return "\n".join(lines + _origin(facts, manifest))
-
-
-def _labels(facts: dict[str, Any]) -> list[str]:
-    if not facts["labelled"] and not facts["unlabelled"]:
-        return []
-    lines = ["## Target windows of captures", ""]
-    errors = facts["label_error_log2"]
-    told = f"{facts['labelled']} flows have the target window of their estimated path"
-    if errors:
-        told += (
-            f", with an expected error of {errors['median']:.3f} (median) and {errors['p90']:.3f} "
-            "(90th percentile) in log2"
-        )
-    lines.append(f"- {told}.")
-    lines += [f"- {n} flows have none: {reason}." for reason, n in facts["unlabelled"].items()]
-    return [*lines, ""]
-
-
-def _masks(facts: dict[str, Any]) -> list[str]:
-    lines = ["## Masks", ""]
-    blind = facts["rounds"] - facts["valid_rounds"]
-    lines.append(f"- {blind} rounds are blind (`valid` false): their inputs are all zero.")
-    for kind, names in facts["masked"].items():
-        listed = ", ".join(f"`{name}`" for name in names)
-        lines.append(f"- In rounds marked {kind} these inputs have no data and are 0: {listed}.")
-    if "poll" in facts["counts"]["sampling"]:
-        lines.append("- Polls have no raw RTT samples: their `entropy` has no delay part.")
-    if "inflight" in facts["counts"]["cwnd_source"]:
-        lines.append(
-            "- Where `cwnd_source` is inflight, the window is estimated from the packets in flight."
-        )
-    return [*lines, ""]
-
-
-def _origin(facts: dict[str, Any], manifest: dict[str, Any]) -> list[str]:
-    lines = ["## Origin", ""]
-    packets = ", ".join(f"{k} {v}" for k, v in facts["capture"].items() if v)
-    left_out = ", ".join(f"{v} x {k}" for k, v in facts["skipped"].items())
-    lines += [f"Captured packets: {packets or 'none'}.", ""]
-    lines += [f"Connections left out: {left_out or 'none'}.", ""]
-    lines += [line for warning in facts["warnings"] for line in (f"Warning: {warning}.", "")]
-    for source in manifest["failed"]:
-        lines += [f"Not read: {source['name']}: {source['error']}", ""]
-    for source in manifest["repeated"]:
-        lines += [f"Not used: {source['name']} has the bytes of {source['same_as']}.", ""]
-    rows: list[list[object]] = [
+    sources = [
         [
             source["name"],
             source["sha256"][:16],
@@ -145,10 +71,22 @@ def _origin(facts: dict[str, Any], manifest: dict[str, Any]) -> list[str]:
         ]
         for source in manifest["sources"]
     ]
-    lines += _table(["source", "SHA-256", "flows", "rounds", ""], rows[:MOST_SOURCES])
-    if len(rows) > MOST_SOURCES:
-        lines += [f"And {len(rows) - MOST_SOURCES} more, in {store.MANIFEST}.", ""]
-    return lines
+    return pages.render(
+        "dataset_card.md.j2",
+        facts=facts,
+        counts=counts.items(),
+        inputs=inputs,
+        sources=sources,
+        most=MOST_SOURCES,
+        packets=_listed(facts["capture"]),
+        left_out=", ".join(f"{n} x {reason}" for reason, n in facts["skipped"].items()),
+        failed=manifest["failed"],
+        repeated=manifest["repeated"],
+        inputs_plot=INPUTS_PLOT,
+        paths_plot=PATHS_PLOT,
+        rounds_file=store.ROUNDS,
+        manifest_file=store.MANIFEST,
+    )
 
 
 def _samplings(rounds: Any) -> dict[str, Any]:

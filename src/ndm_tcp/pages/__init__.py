@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""HTML pages of one file: Jinja2 templates beside this module, one stylesheet, one script."""
+"""Pages from the Jinja2 templates beside this module: HTML of one file, and Markdown."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ def image(data: bytes, kind: str = "png") -> str:
 
 
 def render(template: str, **values: Any) -> str:
-    """A page; every value is escaped unless it is markupsafe's Markup.
+    """A page; in HTML every value is escaped unless it is markupsafe's Markup.
 
     Args:
-        template: file beside this module, such as board.html.j2.
+        template: file beside this module, such as board.html.j2 or dataset_card.md.j2.
         values: the values of its names; a name without a value is an error.
     """
     import jinja2
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE),
-        autoescape=True,
+        autoescape=jinja2.select_autoescape(["html.j2"]),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
