@@ -101,10 +101,8 @@ def test_jitter_has_its_deviation(reorder: bool) -> None:
     assert step > 6500 if reorder else step < 2500
 
 
-def test_shipped_plan_is_the_generated_one() -> None:
-    plan = ROOT / "lab/plans/training.toml"
-    assert plan.read_text(encoding="utf-8") == host_record.make_plan()
-    transfers = host_record.load_plan(plan)
+def test_the_shipped_plan_has_thirty_paths_and_none_of_the_evaluation() -> None:
+    transfers = host_record.load_plan(ROOT / "lab/plans/training.toml")
     assert len(transfers) == 30
     assert len({t.link.seed for t in transfers}) == 30
     assert {t.cc for t in transfers} == {"reno", "cubic", "bbr"}
@@ -116,6 +114,7 @@ def test_shipped_plan_is_the_generated_one() -> None:
         assert 3e6 <= link.rate_bps <= 12e6 and 15e3 <= link.delay_us <= 120e3
         assert link.queue_packets >= 8
         assert not (9.5e6 <= link.rate_bps <= 10.5e6 and 38e3 <= link.delay_us <= 62e3)
+        assert not 95e3 <= link.delay_us <= 105e3
 
 
 @pytest.mark.parametrize(
