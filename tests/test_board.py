@@ -21,7 +21,7 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import run as lab_run
 from ndm_tcp.lab.guest import suite
 from ndm_tcp.lab.paths import ccbench, scenario, training_paths
-from ndm_tcp.lab.score import bars, board, html, metrics, tables
+from ndm_tcp.lab.score import bars, board, figures, html, metrics, tables
 
 from .conftest import ROOT
 
@@ -179,7 +179,7 @@ def test_what_is_no_board_is_refused(text: str, problem: str, tmp_path: Path) ->
 
 def test_the_page_is_self_contained(made: tuple[tables.Board, list[suite.Outcome]]) -> None:
     text = html.page(*made)
-    assert html.picture(*made).startswith(b"\x89PNG")
+    assert figures.picture(*made).startswith(b"\x89PNG")
     assert "data:image/png;base64," in text
     assert not re.search(r'(src|href)="(?!data:|#)', text)
 
@@ -204,10 +204,10 @@ def run_folder(folder: Path, flows: list[dict[str, Any]]) -> Path:
 
 def drawn(runs: list[tuple[str, Path]], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Label to the line of the first panel of `over_time`."""
-    figures = []
-    monkeypatch.setattr(html, "_image", lambda figure: figures.append(figure) or "")
-    html.over_time(runs)
-    return {str(line.get_label()): line for line in figures[0].axes[0].lines}
+    made: list[Any] = []
+    monkeypatch.setattr(figures, "_image", lambda figure: made.append(figure) or "")
+    figures.over_time(runs)
+    return {str(line.get_label()): line for line in made[0].axes[0].lines}
 
 
 @pytest.mark.parametrize("says", [True, False], ids=["marked", "older run"])
@@ -235,7 +235,7 @@ def test_an_algorithm_beside_itself_is_the_one_under_test(
     ]
     folder = run_folder(tmp_path / "run", flows)
     assert set(drawn([("cubic", folder)], monkeypatch)["cubic"].get_ydata()) == {10}
-    assert html.tested_port(run_folder(tmp_path / "fixed", flows[:1]), "fixed_cwnd:40") is None
+    assert figures.tested_port(run_folder(tmp_path / "fixed", flows[:1]), "fixed_cwnd:40") is None
 
 
 def test_a_page_has_no_flow_to_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,28 +245,28 @@ def test_a_page_has_no_flow_to_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_an_algorithm_has_one_colour_in_every_picture(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flows = [[{"cc": cc, "port": OURS, "tested": True}] for cc in html.SHOWN]
+    flows = [[{"cc": cc, "port": OURS, "tested": True}] for cc in figures.SHOWN]
     runs = [(f[0]["cc"], run_folder(tmp_path / f[0]["cc"], f)) for f in flows]
     for shown in (runs, runs[::-1], runs[2:]):
         for cc, line in drawn(shown, monkeypatch).items():
             assert line.get_color() == plots.CC[cc]
-    figures: list[Any] = []
-    monkeypatch.setattr(html, "_image", lambda figure: figures.append(figure) or "")
-    names = (*html.SHOWN, "htcp")
-    html.scatter([cell(cc, "a", rtt_mean_ms=9, goodput_mbps=9) for cc in names])
-    for cc, container in zip(names, figures[0].axes[0].containers, strict=True):
+    made: list[Any] = []
+    monkeypatch.setattr(figures, "_image", lambda figure: made.append(figure) or "")
+    names = (*figures.SHOWN, "htcp")
+    figures.scatter([cell(cc, "a", rtt_mean_ms=9, goodput_mbps=9) for cc in names])
+    for cc, container in zip(names, made[0].axes[0].containers, strict=True):
         assert container.lines[0].get_color() == plots.CC[cc]
-    many = [cell(cc, f"x-loss-{n}", goodput_mbps=9.0) for cc in html.SHOWN for n in (1, 2)]
-    html.against_loss(tables.Board("t", "c", many, {}, {}, {}, []))
-    for line in figures[1].axes[0].lines:
+    many = [cell(cc, f"x-loss-{n}", goodput_mbps=9.0) for cc in figures.SHOWN for n in (1, 2)]
+    figures.against_loss(tables.Board("t", "c", many, {}, {}, {}, []))
+    for line in made[1].axes[0].lines:
         assert line.get_color() == plots.CC[str(line.get_label())]
 
 
 def test_no_two_algorithms_share_a_colour() -> None:
     assert len(set(plots.CC.values())) == len(plots.CC)
-    assert set(plots.CC) >= {*html.SHOWN, *bars_algorithms()}
-    figures = (ROOT / "notebooks" / "figures.py").read_text()
-    assert "ndm_tcp.plots import" in figures and "#0072b2" not in figures, "a palette of its own"
+    assert set(plots.CC) >= {*figures.SHOWN, *bars_algorithms()}
+    ours = (ROOT / "notebooks" / "figures.py").read_text()
+    assert "ndm_tcp.plots import" in ours and "#0072b2" not in ours, "a palette of its own"
 
 
 def bars_algorithms() -> set[str]:

@@ -17,7 +17,7 @@ from ndm_tcp import files
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import suite
 from ndm_tcp.lab.paths.scenario import UNDER_TEST, Scenario
-from ndm_tcp.lab.score import html, tables
+from ndm_tcp.lab.score import figures, html, tables
 from ndm_tcp.lab.score.metrics import Cell, RunMetrics, cells, number, winning_rates
 
 EXAMPLE = """example:
@@ -198,6 +198,6 @@ def main(args: argparse.Namespace) -> int:
     print(f"\nwrote {args.out}/board.md, board.csv, board.html", file=sys.stderr)
     if args.picture:
         with files.replacing(args.picture) as temporary:
-            temporary.write_bytes(html.picture(board, outcomes))
+            temporary.write_bytes(figures.picture(board, outcomes))
         print(f"wrote {args.picture}", file=sys.stderr)
     return 1 if board.failed else 0

@@ -13,7 +13,7 @@ import numpy as np
 
 from ndm_tcp import files, plots
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab.score import bars, html
+from ndm_tcp.lab.score import bars, figures
 from ndm_tcp.lab.score.metrics import Cell
 
 FORMATS = (".svg", ".png")
@@ -77,7 +77,7 @@ def overview(made: bars.Board) -> Any:
     """A row of dots for each scenario: goodput, retransmission rate, RTT."""
     from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 
-    figure, axes = html.figure_of(3, 0.9 + 0.22 * len(made), 4.1)
+    figure, axes = figures.figure_of(3, 0.9 + 0.22 * len(made), 4.1)
     left, middle, right = axes[0]
     ccs = _algorithms(made)
     _dots(left, made, ccs, _of_the_best)
@@ -100,7 +100,7 @@ def overview(made: bars.Board) -> Any:
 
 def cdf(made: bars.Board) -> Any:
     """Over scenarios: the share of them with at most this goodput, retransmission rate, RTT."""
-    figure, axes = html.figure_of(3, 3.2)
+    figure, axes = figures.figure_of(3, 3.2)
     values: list[tuple[str, Callable[[dict[str, Cell], Cell], float]]] = [
         (
             "Goodput / best of Reno, CUBIC, BBR",
@@ -136,7 +136,7 @@ def latency(made: bars.Board) -> Any:
     """Latency under load: goodput over mean RTT, a panel for each scenario."""
     columns = min(4, len(made))
     rows = -(-len(made) // columns)
-    figure, axes = html.figure_of(columns, 2.6, 3.2, rows)
+    figure, axes = figures.figure_of(columns, 2.6, 3.2, rows)
     for panel, (name, group) in zip(axes.flat, made.items(), strict=False):
         for cc, cell in group.items():
             x, y = cell.mean["rtt_mean_ms"], cell.mean["goodput_mbps"]
@@ -178,7 +178,7 @@ def compared(before: bars.Board, after: bars.Board) -> Any:
     def ratio(measure: str) -> Callable[[dict[str, Cell], Cell], float]:
         return lambda _, c: c.mean[measure] / (old(c, measure) or np.nan)
 
-    figure, axes = html.figure_of(3, 0.9 + 0.22 * len(both), 4.1)
+    figure, axes = figures.figure_of(3, 0.9 + 0.22 * len(both), 4.1)
     left, middle, right = axes[0]
     ccs = _algorithms(both)
     _dots(left, both, ccs, ratio("goodput_mbps"))
@@ -201,8 +201,8 @@ def over_time(folders: Sequence[Path]) -> Any:
     Raises:
         NdmError: a folder without a run.
     """
-    runs = [(html.algorithm_of(folder), folder) for folder in folders]
-    return html.time_figure(runs)
+    runs = [(figures.algorithm_of(folder), folder) for folder in folders]
+    return figures.time_figure(runs)
 
 
 KINDS = {"overview": overview, "cdf": cdf, "latency": latency}

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Figures of a board and of its runs over time."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from ndm_tcp import pages, plots
+from ndm_tcp.datasets.readers import streams
+from ndm_tcp.errors import NdmError
+from ndm_tcp.lab.guest.suite import Outcome
+from ndm_tcp.lab.score import tables
+from ndm_tcp.lab.score.metrics import Cell
+
+SHOWN = ("reno", "cubic", "bbr", "ndm_tcp", "vegas")
+"""Algorithms drawn over time; more would hide each other."""
+RATE_S = 1.0
+"""seconds that a point of the goodput stands for"""
+OVER_TIME = {
+    "Congestion window": "packets",
+    "Smoothed RTT": "ms",
+    "Acknowledged per second": "Mbit/s",
+}
+"""panel to its unit"""
+
+
+def _png(figure: Any) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=100, metadata=plots.NO_VERSION["png"])
+    return buffer.getvalue()
+
+
+def _image(figure: Any) -> str:
+    return pages.image(_png(figure))
+
+
+def figure_of(
+    columns: int, height: float = 3.2, width: float = 5, rows: int = 1
+) -> tuple[Any, Any]:
+    """A figure and its panels [rows, columns]; sizes of one panel, inches."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def first_runs(outcomes: list[Outcome]) -> dict[tuple[str, str], Path]:
+    """(scenario, algorithm) to the run of its first seed."""
+    return {
+        (o.job.scenario.name, o.job.cc): o.job.folder
+        for o in sorted(outcomes, key=lambda o: -o.job.seed)
+        if o.result is not None
+    }
+
+
+def tested_port(folder: Path, cc: str) -> int | None:
+    """The sender's port of the flow under test, by result.json; the first, if there are several.
+
+    Args:
+        folder: of a run.
+        cc: the algorithm under test, as the board names it.
+
+    Returns:
+        the port; None if no flow of the run is under test, as where it is a web page.
+    """
+    result = orjson.loads((folder / "result.json").read_bytes())
+    algorithm = cc.partition(":")[0]
+    for flow in result["flows"]:
+        # Older runs do not mark the flow under test; its algorithm does, except beside itself.
+        if flow.get("tested", flow["cc"] == algorithm):
+            return int(flow["port"])
+    return None
+
+
+def _draw_over_time(panels: Any, runs: list[tuple[str, Path]]) -> None:
+    for cc, folder in runs:
+        path = folder / "tcp_info.jsonl.zst"
+        if not (path.is_file() and (folder / "result.json").is_file()):
+            continue
+        port = tested_port(folder, cc)
+        with streams.open_bytes(path) as stream:
+            rows = [orjson.loads(line) for line in stream if line.strip()]
+        rows = [r for r in rows if r["sport"] == port]
+        if len(rows) < 3:
+            continue
+        t_s = np.array([r["t_ns"] for r in rows]) / 1e9
+        t_s -= t_s[0]
+        cwnd = np.array([r["cwnd"] for r in rows])
+        rtt_ms = np.array([r["srtt_us"] or np.nan for r in rows]) / 1e3
+        acked = np.array([r["bytes_acked"] for r in rows])
+        grid = np.linspace(0, t_s[-1], max(int(t_s[-1] / RATE_S), 8) + 1)
+        rate = np.diff(np.interp(grid, t_s, acked)) * 8e-6 / grid[1]
+        curves = ((t_s, cwnd), (t_s, rtt_ms), (grid[1:], rate))
+        for panel, (x, y) in zip(panels, curves, strict=True):
+            panel.plot(x, y, lw=1, color=plots.color_of(cc), label=cc)
+    for panel, (title, unit) in zip(panels, OVER_TIME.items(), strict=True):
+        panel.set(xlabel="time, s", ylabel=unit, title=title, ylim=(0, None))
+    if panels[0].lines:
+        panels[0].legend(fontsize=8)
+
+
+def algorithm_of(folder: Path) -> str:
+    """The algorithm under test of a run.
+
+    Raises:
+        NdmError: no run there.
+    """
+    try:
+        return str(orjson.loads((folder / "result.json").read_bytes())["cc"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise NdmError(f"{folder}: no run here; expected a folder of ndm lab run") from None
+
+
+def time_figure(runs: list[tuple[str, Path]]) -> Any:
+    """cwnd, RTT and throughput of the flow under test of (algorithm, run folder) each."""
+    figure, axes = figure_of(3)
+    _draw_over_time(axes[0], runs)
+    return figure
+
+
+@plots.plain()
+def over_time(runs: list[tuple[str, Path]]) -> str:
+    """cwnd, RTT and throughput of the flow under test; (algorithm, run folder) each."""
+    return _image(time_figure(runs))
+
+
+@plots.plain()
+def picture(board: tables.Board, outcomes: list[Outcome]) -> bytes:
+    """A PNG of every scenario's flows under test over time, a row of panels each."""
+    folders = first_runs(outcomes)
+    scenarios = [name for name, _ in tables.sections(board)]
+    figure, axes = figure_of(3, rows=len(scenarios))
+    for row, scenario in zip(axes, scenarios, strict=True):
+        runs = [(cc, folders[scenario, cc]) for cc in SHOWN if (scenario, cc) in folders]
+        _draw_over_time(row, runs)
+        row[1].set_title(scenario)
+    return _png(figure)
+
+
+@plots.plain()
+def scatter(group: list[Cell]) -> str:
+    """Goodput against delay; up and to the left is better."""
+    figure, axes = figure_of(1, 3.6)
+    panel = axes[0][0]
+    for cell in group:
+        x, y = cell.mean["rtt_mean_ms"], cell.mean["goodput_mbps"]
+        if not x > 0:  # unknown: NaN
+            continue
+        panel.errorbar(
+            x,
+            y,
+            xerr=cell.spread["rtt_mean_ms"],
+            yerr=cell.spread["goodput_mbps"],
+            fmt="o",
+            ms=5,
+            color=plots.color_of(cell.cc),
+        )
+        panel.annotate(cell.cc, (x, y), xytext=(4, 3), textcoords="offset points", fontsize=7)
+    panel.axhline(0, linewidth=0)  # so that the room above is a share of all, not of the spread
+    panel.margins(0.15)
+    panel.set(xlabel="mean RTT, ms", ylabel="goodput, Mbit/s")
+    panel.set_ylim(bottom=0)
+    return _image(figure)
+
+
+@plots.plain()
+def against_loss(board: tables.Board) -> str:
+    """Goodput against the loss rate, for families of scenarios that differ only in it; or ""."""
+    families: dict[str, dict[str, dict[float, float]]] = {}
+    for cell in board.cells:
+        found = re.fullmatch(r"(.+)-loss-([\d.]+)", cell.scenario)
+        if found and cell.cc in SHOWN:
+            family = families.setdefault(found[1], {})
+            family.setdefault(cell.cc, {})[float(found[2])] = cell.mean["goodput_mbps"]
+    drawn = {k: v for k, v in families.items() if any(len(points) > 1 for points in v.values())}
+    if not drawn:
+        return ""
+    figure, axes = figure_of(len(drawn))
+    for panel, (name, curves) in zip(axes[0], drawn.items(), strict=True):
+        for cc, points in curves.items():
+            x = sorted(points)
+            panel.plot(x, [points[v] for v in x], "o-", ms=4, color=plots.color_of(cc), label=cc)
+        panel.set_xscale("symlog", linthresh=0.01)
+        panel.set(xlabel="loss, %", ylabel="goodput, Mbit/s", title=name, ylim=(0, None))
+    axes[0][0].legend(fontsize=8)
+    return _image(figure)
