@@ -184,9 +184,8 @@ $(DONE)/rivals: $(DONE)/kernel $(STAMPS)/core $(wildcard lab/*.py lab/*/*.py lab
 		$(BIN)/ndm lab board $(DEMO_SCENARIOS) --cc $(RIVALS) --seeds 1 -o $(DEMO)/board)
 
 $(DONE)/board: $(DONE)/rivals $(DONE)/export
-	$(call step,the lab: the network just trained,rm -rf $(DEMO)/board/runs/*--ndm_tcp--* && \
-		$(BIN)/ndm lab board $(DEMO_SCENARIOS) --cc $(ALL_FOUR) --seeds 1 --kmod $(DEMO)/kmod \
-			-o $(DEMO)/board --picture $(DEMO)/board.png >$(DEMO)/board.txt)
+	$(call step,the lab: the network just trained,$(BIN)/ndm lab board $(DEMO_SCENARIOS) --cc $(ALL_FOUR) --seeds 1 \
+			--kmod $(DEMO)/kmod -o $(DEMO)/board --picture $(DEMO)/board.png >$(DEMO)/board.txt)
 
 # Two real captures: one of M-Lab's, of the Internet, and one of this project's, over a Linux host.
 DEMO_CAPTURES = $(wildcard datasets/traces/third_party/mlab_ndt_bulk*) datasets/traces/cubic-01-clean
@@ -324,7 +323,6 @@ ablation: setup test-packages ## what inputs, size and training are worth: docs/
 		$(BIN)/python -m ndm_tcp.training.experiments.ablation --untrained $(ABLATION)/run/$$name --seed $${name##*-}; done
 	$(BIN)/ndm lab build
 	$(BIN)/ndm lab board validation --cc reno,cubic,bbr --seeds 1 -o $(ABLATION)/board/rivals >/dev/null
-	rm -rf $(ABLATION)/board/shipped
 	$(BIN)/ndm lab board validation --cc ndm_tcp --seeds 1 -o $(ABLATION)/board/shipped >/dev/null
 	@for name in $(ABLATED) $(UNTRAINED); do copy=$(ABLATION)/kmod/$$name; \
 		rm -rf $$copy $(ABLATION)/board/$$name; mkdir -p $(ABLATION)/kmod && cp -r kmod $$copy; \

@@ -7,6 +7,7 @@ import argparse
 import csv
 import io
 import re
+import shutil
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 import zstandard
 
 from ndm_tcp import plots
+from ndm_tcp.cli import run_command
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import run as lab_run
 from ndm_tcp.lab.guest import suite
@@ -355,6 +357,39 @@ def test_more_seeds_run_only_where_something_is_drawn(
 def test_the_committed_bars_are_those_of_the_boards() -> None:
     folder = Path(__file__).parent.parent / "docs" / "board"
     assert bars.text(folder) == (folder / "bars.md").read_text()
+
+
+def test_a_board_takes_no_kept_run_of_another_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran: list[str] = []
+
+    def fake(made: scenario.Scenario, cc: str, seed: int, out: Path, *_: Any) -> dict[str, Any]:
+        ran.append(f"{cc} {seed}")
+        out.mkdir(parents=True)
+        found = {**result(1.0 * len(ran), 50), "seed": seed, "wall_s": 1}
+        (out / "result.json").write_bytes(orjson.dumps(found))
+        return found
+
+    monkeypatch.setattr(lab_run, "run", fake)
+    file, kmod = tmp_path / "made-up.toml", tmp_path / "kmod"
+    shutil.copytree(ROOT / "kmod", kmod)
+    file.write_text(SCENARIO)
+    words = ["lab", "board", str(file), "--cc", "reno,ndm_tcp,fixed_cwnd:40", "--seeds", "1"]
+    words += ["--jobs", "1", "--kmod", str(kmod), "-o", str(tmp_path / "out")]
+
+    def board_of() -> list[str]:
+        ran.clear()
+        assert run_command(words) == 0, capsys.readouterr().err
+        return sorted(ran)
+
+    assert board_of() == ["fixed_cwnd 1", "ndm_tcp 1", "reno 1"]
+    assert board_of() == []
+    model = kmod / "generated" / "ndm_model.h"
+    model.write_text(model.read_text() + "\n")
+    assert board_of() == ["ndm_tcp 1"]
+    file.write_text(SCENARIO.replace("queue_packets = 60", "queue_packets = 61"))
+    assert board_of() == ["fixed_cwnd 1", "ndm_tcp 1", "reno 1"]
 
 
 @pytest.mark.parametrize(

@@ -136,9 +136,15 @@ def add_arguments(parser: argparse.ArgumentParser, cc: str | None, seeds: int) -
 
 
 def run_all(
-    args: argparse.Namespace, out: Path, light: bool
+    args: argparse.Namespace, out: Path, light: bool, tagged: bool = False
 ) -> tuple[list[Scenario], list[str], list[Outcome]]:
     """Run the scenarios and algorithms of the options, into `out`.
+
+    Args:
+        args: suite, cc, seeds, jobs, kmod.
+        out: folder of the runs; finished ones in it are read, not run again.
+        light: without captures and traces.
+        tagged: whether a run's folder is named by what it ran, too: `jobs_of`.
 
     Returns:
         scenarios, algorithms, and how every run ended.
@@ -149,8 +155,9 @@ def run_all(
     scenarios, ccs = load_suite(args.suite), algorithms(args.cc)
     if args.seeds < 1 or args.jobs < 1:
         raise NdmError("--seeds and --jobs must be at least 1")
-    jobs = jobs_of(scenarios, ccs, args.seeds, out)
-    lab_run.require_known(scenarios, {split_cc(job.cc)[0] for job in jobs}, args.kmod)
+    names = {split_cc(job.cc)[0] for job in jobs_of(scenarios, ccs, 1, out)}
+    lab_run.require_known(scenarios, names, args.kmod)
+    jobs = jobs_of(scenarios, ccs, args.seeds, out, tagged, args.kmod)
     first = [job for job in jobs if job.seed <= 2]
     outcomes = list(execute(first, args.jobs, light, quiet=False, kmod=args.kmod))
     known = settled(outcomes)
@@ -170,17 +177,34 @@ def settled(outcomes: list[Outcome]) -> set[tuple[str, str]]:
     return {pair for pair, found in results.items() if len(found) > 1 and found[0] == found[1]}
 
 
-def jobs_of(scenarios: list[Scenario], ccs: list[str], seeds: int, out: Path) -> list[Job]:
-    """Every combination, named by its folder."""
+def jobs_of(
+    scenarios: list[Scenario],
+    ccs: list[str],
+    seeds: int,
+    out: Path,
+    tagged: bool = False,
+    kmod: Path | None = None,
+) -> list[Job]:
+    """Every combination, each with its folder.
+
+    Args:
+        scenarios: to run.
+        ccs: algorithms.
+        seeds: of each, times the scenario's repeat.
+        out: the folder of the folders.
+        tagged: whether the `tag` is in the folder's name, so that no kept run of another scenario
+            or network is taken for this one.
+        kmod: a module in the place of the checkout's.
+    """
     jobs = []
     for s in scenarios:
         sweep = [f"fixed_cwnd:{n}" for n in CEILING_WINDOWS] if s.topology == "lo" else []
         names = [n for cc in ccs for n in (sweep if cc == CEILING else [cc])]
-        jobs += [
-            Job(s, cc, seed, out / f"{s.name}--{cc.replace(':', '-')}--{seed}")
-            for cc in names
-            for seed in range(1, seeds * s.repeat + 1)
-        ]
+        for cc in names:
+            name = f"{s.name}--{cc.replace(':', '-')}"
+            name += f"-{tag(s, split_cc(cc)[0], kmod)}" if tagged else ""
+            total = seeds * s.repeat
+            jobs += [Job(s, cc, seed, out / f"{name}--{seed}") for seed in range(1, total + 1)]
     return jobs
 
 
@@ -195,10 +219,13 @@ def tag(scenario: Scenario, cc: str, kmod: Path | None = None) -> str:
         kmod: a module in the place of the checkout's.
     """
     total = hashlib.sha256(scenario.text.encode())
-    ours = kmod or uml_build.KMOD
-    if set(lab_run.module_names(ours)) & set(scenario.algorithms(cc)):
-        code = files.sha256(ours) if ours.is_file() else uml_build.sources_digest(ours)
-        total.update(code.encode())
+    needed = set(scenario.algorithms(cc))
+    for ours in (kmod, uml_build.KMOD) if kmod else (uml_build.KMOD,):
+        brought = needed & set(lab_run.module_names(ours))
+        if brought:
+            code = files.sha256(ours) if ours.is_file() else uml_build.sources_digest(ours)
+            total.update(code.encode())
+        needed -= brought
     return total.hexdigest()[:8]
 
 

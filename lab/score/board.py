@@ -186,7 +186,7 @@ def json_text(board: tables.Board) -> str:
 def main(args: argparse.Namespace) -> int:
     """Run `ndm lab board`; exit code 1 if a run failed."""
     earlier = tables.read(args.beside) if args.beside else []
-    scenarios, ccs, outcomes = suite.run_all(args, args.out / "runs", not args.full)
+    scenarios, ccs, outcomes = suite.run_all(args, args.out / "runs", not args.full, tagged=True)
     command = f"ndm lab board {args.suite} --cc {args.cc} --seeds {args.seeds} -o DIR"
     if args.beside:
         command += f" --beside {args.beside}"

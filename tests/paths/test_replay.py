@@ -58,6 +58,8 @@ def test_a_kept_run_is_of_this_scenario_and_this_network(tmp_path: Path) -> None
     assert suite.tag(one, "cubic") != suite.tag(other, "cubic")
     ours = suite.tag(one, "ndm_tcp")
     assert ours == suite.tag(one, "ndm_tcp", tmp_path / "kmod") != suite.tag(one, "cubic")
+    (tmp_path / "new_cc.ko").write_text("")
+    assert suite.tag(one, "ndm_tcp", tmp_path / "new_cc.ko") == ours, "the checkout's runs"
     header.write_text(header.read_text() + "\n")
     assert suite.tag(one, "ndm_tcp", tmp_path / "kmod") != ours
     assert suite.tag(one, "cubic", tmp_path / "kmod") == suite.tag(one, "cubic")
