@@ -15,9 +15,9 @@ from ndm_tcp import files, progress
 from ndm_tcp.datasets.readers import sources
 from ndm_tcp.datasets.rounds.flow import FlowRecords
 from ndm_tcp.errors import BAD_INPUT, NdmError
-from ndm_tcp.paths import model, series
+from ndm_tcp.paths import model, report, series
 from ndm_tcp.paths.estimate import estimate
-from ndm_tcp.paths.model import Kind, PathModel, Value
+from ndm_tcp.paths.model import PathModel
 from ndm_tcp.paths.series import Series
 
 EXAMPLE = """example:
@@ -80,7 +80,8 @@ def main(args: argparse.Namespace) -> int:
         print(msgspec.json.format(msgspec.json.encode(list(made.values())), indent=1).decode())
     else:
         for one in made.values():
-            print("\n".join(table(one)), end="\n\n")
+            print(f"{one.name}: {one.seconds:.1f} s")
+            print("\n".join(f"  {name:17} {text}" for name, text in report.facts(one)), end="\n\n")
         print(f"{args.out}: {len(made)} path models, {len(refused)} left out")
     if not made:
         return BAD_INPUT
@@ -118,34 +119,3 @@ def _models(path: Path, refused: dict[str, str]) -> Iterator[tuple[PathModel, Se
 
 def _label(flow: FlowRecords) -> str:
     return f"flow {flow.flow_id[:8]}" if flow.sender_port is None else f"port {flow.sender_port}"
-
-
-def table(one: PathModel) -> list[str]:
-    """The values of a model as lines: value, interval, kind."""
-    lines = [f"{one.name}: {one.seconds:.1f} s of {one.cc or 'unknown algorithm'}"]
-    for level in one.levels:
-        since = f" from {level.from_s:.2f} s" if len(one.levels) > 1 else ""
-        lines.append(_line(f"rate{since}", level.rate_bps, 1e-6, "Mbit/s"))
-    lines.append(_line("baseline RTT", one.rtt_us, 1e-3, "ms"))
-    lines.append(_line("queue", one.queue_packets, 1, "packets"))
-    if one.bucket_packets.value > 1:
-        lines.append(_line("policer's bucket", one.bucket_packets, 1, "packets"))
-    lines.append(_line("random loss", one.loss, 100, "%"))
-    if one.burst:
-        lines.append(f"  {'':18} in bursts that begin at {one.burst.start:.3%} of the packets")
-    if one.jitter_us.value:
-        lines.append(_line("jitter", one.jitter_us, 1e-3, "ms"))
-    if one.ack_hold_us.value:
-        lines.append(_line("ACKs held up to", one.ack_hold_us, 1e-3, "ms"))
-    for rival in one.rivals:
-        since = "from before" if one.joined else f"from {rival.start_s:.1f} s"
-        lines.append(f"  {'rival':18} {rival.cc} ({rival.kind}), {since}")
-    lines += [f"  note: {note}" for note in one.notes]
-    return lines
-
-
-def _line(name: str, value: Value, scale: float, unit: str) -> str:
-    number = f"{value.value * scale:10.3f} {unit:8}"
-    interval = f"[{value.low * scale:.3f}, {value.high * scale:.3f}]"
-    said = interval if value.kind == Kind.MEASURED else str(value.kind).replace("_", " ")
-    return f"  {name:18} {number} {said}"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,11 +79,15 @@ def facts(model: PathModel) -> list[tuple[str, str]]:
     )
     if len(model.levels) > 8:
         levels += f"; and {len(model.levels) - 8} more"
-    rivals = ", ".join(
-        f"{KINDS[r.kind]}{r.cc}" + (f" from {r.start_s:.1f} s" if r.start_s else " from the start")
+    before = " from before" if model.joined else " from the start"
+    rivals = Counter(
+        f"{KINDS[r.kind]}{r.cc}" + (f" from {r.start_s:.1f} s" if r.start_s else before)
         for r in model.rivals
     )
-    loss = value(model.loss, 100, "%", 3) + (" in bursts" if model.burst else "")
+    told = (f"{n} x {rival}" if n > 1 else rival for rival, n in rivals.items())
+    loss = value(model.loss, 100, "%", 3)
+    if model.burst:
+        loss += f", in bursts that begin at {model.burst.start:.3%} of the packets"
     order = ", packets overtake one another" if model.reorder else ", in order"
     jitter, hold = model.jitter_us.value > 0, model.ack_hold_us.value > 0
     policed = model.bucket_packets.value > 1
@@ -95,7 +100,7 @@ def facts(model: PathModel) -> list[tuple[str, str]]:
         ("random loss", loss),
         ("jitter", value(model.jitter_us, 1e-3, "ms", 3) + order if jitter else "none seen"),
         ("ACKs gathered for", value(model.ack_hold_us, 1e-3, "ms", 3) if hold else "not seen"),
-        ("rivals", rivals or "none seen"),
+        ("rivals", ", ".join(told) or "none seen"),
         *(("cannot be known", note) for note in model.notes),
     ]
 

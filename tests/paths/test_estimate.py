@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,14 +17,16 @@ from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.readers import run_folder, sources
 from ndm_tcp.datasets.rounds.flow import FlowRecords
 from ndm_tcp.errors import NdmError
-from ndm_tcp.paths import aqm, label, model, rates, trains
+from ndm_tcp.paths import aqm, label, model, rates, report, trains
 from ndm_tcp.paths.estimate import estimate, name_of
-from ndm_tcp.paths.model import Kind, PathModel
+from ndm_tcp.paths.model import Burst, Kind, PathModel, Rival
 from ndm_tcp.paths.observed import observe
 from ndm_tcp.paths.smooth import most_frequent, running_median
 
 from ..conftest import TRACES
 from .known import Errors, Known, errors, flows
+from .made import at_least
+from .made import model as made_model
 
 MLAB = TRACES / "third_party" / "mlab_ndt_bulk_17Mbps.pcap.gz"
 
@@ -245,9 +248,24 @@ def test_one_bad_file_spoils_no_batch(tmp_path: Path, capsys: pytest.CaptureFixt
     assert model.read(path).name == "mine-20001"
     for word in ("rate", "baseline RTT", "queue", "random loss", "Mbit/s"):
         assert word in told.out
+    for name, text in report.facts(model.read(path)):
+        assert re.search(f"^  {re.escape(name)} +{re.escape(text)}$", told.out, re.M), name
     assert run_command(["path", "estimate", str(good), "-o", str(out), "--json"]) == 0
     (made,) = json.loads(capsys.readouterr().out)
     assert made["name"] == "mine-20001"
+
+
+def test_every_value_of_a_model_is_named() -> None:
+    rivals = (Rival("cubic", Kind.ASSUMED, 0.0),) * 3 + (Rival("bbr", Kind.MEASURED, 2.5),)
+    one = made_model(rivals=rivals, burst=Burst(0.001, 0.3, 0.7), queue_packets=at_least(70))
+    told = dict(report.facts(one))
+    assert told["rivals"] == "3 x assumed cubic from the start, bbr from 2.5 s"
+    assert dict(report.facts(replace(one, joined=True)))["rivals"].startswith(
+        "3 x assumed cubic from before"
+    )
+    assert told["random loss"] == "0 %, in bursts that begin at 0.100% of the packets"
+    assert told["queue"] == "at least 70 packets, droptail"
+    assert dict(report.facts(made_model()))["rivals"] == "none seen"
 
 
 def test_names_are_file_names(clean: FlowRecords) -> None:
