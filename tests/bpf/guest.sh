@@ -1,22 +1,6 @@
 #!/bin/busybox sh
 # SPDX-License-Identifier: GPL-2.0-only
-# init of the guest that test_boot.py starts: every step prints one marked line.
-
-/bin/busybox --install -s /bin
-export PATH=/bin
-mount -t proc proc /proc
-mount -t sysfs sys /sys
-mount -t devtmpfs dev /dev
-ip link set lo up
-
-pass() { echo "NDM-PROOF pass $*"; }
-fail() { echo "NDM-PROOF fail $*"; }
-
-# step NAME COMMAND...: pass if the command does.
-step() {
-	name=$1; shift
-	if said=$("$@" 2>&1); then pass "$name" $said; else fail "$name" $said; fi
-}
+# The steps with the BPF form; guest_begin.sh comes before it.
 
 available() { grep -q ndm_tcp_bpf /proc/sys/net/ipv4/tcp_available_congestion_control; }
 
@@ -47,15 +31,11 @@ events() {
 	echo "rounds=$(wc -l <events.txt)"
 }
 
-# By its path: busybox has a tc of its own, which cannot netem. Every packet by itself.
 lossy() {
-	insmod /sch_netem.ko && ip link set lo mtu 1500 && tcp_transfer -g lo &&
-		/usr/sbin/tc qdisc add dev lo root netem delay 20ms loss 2% rate 20mbit limit 1000
+	single_packets && netem delay 20ms loss 2% rate 20mbit
 }
 
-echo	# the firmware leaves the console in the middle of a line
-dmesg -c >/dev/null
-echo "NDM-PROOF first load" >/dev/kmsg
+first_load
 step corrupt-refused corrupt_refused
 step load load
 step ipv4 tcp_transfer -b 8000000 -a ndm_tcp_bpf
@@ -68,6 +48,4 @@ if test -e /sch_netem.ko; then
 fi
 step status status
 step unload unload
-dmesg
-echo "NDM-PROOF end"
-poweroff -f
+end

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from functools import lru_cache
 from pathlib import Path
 
@@ -27,24 +26,10 @@ HERE = Path(__file__).resolve().parent
 
 def initramfs(kernel: boot.Kernel, built: Path, corrupt: Path, scratch: Path) -> bytes:
     """The loader, both objects, and what sends data."""
-    transfer = scratch / "tcp_transfer"
-    source = str(ROOT / "tests" / "kernel" / "tcp_transfer.c")
-    subprocess.run(["cc", "-static", "-O2", "-o", str(transfer), source], check=True)
-    archive = boot.Initramfs()
-    for name in ("bin", "dev", "proc", "sys", "tmp"):
-        archive.folder(name)
-    archive.console()
-    archive.file("init", (HERE / "guest.sh").read_bytes())
+    archive = boot.begin_initramfs(kernel, HERE / "guest.sh", scratch)
     archive.file("bin/ndm_tcp.bpf.o", (built / "ndm_tcp.bpf.o").read_bytes())
     archive.file("corrupt.o", (corrupt / "ndm_tcp.bpf.o").read_bytes())
-    archive.file("bin/tcp_transfer", transfer.read_bytes())
     archive.program(str(built / "ndm_bpf"), "bin/ndm_bpf")
-    archive.program(boot._need("busybox", "busybox-static"), "bin/busybox")
-    if boot.has_netem(kernel):
-        module = boot._netem_module(kernel)
-        assert module is not None
-        archive.file("sch_netem.ko", module)
-        archive.program(boot._need("tc", "iproute2"), "usr/sbin/tc")
     return archive.image()
 
 

@@ -256,8 +256,14 @@ def has_netem(kernel: Kernel) -> bool:
     return tc is not None and _netem_module(kernel) is not None
 
 
-def make_initramfs(kernel: Kernel, module: Path, corrupt: Path, scratch: Path) -> bytes:
-    """Everything that the guest needs, as a compressed archive."""
+def begin_initramfs(kernel: Kernel, steps: Path, scratch: Path) -> Initramfs:
+    """What every guest needs: init, busybox, what sends data, and netem if it can be had.
+
+    Args:
+        kernel: to boot.
+        steps: shell script that init runs after guest_begin.sh.
+        scratch: folder for what is compiled.
+    """
     if platform.machine() != "x86_64":
         raise Unavailable(f"the proof needs an x86-64 machine, this is {platform.machine()}")
     transfer = scratch / "tcp_transfer"
@@ -269,15 +275,21 @@ def make_initramfs(kernel: Kernel, module: Path, corrupt: Path, scratch: Path) -
     for name in ("bin", "dev", "proc", "sys", "tmp"):
         archive.folder(name)
     archive.console()
-    archive.file("init", (HERE / "guest.sh").read_bytes())
-    archive.file("ndm_tcp.ko", module.read_bytes())
-    archive.file("corrupt.ko", corrupt.read_bytes())
+    archive.file("init", (HERE / "guest_begin.sh").read_bytes() + steps.read_bytes())
     archive.file("bin/tcp_transfer", transfer.read_bytes())
     archive.program(_need("busybox", "busybox-static"), "bin/busybox")
     netem = _netem_module(kernel)
     if netem is not None and has_netem(kernel):
         archive.file("sch_netem.ko", netem)
         archive.program(_need("tc", "iproute2"), "usr/sbin/tc")
+    return archive
+
+
+def make_initramfs(kernel: Kernel, module: Path, corrupt: Path, scratch: Path) -> bytes:
+    """Everything that the guest needs, as a compressed archive."""
+    archive = begin_initramfs(kernel, HERE / "guest.sh", scratch)
+    archive.file("ndm_tcp.ko", module.read_bytes())
+    archive.file("corrupt.ko", corrupt.read_bytes())
     return archive.image()
 
 

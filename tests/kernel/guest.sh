@@ -1,22 +1,6 @@
 #!/bin/busybox sh
 # SPDX-License-Identifier: GPL-2.0-only
-# init of the guest that boot.py starts: every step prints one marked line.
-
-/bin/busybox --install -s /bin
-export PATH=/bin
-mount -t proc proc /proc
-mount -t sysfs sys /sys
-mount -t devtmpfs dev /dev
-ip link set lo up
-
-pass() { echo "NDM-PROOF pass $*"; }
-fail() { echo "NDM-PROOF fail $*"; }
-
-# step NAME COMMAND...: pass if the command does.
-step() {
-	name=$1; shift
-	if said=$("$@" 2>&1); then pass "$name" $said; else fail "$name" $said; fi
-}
+# The steps with the module; guest_begin.sh comes before it.
 
 loaded() { test -d /sys/module/ndm_tcp; }
 counter() {
@@ -66,21 +50,9 @@ corrupt_refused() {
 	dmesg | grep -o 'ndm_tcp: golden .*' | head -n 1
 }
 
-# By its path: busybox has a tc of its own, which it prefers and which cannot netem.
-# Deleted and added: replace would keep what is not named.
-netem() {
-	/usr/sbin/tc qdisc del dev lo root 2>/dev/null
-	/usr/sbin/tc qdisc add dev lo root netem "$@" limit 1000
-}
-
 # Without a moment in between in which nothing is delayed; what is not named stays.
 netem_change() {
 	/usr/sbin/tc qdisc change dev lo root netem "$@" limit 1000
-}
-
-# Every packet by itself, so that netem delays and loses packets and not bursts.
-prepare_netem() {
-	insmod /sch_netem.ko && ip link set lo mtu 1500 && tcp_transfer -g lo && netem delay 20ms
 }
 
 # through_netem COUNTER ARGUMENTS...: a transfer that must count at least one.
@@ -118,9 +90,11 @@ outage() {
 	test $((after - before)) -gt 0
 }
 
-echo	# the firmware leaves the console in the middle of a line
-dmesg -c >/dev/null
-echo "NDM-PROOF first load" >/dev/kmsg
+prepare_netem() {
+	single_packets && netem delay 20ms
+}
+
+first_load
 step parameter-refused parameter_refused
 step load load /ndm_tcp.ko
 step ipv4 tcp_transfer -b 8000000
@@ -156,6 +130,4 @@ fi
 step final-unload unload
 
 cat log.txt
-dmesg
-echo "NDM-PROOF end"
-poweroff -f
+end
