@@ -53,10 +53,16 @@ def run_selftest(kmod: Path, compiler: str = "cc", flags: tuple[str, ...] = ("-O
         )
         if built.returncode:
             first = next((line for line in built.stderr.splitlines() if "error" in line), "failed")
-            raise NdmError(f"{kmod}: the self-test does not compile: {first}")
+            raise NdmError(
+                f"{kmod}: the self-test does not compile: {first}; "
+                f"run: ndm export RUN -o {kmod}/generated"
+            )
         result = subprocess.run([str(program)], capture_output=True, text=True, check=False)
     if result.returncode:
-        raise NdmError(f"{kmod}: golden vectors: {(result.stderr or result.stdout).strip()}")
+        raise NdmError(
+            f"{kmod}: golden vectors: {(result.stderr or result.stdout).strip()}; "
+            f"run: ndm export RUN -o {kmod}/generated"
+        )
     return result.stdout.strip()
 
 
@@ -90,10 +96,16 @@ def check(kmod: Path) -> dict[str, object]:
     folder = kmod / "generated"
     network = IntegerNetwork.read(folder)
     if not network.same_in_c():
-        raise NdmError(f"{kmod}: C and fixedpoint.py disagree on the golden vectors")
+        raise NdmError(
+            f"{kmod}: C and fixedpoint.py disagree on the golden vectors: "
+            "this is a defect, report it"
+        )
     error, bound = np.abs(network.error).max(axis=0), network.bound
     if (error > bound).any():
-        raise NdmError(f"{kmod}: |fixed - real| is {error}, above the bound {bound}")
+        raise NdmError(
+            f"{kmod}: |fixed - real| is {error}, above the bound {bound}; "
+            f"run: ndm export RUN -o {kmod}/generated"
+        )
     compared = generated.check(folder, network)
     law.require(kmod)
     return {

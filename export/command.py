@@ -148,7 +148,8 @@ def require_sound(network: IntegerNetwork, what: Path) -> None:
     error = np.abs(network.error).max(axis=0)
     if (error > network.bound).any():
         raise NdmError(
-            f"{what}: the integers are off by {error}, more than the bound {network.bound}"
+            f"{what}: the integers are off by {error}, more than the bound {network.bound}: "
+            "this is a defect, report it"
         )
 
 

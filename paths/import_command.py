@@ -40,7 +40,7 @@ def main(args: argparse.Namespace) -> int:
         for path in (sorted(source.rglob("*.json")) if source.is_dir() else [source])
     ]
     if not paths:
-        raise NdmError(f"{args.sources[0]}: no profile (*.json) in it")
+        raise NdmError(f"{args.sources[0]}: no profile (*.json) in it; name a profile or a trace")
     made, failed = 0, 0
     for path in paths:
         try:

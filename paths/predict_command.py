@@ -56,7 +56,10 @@ def main(args: argparse.Namespace) -> int:
         print(f"ndm: {name}: rejected: {why}", file=sys.stderr)
     models = [*(r.model for r in found.replays), *imported]
     if not models:
-        raise NdmError(f"{args.folder}: no model was accepted, so nothing can be predicted")
+        raise NdmError(
+            f"{args.folder}: no model was accepted, so nothing can be predicted; "
+            "estimate other captures"
+        )
     uml_build.build()
     entrants = {cc: Entrant(cc, args.kmod if cc in brought else None) for cc in ccs}
     runs = args.folder / report.RUNS / "predict"

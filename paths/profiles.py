@@ -90,7 +90,7 @@ def _of_profile(path: Path, data: bytes) -> PathModel:
         found = msgspec.json.decode(data, type=Profile)
     except msgspec.DecodeError as error:
         raise NdmError(
-            f"{path}: neither an iBoxNet profile ({error}) nor a mahimahi trace"
+            f"{path}: neither an iBoxNet profile ({error}) nor a mahimahi trace; name one of these"
         ) from None
     up, down = found.config.uplink, found.config.downlink
     one = down if found.data_flow_direction == "download" else up

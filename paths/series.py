@@ -82,7 +82,9 @@ def of_run(folder: Path) -> Series:
         raise NdmError(f"{folder}: no run of the lab here; run: ndm path replay") from None
     rows = [row for row in rows if row["sport"] == port and row["bytes_acked"]]
     if not rows:
-        raise NdmError(f"{folder}: nothing was acknowledged in this run")
+        raise NdmError(
+            f"{folder}: nothing was acknowledged in this run; remove the folder and run again"
+        )
     names = ("t_ns", "delivered", "snd_mss", "srtt_us", "total_retrans")
     column = {name: np.array([row[name] for row in rows], np.float64) for name in names}
     t_s = (column["t_ns"] - column["t_ns"][0]) / 1e9

@@ -40,7 +40,7 @@ def test_logs_in_an_archive_are_read(tmp_path: Path) -> None:
     assert [flow.format for flow in found.flows] == ["ndt7"] * 3 + ["ss"]
     assert found.numbers == [0, 1, 2, 3]
     assert found.warnings == [
-        "3 files of the archive were left out, first notes.txt: no capture and no log"
+        "3 files of the archive were left out, first notes.txt: expected a capture or a log"
     ]
 
 

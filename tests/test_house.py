@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import zipfile
@@ -194,3 +195,35 @@ def test_commands_in_the_readme_exist() -> None:
     assert {"demo", "test"} <= set(targets)
     for target in targets:
         assert f"\n{target}:" in makefile, target
+
+
+ADVICE = re.compile(
+    r"; |: this is a defect|expected |there are: |known: |must |at least |at most |name |write "
+)
+"""how a message says what to do"""
+
+
+def without_advice(code: str) -> list[str]:
+    """Messages of NdmError in Python code that do not say what to do.
+
+    One that ends with a value passes on what another program or reader said.
+    """
+    found = []
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "NdmError" and node.args:
+            message = node.args[0]
+            parts = message.values if isinstance(message, ast.JoinedStr) else [message]
+            told = [part.value if isinstance(part, ast.Constant) else "{}" for part in parts]
+            text = "".join(map(str, told))
+            passed_on = re.search(r"\{\}\W*$", text)
+            if not passed_on and not ADVICE.search(text):
+                found.append(text)
+    return found
+
+
+def test_every_user_error_says_what_to_do() -> None:
+    assert without_advice('raise NdmError(f"{a}: gone")') == ["{}: gone"]
+    assert not without_advice('NdmError(f"{a}: gone; run: b"); NdmError(f"{a}: {error}")')
+    for room in ("src/ndm_tcp", *ALLOWED):
+        for path in (ROOT / room).rglob("*.py"):
+            assert not without_advice(path.read_text()), path

@@ -62,7 +62,9 @@ def load(path: Path) -> Checkpoint:
             raw = (stream.metadata() or {}).get("ndm")
             tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
-        raise NdmError(f"{path}: not a readable safetensors file ({error})") from None
+        raise NdmError(
+            f"{path}: not a readable safetensors file ({error}); run: {RETRAIN}"
+        ) from None
     metadata = json.loads(raw) if raw else {}
     if metadata.get("format") != FORMAT:
         raise NdmError(f"{path}: not written by ndm train (no {FORMAT} in it); run: {RETRAIN}")
@@ -90,5 +92,7 @@ def load_policy(run: Path) -> tuple[Policy, Checkpoint]:
         policy.load_state_dict(checkpoint.tensors)
     except RuntimeError as error:
         reason = str(error).splitlines()[-1].strip()
-        raise NdmError(f"{run / MODEL}: tensors do not fit its config ({reason})") from None
+        raise NdmError(
+            f"{run / MODEL}: tensors do not fit its config ({reason}); run: {RETRAIN}"
+        ) from None
     return policy.eval(), checkpoint

@@ -80,7 +80,9 @@ class TrainConfig:
         if not all(1 <= width <= contract.MAX_WIDTH for width in self.hidden):
             raise NdmError(f"hidden {self.hidden}: widths must be 1 to {contract.MAX_WIDTH}")
         if not all(1 <= index <= contract.N_DENSE for index in self.mask):
-            raise NdmError(f"mask {self.mask}: inputs are numbered 1 to {contract.N_DENSE}")
+            raise NdmError(
+                f"mask {self.mask}: inputs are numbered 1 to {contract.N_DENSE}; name those"
+            )
         if self.sampling == "poll":
             # Left at random weights, or at a start's, these inputs would act in the kernel, which
             # has them, in a way that no round taught.
@@ -89,7 +91,9 @@ class TrainConfig:
         if unknown := [name for name in self.freeze if name not in names]:
             raise NdmError(f"freeze {unknown[0]!r}: expected {' or '.join(names)}")
         if len(set(self.freeze)) == len(names):
-            raise NdmError("freeze: with every output frozen nothing is left to learn")
+            raise NdmError(
+                "freeze: with every output frozen nothing is left to learn; freeze fewer"
+            )
         for shares in (self.shares, self.held_out_shares):
             if shares and (min(shares) < 0 or abs(sum(shares) - 1) > 1e-6):
                 raise NdmError(f"shares {shares}: expected parts that sum up to 1")
@@ -110,7 +114,7 @@ class TrainConfig:
         """
         known = {f.name for f in fields(cls)}
         if unknown := set(data) - known:
-            raise NdmError(f"config: unknown keys {sorted(unknown)}")
+            raise NdmError(f"config: unknown keys {sorted(unknown)}; update this checkout")
         values: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in data.items()
         }

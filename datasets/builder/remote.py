@@ -35,7 +35,7 @@ def find(url: str) -> list[str]:
     filesystem, path = _filesystem(url)
     found = sorted(filesystem.find(path))
     if not found:
-        raise NdmError(f"{url}: no such file or folder")
+        raise NdmError(f"{url}: no such file or folder; check the URL")
     return [filesystem.unstrip_protocol(name) for name in found]
 
 
@@ -55,7 +55,9 @@ def local(name: str) -> Iterator[Path]:
         try:
             filesystem.get_file(path, str(target))
         except OSError as error:
-            raise NdmError(f"{name}: {error.strerror or error}") from None
+            raise NdmError(
+                f"{name}: {error.strerror or error}; try again, or copy it here first"
+            ) from None
         yield target
 
 

@@ -57,7 +57,10 @@ def main(args: argparse.Namespace) -> int:
     if args.port is not None:
         table = table.filter(pc.equal(table["sport"], args.port))
         if not table.num_rows:
-            raise NdmError(f"{args.trace}: no round of a flow from port {args.port}")
+            raise NdmError(
+                f"{args.trace}: no round of a flow from port {args.port}; "
+                "leave out --port to see all flows"
+            )
     if args.plot is not None:
         event_plot.plot(table, args.plot)
     if args.out is not None:

@@ -83,4 +83,6 @@ def read(path: Path) -> pa.Table:
     try:
         return pa.Table.from_pylist(rows, schema=SCHEMA)
     except (pa.ArrowInvalid, OverflowError):
-        raise NdmError(f"{path}: a number of an ndm_tcp_round event is out of range") from None
+        raise NdmError(
+            f"{path}: a number of an ndm_tcp_round event is out of range; record the trace again"
+        ) from None

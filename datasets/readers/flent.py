@@ -82,7 +82,9 @@ def read(path: Path, warn: Warn = quiet) -> list[FlowRecords]:
         document = orjson.loads(data)
         version = document.get("version")
         if version not in VERSIONS:
-            raise NdmError(f"{path}: flent format {version}, known are 1 to {VERSIONS[-1]}")
+            raise NdmError(
+                f"{path}: flent format {version}, known are 1 to {VERSIONS[-1]}; use flent 2"
+            )
         series = sorted((document.get("raw_values") or {}).items())
         about = document["metadata"].get("SERIES_META") or {}
         for number, (name, entries) in enumerate(series):

@@ -253,7 +253,9 @@ def read(
     with streams.open_bytes(path) as stream:
         head = stream.read(4096)
         if not head.strip():
-            raise NdmError(f"{path}: empty, expected tcp-info JSONL or an ndt7 result")
+            raise NdmError(
+                f"{path}: empty, expected tcp-info JSONL or an ndt7 result; fetch it again"
+            )
         if _is_tcp_info(head):
             return _flows(path, parse(path), warn)
         return ndt7.read(path, head + streams.read_whole(path, stream), warn)

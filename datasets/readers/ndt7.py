@@ -167,5 +167,8 @@ def read(path: Path, data: bytes, warn: Warn) -> list[FlowRecords]:
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise NdmError(f"{path}: not an ndt7 result ({error!r}); fetch the file again") from None
     if not flows:
-        raise NdmError(f"{path}: no TCPInfo snapshot of the server in this ndt7 result")
+        raise NdmError(
+            f"{path}: no TCPInfo snapshot of the server in this ndt7 result; "
+            "fetch that of a download"
+        )
     return flows

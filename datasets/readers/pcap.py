@@ -211,7 +211,7 @@ class Engine:
         if status == END and not offset and not self.by_scapy:
             raise NdmError(
                 f"{path}: cut short inside the file header "
-                f"({lib.ndm_capture_left(self.c)} of {HEADER_BYTES} bytes)"
+                f"({lib.ndm_capture_left(self.c)} of {HEADER_BYTES} bytes); capture again"
             )
         if status not in (0, END):
             raise NdmError(f"{path}: {ERRORS[status]}")

@@ -49,7 +49,7 @@ def _rows(path: Path, stream: IO[str]) -> Iterator[tuple[int, dict[str, str]]]:
     try:
         yield from enumerate(csv.DictReader(stream), start=2)
     except csv.Error as error:
-        raise NdmError(f"{path}: not CSV ({error})") from None
+        raise NdmError(f"{path}: not CSV ({error}); record the run again") from None
 
 
 def _time_us(row: dict[str, str]) -> int:
@@ -71,7 +71,8 @@ def read_drops(path: Path) -> dict[int, list[tuple[int, int]]]:
                 drops.setdefault(seq, []).append((at_us, CAUSES[row["cause"]]))
             except (KeyError, TypeError, ValueError, OverflowError):
                 raise NdmError(
-                    f"{path}:{number}: expected t_ns,seq,len,cause with cause random or queue"
+                    f"{path}:{number}: expected t_ns,seq,len,cause with cause random or queue; "
+                    "record the run again"
                 ) from None
     return drops
 
@@ -83,7 +84,7 @@ def _facts(folder: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise NdmError(f"{path}: not valid TOML ({error})") from None
+        raise NdmError(f"{path}: not valid TOML ({error}); record the run again") from None
 
 
 def _clock_offset_s(folder: Path, facts: dict[str, Any]) -> float | None:
@@ -97,7 +98,9 @@ def _clock_offset_s(folder: Path, facts: dict[str, Any]) -> float | None:
     try:
         realtime_s, monotonic_s = (float(word) for word in path.read_text().split())
     except ValueError:
-        raise NdmError(f"{path}: expected two numbers, CLOCK_REALTIME CLOCK_MONOTONIC") from None
+        raise NdmError(
+            f"{path}: expected two numbers, CLOCK_REALTIME CLOCK_MONOTONIC; record the run again"
+        ) from None
     return realtime_s - monotonic_s
 
 
@@ -106,7 +109,7 @@ def _json(path: Path) -> dict[str, Any]:
         try:
             data: dict[str, Any] = orjson.loads(stream.read())
         except orjson.JSONDecodeError as error:
-            raise NdmError(f"{path}: not valid JSON ({error})") from None
+            raise NdmError(f"{path}: not valid JSON ({error}); record the run again") from None
     return data
 
 

@@ -108,7 +108,9 @@ def discover(paths: list[Path], left_out: dict[str, str] | None = None) -> list[
     if not found:
         named = ", ".join(str(p) for p in paths)
         more = f" ({next(iter(refused.values()))})" if refused else ""
-        raise NdmError(f"{named}: no capture, run folder or tcp_info log found here{more}")
+        raise NdmError(
+            f"{named}: no capture, run folder or tcp_info log found here{more}; name one"
+        )
     return sorted(found)
 
 
@@ -199,12 +201,14 @@ def _reader(path: Path) -> str:
     if path.is_dir():
         return "run"
     if path.stat().st_size == 0:
-        raise NdmError(f"{path}: empty file, expected a packet capture or a tcp_info log")
+        raise NdmError(
+            f"{path}: empty file, expected a packet capture or a tcp_info log; capture again"
+        )
     kind = _kind(path)
     if kind is None:
         raise NdmError(
             f"{path}: neither a packet capture nor a log that ss, iperf3 -J, tcp_probe, flent or "
-            "M-Lab writes"
+            "M-Lab writes; capture with: tcpdump -w FILE"
         )
     return kind
 
@@ -278,7 +282,7 @@ def _read_archive(path: Path, sha256: str, label: Label | None) -> SourceResult[
             raise NdmError(f"{path}: holds a recorded run; unpack it first: tar xf {path}")
         try:
             if not _is_known(member):
-                raise NdmError(f"{member}: no capture and no log")
+                raise NdmError(f"{member}: expected a capture or a log")
             part = read_rounds(member, files.sha256(member), label=label)
         except NdmError as error:
             unread += 1

@@ -37,7 +37,7 @@ def main(args: argparse.Namespace) -> int:
     if not (args.command or args.port or args.pid):
         raise NdmError("nothing to record is named; give -- CMD..., --port or --pid")
     if args.pid is not None and not Path(f"/proc/{args.pid}").exists():
-        raise NdmError(f"--pid {args.pid}: no such process")
+        raise NdmError(f"--pid {args.pid}: no such process; name one that runs")
     wanted = Wanted(args.port, args.pid)
     facts = record.record(args.out, args.command, wanted, args.seconds, args.device)
     if args.json:

@@ -224,7 +224,9 @@ def _tcpdump(device: str, port: int | None, target: Path) -> Iterator[subprocess
             line = process.stderr.readline()
             if not line:
                 last = said.decode(errors="replace").strip().splitlines()[-1:]
-                raise NdmError(f"tcpdump: {''.join(last) or 'did not start'}")
+                raise NdmError(
+                    f"tcpdump: {''.join(last) or 'did not start'}; name another --device"
+                )
             said += line
         yield process
     finally:
@@ -412,7 +414,10 @@ def record(
             facts["packets_lost"] = int(lost[1]) if lost else 0
             facts |= _events_facts(instance, connections, folder)
         if not facts["packets"]:
-            raise NdmError("no packet of a TCP connection of these sockets was seen")
+            raise NdmError(
+                "no packet of a TCP connection of these sockets was seen; "
+                "let the transfer send data while it is recorded, or name another --device"
+            )
         poller.finish(folder / "tcp_info.jsonl.zst")
         facts |= {"connections": len(connections), "polls": seen.polls, "late_polls": seen.late}
         if process is not None:

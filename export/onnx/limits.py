@@ -40,14 +40,17 @@ def load(path: Path, remedy: str) -> onnx.ModelProto:
         raise NdmError(f"{path}: no such file; run: {remedy}")
     size = path.stat().st_size
     if size > LARGEST_FILE:
-        raise NdmError(f"{path}: {size} bytes, more than the {LARGEST_FILE} of any network here")
+        raise NdmError(
+            f"{path}: {size} bytes, more than the {LARGEST_FILE} of any network here; "
+            "export a smaller one"
+        )
     try:
         model = onnx.load(path, load_external_data=False)
         _check_tensors(path, model)
         onnx.checker.check_model(model)
     except (DecodeError, onnx.checker.ValidationError, ValueError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise NdmError(f"{path}: not a valid ONNX model ({first})") from None
+        raise NdmError(f"{path}: not a valid ONNX model ({first}); export it again") from None
     return model
 
 
@@ -58,10 +61,12 @@ def _check_tensors(path: Path, model: onnx.ModelProto) -> None:
             f"at most {MOST_NODES} and none"
         )
     if len(model.graph.sparse_initializer) > 0:
-        raise NdmError(f"{path}: sparse tensors are not supported")
+        raise NdmError(f"{path}: sparse tensors are not supported; save them dense")
     attributes = [a for node in model.graph.node for a in node.attribute]
     if any(a.HasField("g") or a.graphs or a.sparse_tensors for a in attributes):
-        raise NdmError(f"{path}: nodes with graphs of their own are not supported")
+        raise NdmError(
+            f"{path}: nodes with graphs of their own are not supported; export without control flow"
+        )
     tensors = [*model.graph.initializer, *(a.t for a in attributes if a.HasField("t"))]
     for tensor in tensors:
         count = math.prod(tensor.dims)
@@ -81,7 +86,10 @@ def _check_tensors(path: Path, model: onnx.ModelProto) -> None:
         field, size = TYPES[tensor.data_type]
         have = len(tensor.raw_data) // size if tensor.raw_data else len(getattr(tensor, field))
         if have != count:
-            raise NdmError(f"{path}: {tensor.name!r} holds {have} numbers, its shape needs {count}")
+            raise NdmError(
+                f"{path}: {tensor.name!r} holds {have} numbers, its shape needs {count}; "
+                "export it again"
+            )
 
 
 def _type_name(number: int) -> str:

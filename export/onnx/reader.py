@@ -159,7 +159,10 @@ class _Reader(Operators):
             if kind.elem_type != TensorProto.FLOAT or width not in (c.N_INPUTS, c.N_MEANS):
                 raise NdmError(f"{self.path}: input {only.name!r}: {what}, expected {expected}")
             if shape[0] is not None and not 0 < shape[0] <= limits.LARGEST_BATCH:
-                raise NdmError(f"{self.path}: input {only.name!r}: {shape[0]} rows per call")
+                raise NdmError(
+                    f"{self.path}: input {only.name!r}: {shape[0]} rows per call; "
+                    f"export it with 1 to {limits.LARGEST_BATCH}"
+                )
             found[width] = only.name
             batches.add(shape[0] or None)
         if c.N_INPUTS not in found or len(found) != len(inputs) or len(batches - {None}) > 1:
@@ -214,7 +217,7 @@ class _Reader(Operators):
             )
         parts = [self.values[name] for name in names if name in self.values]
         if len(parts) != len(names):
-            raise NdmError(f"{self.path}: an output does not depend on the inputs")
+            raise NdmError(f"{self.path}: an output does not depend on the inputs; train again")
         if any(len(part.bias) * len(names) != c.N_OUTPUTS for part in parts):
             widths = [len(part.bias) for part in parts]
             raise NdmError(f"{self.path}: outputs of width {widths}, expected {c.N_OUTPUTS}")

@@ -193,7 +193,7 @@ def compare(graph: Graph, path: Path, x: Floats) -> float:
             parts.append(np.concatenate(found, axis=1))
     except Exception as error:  # its exceptions have no common base but this
         first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise NdmError(f"{path}: onnxruntime cannot run it ({first})") from None
+        raise NdmError(f"{path}: onnxruntime cannot run it ({first}); run: make setup") from None
     theirs = np.clip(
         np.concatenate(parts)[: len(x)], [o.lo for o in c.OUTPUTS], [o.hi for o in c.OUTPUTS]
     )

@@ -90,7 +90,9 @@ class LinkSpec:
             raise NdmError(f"{where}: queue_packets must be at least 1, got {self.queue_packets}")
         for name in ("loss", "burst_start", "burst_end", "burst_loss"):
             if not 0 <= getattr(self, name) <= 1:
-                raise NdmError(f"{where}: {name} is a probability, got {getattr(self, name)}")
+                raise NdmError(
+                    f"{where}: {name} is a probability, got {getattr(self, name)}; write 0 to 1"
+                )
         times = [t_s for t_s, _ in self.rate_steps]
         if times != sorted(times) or any(t_s < 0 for t_s in times):
             raise NdmError(f"{where}: rate_steps must be in order of time, from 0 on")

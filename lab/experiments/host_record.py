@@ -89,9 +89,11 @@ def load_plan(plan: Path) -> list[Transfer]:
     try:
         tables = tomllib.loads(plan.read_text(encoding="utf-8"))
     except OSError as error:
-        raise NdmError(f"{plan}: {error.strerror}") from None
+        raise NdmError(
+            f"{plan}: {error.strerror}; name a plan, such as lab/plans/training.toml"
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise NdmError(f"{plan}: not valid TOML ({error})") from None
+        raise NdmError(f"{plan}: not valid TOML ({error}); correct it") from None
     if not tables:
         raise NdmError(f"{plan}: no transfers; add one table [name] per transfer")
     return [_transfer(plan, name, table) for name, table in tables.items()]
@@ -113,7 +115,7 @@ def _transfer(plan: Path, name: str, table: Any) -> Transfer:
         steps = values.pop("rate_steps", [])
         link = LinkSpec(**values, rate_steps=tuple((float(t), int(rate)) for t, rate in steps))
     except KeyError as error:
-        raise NdmError(f"{where}: {error.args[0]} is missing") from None
+        raise NdmError(f"{where}: {error.args[0]} is missing; add it") from None
     except (TypeError, ValueError) as error:
         raise NdmError(f"{where}: {error}") from None
     if seconds < 1:
@@ -287,7 +289,7 @@ def record(transfer: Transfer, folder: Path) -> dict[str, Any]:
             with _running(words) as client:
                 output, _ = client.communicate(timeout=transfer.seconds * 2 + 60)
         except subprocess.TimeoutExpired:
-            raise NdmError(f"{transfer.name}: iperf3 did not end in time") from None
+            raise NdmError(f"{transfer.name}: iperf3 did not end in time; try again") from None
         finally:
             ss_text = poller.finish()
         last = output.decode(errors="replace").strip().splitlines()[-1:]
@@ -326,9 +328,10 @@ def record_plan(plan: Path, out: Path, only: str | None = None) -> list[Path]:
     """
     transfers = load_plan(plan)
     if only is not None:
+        names = [transfer.name for transfer in transfers]
         transfers = [transfer for transfer in transfers if transfer.name == only]
         if not transfers:
-            raise NdmError(f"{plan}: no transfer [{only}]")
+            raise NdmError(f"{plan}: no transfer [{only}], there are: {', '.join(names)}")
     if os.geteuid() != 0:
         raise NdmError("recording needs root (namespaces, tracing, capture); run again as root")
     for tool in ("ip", "ss", "iperf3", "tcpdump"):

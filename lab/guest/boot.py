@@ -42,7 +42,9 @@ def _one_cpu(cpu: int | None) -> Iterator[int]:
     allowed = sorted(os.sched_getaffinity(0))
     if cpu is not None:
         if cpu not in allowed:
-            raise NdmError(f"cpu {cpu}: not one of {', '.join(map(str, allowed))}")
+            raise NdmError(
+                f"cpu {cpu}: not one of {', '.join(map(str, allowed))}; name one of these"
+            )
         yield cpu
         return
     folder = uml_build.cache() / "cpus"
@@ -137,7 +139,10 @@ def boot(
             end_kernel(process)
             output = process.communicate()[0]
             last = uml_build.last_lines(output.decode(errors="replace"), 3)
-            raise NdmError(f"no end within {limit_s:g} s; the guest's last words: {last}") from None
+            raise NdmError(
+                f"no end within {limit_s:g} s; the guest's last words: {last}; "
+                "run it alone on a CPU"
+            ) from None
         finally:
             end_kernel(process)
     return output.decode(errors="replace").replace("\r", "")

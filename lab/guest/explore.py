@@ -60,7 +60,10 @@ def _patched(kmod: Path, to: Path) -> Path:
     text = (kmod / "ndm_tcp.c").read_text(encoding="utf-8")
     for mark in (DECISION, BEFORE):
         if text.count(mark) != 1:
-            raise NdmError(f"{kmod}/ndm_tcp.c: not one place with {mark!r} to explore at")
+            raise NdmError(
+                f"{kmod}/ndm_tcp.c: not one place with {mark!r} to explore at; "
+                "leave out --explore, or name sources of this repository"
+            )
     shutil.copytree(kmod, to)
     text = text.replace(DECISION, EXPLORING).replace(BEFORE, EXPLORE + BEFORE)
     (to / "ndm_tcp.c").write_text(text, encoding="utf-8")

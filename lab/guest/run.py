@@ -63,7 +63,7 @@ def _modules(
     if module is not None:
         built = uml_build.build_module(module) if module.is_dir() else module
         if not built.is_file():
-            raise NdmError(f"{module}: no such module")
+            raise NdmError(f"{module}: no such module; name a folder with a Kbuild, or a .ko")
         found.append((built, params or {}))
     given = {path.stem for path, _ in found}
     for name, sources in (("ndm_tcp", uml_build.KMOD), ("fixed_cwnd", uml_build.FIXED_CWND)):
@@ -71,7 +71,7 @@ def _modules(
             mine = params or {} if name == cc and module is None else {}
             found.append((uml_build.build_module(sources), mine))
     if params and not any(values for _, values in found):
-        raise NdmError(f"{cc}: is not a module, it takes no parameters")
+        raise NdmError(f"{cc}: is not a module, it takes no parameters; leave out --param")
     return found
 
 
@@ -132,9 +132,9 @@ def run(
     if isinstance(scenario, Path):
         scenario = scenarios.load(scenario)
     if not scenarios.CC_NAME.fullmatch(cc):
-        raise NdmError(f"{cc!r} is not the name of an algorithm")
+        raise NdmError(f"{cc!r} is not the name of an algorithm; name one, such as cubic")
     if not 0 <= seed < 1 << 64:
-        raise NdmError(f"seed: {seed} is not in [0, 2^64)")
+        raise NdmError(f"seed: {seed} is not in [0, 2^64); choose one that is")
     if out.exists() and not (out / "result.json").is_file() and any(out.iterdir()):
         raise NdmError(f"{out}: holds something else than a run; name another folder")
     uml_build.need(TOOLS)
@@ -244,7 +244,7 @@ def module_names(kmod: Path) -> list[str]:
     found = re.search(r"^obj-m\s*[:+]?=(.*)$", kbuild.read_text(encoding="utf-8"), re.M)
     names = re.findall(r"(\w+)\.o\b", found[1]) if found else []
     if not names:
-        raise NdmError(f"{kbuild}: no line 'obj-m := NAME.o' that names the module")
+        raise NdmError(f"{kbuild}: no line 'obj-m := NAME.o' that names the module; add one")
     return names
 
 

@@ -73,10 +73,15 @@ def load_suite(suite: str | Path) -> list[Scenario]:
         return _unique([s for part in parts for s in load_suite(part)], suite)
     if not path.is_dir():
         known = ", ".join(sorted(p.name for p in SUITES.glob("*") if p.is_dir()))
-        raise NdmError(f"{suite}: no scenario file, no folder, and not one of {known}")
+        raise NdmError(
+            f"{suite}: no scenario file, no folder, and not one of {known}; name one of these"
+        )
     scenarios = [load(p) for p in sorted(path.rglob("*.toml"))]
     if not scenarios:
-        raise NdmError(f"{path}: no scenario (*.toml) in it")
+        raise NdmError(
+            f"{path}: no scenario (*.toml) in it; "
+            "name a folder of scenarios, or a suite such as validation"
+        )
     return _unique(scenarios, path)
 
 
@@ -84,7 +89,7 @@ def _unique(scenarios: list[Scenario], where: str | Path) -> list[Scenario]:
     names = [s.name for s in scenarios]
     if len(set(names)) < len(names):
         twice = next(n for n in names if names.count(n) > 1)
-        raise NdmError(f"{where}: two scenarios are called {twice}")
+        raise NdmError(f"{where}: two scenarios are called {twice}; rename one")
     return scenarios
 
 
@@ -239,7 +244,7 @@ def split_cc(cc: str) -> tuple[str, dict[str, Any]]:
     if not colon:
         return cc, {}
     if name != "fixed_cwnd" or not value.isdigit():
-        raise NdmError(f"--cc {cc}: only fixed_cwnd takes a number, as in fixed_cwnd:40")
+        raise NdmError(f"--cc {cc}: only fixed_cwnd takes a number; write fixed_cwnd:40")
     return name, {"cwnd": int(value)}
 
 

@@ -187,7 +187,9 @@ def need(programs: dict[str, str], quiet: bool = False) -> None:
             done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
             if command is words and done.returncode == 0:
                 return
-        raise NdmError(f"apt-get install {' '.join(missing)}: {last_lines(done.stderr)}")
+        raise NdmError(
+            f"apt-get install {' '.join(missing)}: {last_lines(done.stderr)}; install them by hand"
+        )
     raise NdmError(
         f"missing: {' '.join(missing)}; run: sudo apt-get install --no-install-recommends "
         + " ".join(missing)
@@ -253,7 +255,10 @@ def _compile(work: Path, phases: Phases, debug: bool) -> tuple[Path, str]:
     have = set((tree / ".config").read_text(encoding="utf-8").splitlines())
     for line in wanted.splitlines():
         if line.startswith("CONFIG_") and line not in have:
-            raise NdmError(f"{RECIPE}/*.config: {line}: this source cannot have it")
+            raise NdmError(
+                f"{RECIPE}/*.config: {line}: this source cannot have it; "
+                "take a newer one: ndm lab build --update"
+            )
     jobs = str(len(os.sched_getaffinity(0)))
     phases.run(
         f"compiling the {'debugging ' if debug else ''}kernel (about 4 minutes on 2 cores)",

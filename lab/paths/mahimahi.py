@@ -38,12 +38,14 @@ def read(path: Path) -> list[int]:
     times: list[int] = []
     for number, line in enumerate(lines, start=1):
         if not line.isdigit():
-            raise NdmError(f"{path}:{number}: {line!r} is not a millisecond")
+            raise NdmError(f"{path}:{number}: {line!r} is not a millisecond; write whole numbers")
         times.append(int(line))
         if len(times) > 1 and times[-1] < times[-2]:
-            raise NdmError(f"{path}:{number}: time falls from {times[-2]} to {times[-1]} ms")
+            raise NdmError(
+                f"{path}:{number}: time falls from {times[-2]} to {times[-1]} ms; sort the lines"
+            )
     if not times or times[-1] == 0:
-        raise NdmError(f"{path}: no opportunity after 0 ms")
+        raise NdmError(f"{path}: no opportunity after 0 ms; add a later line")
     return times
 
 

@@ -268,7 +268,7 @@ def _table(values: Any, kind: type, where: str) -> Any:
     for name, field in fields.items():
         if name not in values:
             if field.default is dataclasses.MISSING:
-                raise NdmError(f"{where}.{name}: missing")
+                raise NdmError(f"{where}.{name}: missing; add it")
         elif name == "steps":
             done[name] = _steps(values[name], f"{where}.{name}")
         elif name == "ack_hold_us":
@@ -309,7 +309,7 @@ def _within(where: str, value: float, low: float, high: float, unit: str) -> Non
 
 def _one_of(where: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise NdmError(f"{where}: {value!r} is not one of {', '.join(known)}")
+        raise NdmError(f"{where}: {value!r} is not one of {', '.join(known)}; write one of these")
 
 
 def _check_link(link: Link, where: str) -> None:
@@ -335,7 +335,9 @@ def _check_link(link: Link, where: str) -> None:
 
 def _check_cc(where: str, name: str) -> None:
     if name != UNDER_TEST and not CC_NAME.fullmatch(name):
-        raise NdmError(f"{where}: {name!r} is not the name of an algorithm")
+        raise NdmError(
+            f"{where}: {name!r} is not the name of an algorithm; write one, such as cubic"
+        )
 
 
 def _check(scenario: Scenario, where: str) -> None:
@@ -348,18 +350,23 @@ def _check(scenario: Scenario, where: str) -> None:
     if getattr(scenario, wanted) is None:
         raise NdmError(f"{where}: {wanted}: missing; topology {scenario.topology!r} needs it")
     if getattr(scenario, other) is not None:
-        raise NdmError(f"{where}: {other}: topology {scenario.topology!r} has none")
+        raise NdmError(f"{where}: {other}: topology {scenario.topology!r} has none; leave it out")
     if scenario.link:
         _check_link(scenario.link, f"{where}: link")
     if scenario.lo:
         for name, words in (("netem", scenario.lo.netem), ("tbf", scenario.lo.tbf)):
             if words and not TC_WORDS.fullmatch(words):
-                raise NdmError(f"{where}: lo.{name}: only tc's words, numbers and units")
+                raise NdmError(
+                    f"{where}: lo.{name}: only tc's words, numbers and units; leave out others"
+                )
     if scenario.host.buffer_bytes:
         _within(f"{where}: host.buffer_bytes", scenario.host.buffer_bytes, 16_384, 1 << 30, "bytes")
     _within(f"{where}: host.read_wait_us", scenario.host.read_wait_us, 1, 999_999, "us")
     if scenario.link and scenario.link.shaper == "sender" and scenario.senders() > 1:
-        raise NdmError(f"{where}: link.shaper: a shaper on the sender is for one sender")
+        raise NdmError(
+            f"{where}: link.shaper: a shaper on the sender is for one sender; "
+            "leave it out, or the other senders"
+        )
     _within(f"{where}: flows", len(scenario.flows), 0, MAX_FLOWS, "flows")
     extra: dict[int, int] = {}
     for number, flow in enumerate(scenario.flows):
@@ -370,9 +377,14 @@ def _check(scenario: Scenario, where: str) -> None:
         _within(f"{here}.sender", flow.sender, 0, MAX_SENDERS - 1, "")
         _within(f"{here}.extra_rtt_us", flow.extra_rtt_us, 0, MAX_RTT_US, "us")
         if scenario.topology == "lo" and (flow.sender or flow.extra_rtt_us):
-            raise NdmError(f"{here}: the loopback device has one sender and one RTT")
+            raise NdmError(
+                f"{here}: the loopback device has one sender and one RTT; leave both out"
+            )
         if extra.setdefault(flow.sender, flow.extra_rtt_us) != flow.extra_rtt_us:
-            raise NdmError(f"{here}.extra_rtt_us: sender {flow.sender} already has another")
+            raise NdmError(
+                f"{here}.extra_rtt_us: sender {flow.sender} already has another; "
+                "write the same for all its flows"
+            )
     if scenario.web:
         web, here = scenario.web, f"{where}: web"
         _check_cc(f"{here}.cc", web.cc)
@@ -382,7 +394,7 @@ def _check(scenario: Scenario, where: str) -> None:
         _within(f"{here}.start_s", web.start_s, 0, 100_000, "s")
         _within(f"{here}.sender", web.sender, 0, MAX_SENDERS - 1, "")
         if scenario.topology == "lo" and web.sender:
-            raise NdmError(f"{here}.sender: the loopback device has one sender")
+            raise NdmError(f"{here}.sender: the loopback device has one sender; leave it out")
 
 
 def _follow_trace(link: Link, folder: Path | None, seconds: float, where: str) -> Link:
@@ -410,14 +422,14 @@ def parse(text: str, name: str, where: str, folder: Path | None = None) -> Scena
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise NdmError(f"{where}: not valid TOML ({error})") from None
+        raise NdmError(f"{where}: not valid TOML ({error}); correct it") from None
     lists: dict[str, list[dict[str, Any]]] = {}
     for key in ("flows", "published"):
         lists[key] = values.pop(key, [])
         if not isinstance(lists[key], list) or not all(isinstance(v, dict) for v in lists[key]):
             raise NdmError(f"{where}: {key}: write [[{key}]]")
     if "text" in values:
-        raise NdmError(f"{where}: text: unknown key")
+        raise NdmError(f"{where}: text: unknown key; leave it out")
     scenario: Scenario = _table({"name": name} | values, Scenario, f"{where}: scenario")
     flows: list[Flow] = []
     if not lists["flows"] and scenario.web is None:
@@ -460,5 +472,5 @@ def load(path: Path) -> Scenario:
     except OSError as error:
         raise NdmError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise NdmError(f"{path}: not text") from None
+        raise NdmError(f"{path}: not text; name a scenario (TOML)") from None
     return parse(text, path.stem, str(path), path.parent)

@@ -170,7 +170,9 @@ def compared(before: bars.Board, after: bars.Board) -> Any:
     }
     both = {name: group for name, group in both.items() if group}
     if not both:
-        raise NdmError("the two boards have no scenario and algorithm in common")
+        raise NdmError(
+            "the two boards have no scenario and algorithm in common; run both over one suite"
+        )
 
     def old(cell: Cell, measure: str) -> float:
         return before[cell.scenario][cell.cc].mean[measure]

@@ -149,7 +149,7 @@ def read(path: Path) -> list[Cell]:
     except OSError as error:
         raise NdmError(f"{path}: {error.strerror}; expected a board.csv") from None
     except (TypeError, ValueError) as error:
-        raise NdmError(f"{path}: damaged: {error}") from None
+        raise NdmError(f"{path}: damaged: {error}; run ndm lab board again") from None
 
 
 def _cell(row: dict[str, str]) -> Cell:

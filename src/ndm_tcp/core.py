@@ -150,7 +150,7 @@ def infer(
         raise NdmError(f"infer: {len(layers)} layers, at most {contract.MAX_LAYERS}")
     widths = [layers[0].n_in, *(layer.n_out for layer in layers)]
     if any(a.n_out != b.n_in for a, b in itertools.pairwise(layers)):
-        raise NdmError("infer: layer shapes do not chain")
+        raise NdmError("infer: layer shapes do not chain; each takes what the one before it gives")
     if max(widths) > contract.MAX_WIDTH:
         raise NdmError(f"infer: width {max(widths)}, at most {contract.MAX_WIDTH}")
     if x.ndim != 2 or x.shape[1] != contract.N_DENSE or x.dtype != np.int16:
@@ -177,7 +177,7 @@ def infer(
         _pointer("int32_t *", trace),
     )
     if status:
-        raise NdmError("infer: layer shapes do not fit the contract")
+        raise NdmError("infer: layer shapes do not fit the contract; see MAX_WIDTH")
     return out, trace
 
 
