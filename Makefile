@@ -209,7 +209,7 @@ test: setup test-packages ## the tests, a kernel boot in QEMU included; 12 minut
 	-$(BIN)/ndm lab build
 	$(PYTEST) -m "not long" --durations=20
 
-test-long: setup test-packages ## the same assertions on more seeds; before a release
+test-long: setup test-packages ## the same assertions on more seeds, kernels, mutants; before a release
 	$(BIN)/ndm lab build
 	$(PYTEST) -m long --durations=20
 

@@ -56,7 +56,13 @@ def exported(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy
 
 
-@pytest.mark.parametrize("name", PLOTS)
+RUN = [
+    pytest.param(name, marks=pytest.mark.long if name in ("policy", "quantisation") else ())
+    for name in PLOTS
+]
+
+
+@pytest.mark.parametrize("name", RUN)
 def test_a_notebook_runs_on_another_run_and_leaves_its_plots(
     name: str, dataset: Path, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

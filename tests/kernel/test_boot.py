@@ -14,6 +14,10 @@ from ..replay import assert_replays
 from .boot import NETEM_STEPS, STEPS, Report, parse_console, prove
 from .kbuild import KERNELS, Unavailable, find_headers
 
+SERIES = [
+    pytest.param(one, marks=() if one == KERNELS[-1] else pytest.mark.long) for one in KERNELS
+]
+"""The newest is booted by `make test`, the others by `make test-long`; all build the module."""
 GOOD = "\r\n".join(f"NDM-PROOF pass {name} detail" for name in STEPS)
 END = "\r\nNDM-PROOF first load\r\n[ 1.0] ndm_tcp: model 0\r\nNDM-PROOF end\r\n"
 
@@ -41,7 +45,7 @@ def result(series: str, scratch: Path) -> tuple[Report, tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("name", STEPS + NETEM_STEPS)
-@pytest.mark.parametrize("series", KERNELS)
+@pytest.mark.parametrize("series", SERIES)
 def test_step(series: str, name: str, scratch: Path) -> None:
     report, steps = result(series, scratch)
     if name not in steps:
@@ -50,7 +54,7 @@ def test_step(series: str, name: str, scratch: Path) -> None:
     assert step.passed, step.detail
 
 
-@pytest.mark.parametrize("series", KERNELS)
+@pytest.mark.parametrize("series", SERIES)
 def test_the_trace_replays_bit_by_bit(series: str, scratch: Path) -> None:
     report, steps = result(series, scratch)
     if "trace" not in steps:
@@ -63,7 +67,7 @@ def test_the_trace_replays_bit_by_bit(series: str, scratch: Path) -> None:
     assert 3 in rounds["ca_state"].to_pylist()  # in a recovery too
 
 
-@pytest.mark.parametrize("series", KERNELS)
+@pytest.mark.parametrize("series", SERIES)
 def test_kernel_log_is_clean(series: str, scratch: Path) -> None:
     report, _ = result(series, scratch)
     assert report.problems(()) == []

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The module in a kernel that watches: KASAN, UBSAN, lockdep, kmemleak; clean, and able to object.
 
-`make test-debug` builds that kernel; once it is in the cache, `make test` runs this too.
+`make test-debug` builds that kernel; once it is in the cache, `make test-long` runs this too.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ..kernel.kbuild import KMOD, copy_kmod
 from .lab import boot, console, need_debug_kernel
 from .test_cases import PATH
 
+pytestmark = pytest.mark.long
 LEAKS = "/sys/kernel/debug/kmemleak"
 # kmemleak believes in a leak five seconds after the allocation, and only at a second look.
 SCAN = f"""
