@@ -20,6 +20,7 @@ from ndm_tcp.lab.guest import suite, uml_build
 from ndm_tcp.lab.paths import scenario
 
 from .conftest import ROOT
+from .test_house import ALLOWED
 
 SCENARIO = """
 title = "A made-up path"
@@ -163,9 +164,9 @@ def test_scenarios_are_found_as_the_readme_names_them(
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel's content, away from the checkout."""
+    """The content of a wheel that a source distribution makes, away from the checkout."""
     out = tmp_path_factory.mktemp("wheel")
-    words = [sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", out, ROOT]
+    words = [sys.executable, "-m", "build", "--no-isolation", "--outdir", out, ROOT]
     subprocess.run(words, check=True, capture_output=True)
     (wheel,) = out.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(out / "site")
@@ -181,6 +182,15 @@ def ndm(installed: Path, *words: object) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
     )
+
+
+def test_the_wheel_holds_every_package(installed: Path) -> None:
+    names = {str(path.relative_to(installed)) for path in installed.rglob("*")}
+    for room in ALLOWED:
+        for path in (ROOT / room).rglob("*.py"):
+            assert f"ndm_tcp/{path.relative_to(ROOT)}" in names
+    assert "ndm_tcp/py.typed" in names
+    assert any(name.startswith("ndm_tcp/_core") and name.endswith(".so") for name in names)
 
 
 def test_a_wheel_has_what_its_verbs_read(installed: Path, run: Path, tmp_path: Path) -> None:
