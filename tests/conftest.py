@@ -3,9 +3,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from ndm_tcp.fixedpoint import Layer
 
 SLOWEST = (
     *(
@@ -20,12 +25,51 @@ SLOWEST = (
 """Files that take longest on one processor, the longest first."""
 ROOT = Path(__file__).resolve().parents[1]
 TRACES = ROOT / "datasets" / "traces"
+PROVED: dict[str, Any] = {}
+"""proofs of this process, by the integers of the network"""
+EMPTY_PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the longest files: one that begins last keeps a single processor busy alone."""
     rank = {name: number for number, name in enumerate(SLOWEST)}
     items.sort(key=lambda item: rank.get(item.path.name, len(SLOWEST)))
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cards and reports with empty pictures: to draw them takes longer than most tests.
+
+    A test that is marked `pictures` gets real ones, and so do the fixtures of a session.
+    """
+    if request.node.get_closest_marker("pictures"):
+        return
+    from ndm_tcp.datasets.store import card
+
+    for name in ("_plot_inputs", "_plot_paths"):
+        monkeypatch.setattr(card, name, lambda *given: given[-1].write_bytes(EMPTY_PNG))
+    # Not imported here, since it brings torch.
+    if page := sys.modules.get("ndm_tcp.export.report.page"):
+        monkeypatch.setattr(page, "histograms", lambda *_: "<svg></svg>")
+
+
+@pytest.fixture
+def proved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of something else than the proof: a network is proved once, not at every export."""
+    from ndm_tcp.export.proof import certificate
+
+    prove = certificate.prove
+
+    def once(layers: list[Layer]) -> certificate.Proof:
+        parts = [
+            (x.weight.tobytes(), x.bias.tobytes(), x.shift.tobytes(), x.clamped) for x in layers
+        ]
+        key = repr((parts, [x.weight.shape for x in layers]))
+        if key not in PROVED:
+            PROVED[key] = prove(layers)
+        return PROVED[key]
+
+    monkeypatch.setattr(certificate, "prove", once)
 
 
 @pytest.fixture(scope="session")

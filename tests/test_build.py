@@ -49,6 +49,7 @@ def many_flows(path: Path, n: int = 7) -> Path:
     return made.write()
 
 
+@pytest.mark.pictures
 def test_killed_at_random_points_and_run_again_gives_the_same_bytes(tmp_path: Path) -> None:
     wanted = tmp_path / "wanted"
     build.build([TRACES / n for n in NAMES], wanted, quiet=True, labeller=label.labeller())
@@ -87,6 +88,7 @@ def test_another_code_or_source_is_another_part(monkeypatch: pytest.MonkeyPatch)
     assert len(names | {parts.part_name(task, "x", "0")}) == 5
 
 
+@pytest.mark.pictures
 def test_a_shared_capture_gives_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,6 +192,7 @@ def test_the_card_shows_every_input_and_no_address(dataset: Path) -> None:
         assert f"]({name})" in text and data.startswith(b"\x89PNG") and len(data) > 10_000
 
 
+@pytest.mark.pictures
 def test_no_address_in_any_file_of_a_dataset(tmp_path: Path) -> None:
     """In binary and in text, IPv4 and IPv6, though all file names of the sources stay."""
     path = many_flows(tmp_path / "x.pcap")

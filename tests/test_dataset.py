@@ -160,6 +160,7 @@ def test_an_empty_flow_has_no_rounds() -> None:
     assert columns.SCHEMA.empty_table().num_rows == 0
 
 
+@pytest.mark.pictures
 def test_the_pictures_do_not_follow_the_style_of_who_builds(tmp_path: Path) -> None:
     build.build([TRACES / "cubic-00-clean"], tmp_path / "plain", quiet=True)
     with matplotlib.rc_context({"font.size": 20, "axes.spines.top": False}):

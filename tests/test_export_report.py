@@ -32,6 +32,8 @@ from ndm_tcp.training.model import Policy
 
 from .test_export import KMOD
 
+pytestmark = pytest.mark.usefixtures("proved_once")
+
 
 @pytest.fixture(scope="session")
 def model() -> model_c.Model:
@@ -135,6 +137,7 @@ def test_quantising_one_layer_costs_less_than_all(model: model_c.Model) -> None:
     assert all(x == 0 for cost in untouched for x in cost.largest)
 
 
+@pytest.mark.pictures
 def test_the_report_stands_alone(run: Path, tmp_path: Path) -> None:
     report = export(run, tmp_path / "out")
     text = (run / "report.html").read_text()

@@ -15,6 +15,7 @@ from ndm_tcp.errors import NdmError
 
 from .conftest import TRACES
 
+pytestmark = pytest.mark.pictures
 NAMES = ("cubic-00-clean", "reno-03-lossy", "bbr-01-clean")
 FILES = ("rounds.parquet", "dataset.json", "DATASET_CARD.md", "inputs.png", "paths.png")
 

@@ -18,6 +18,8 @@ from ndm_tcp.export.integers import generated
 from ndm_tcp.export.report import chosen
 from ndm_tcp.lab.guest import uml_build
 
+pytestmark = pytest.mark.usefixtures("proved_once")
+
 ALONE = {
     "goodput_mbps": 10.0,
     "rtt_mean_ms": 40.0,

@@ -96,6 +96,7 @@ def test_a_full_disk_leaves_what_was_there(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount")
+@pytest.mark.pictures  # which fill the disk
 @pytest.mark.parametrize("options", ["ro", "size=128k"])
 def test_read_only_and_full_file_systems(
     log: Path, tmp_path: Path, capsys: Capture, options: str
