@@ -63,7 +63,7 @@ make -s -C {KMOD} status
 insmod /run/host/ndm_tcp.ko
 make -s -C {KMOD} status
 ! insmod /run/host/ndm_tcp.ko
-for name in flows rounds fallbacks; do
+for name in flows rounds fallbacks guarded; do
 	echo $name=$(cat /sys/module/ndm_tcp/parameters/$name)
 	! echo 1 2>/dev/null >/sys/module/ndm_tcp/parameters/$name || exit 1
 done
@@ -74,7 +74,9 @@ rmmod ndm_tcp
     assert re.search(r"^not loaded$", log, re.MULTILINE)
     assert re.search(rf"^loaded, 0 users, model \w+, contract {contract.HASH}$", log, re.MULTILINE)
     assert log.count("File exists") == 1
-    assert re.findall(r"^(\w+)=0$", log, re.MULTILINE) == ["flows", "rounds", "fallbacks"]
+    assert re.findall(r"^(\w+)=0$", log, re.MULTILINE) == [
+        *("flows", "rounds", "fallbacks", "guarded")
+    ]
 
 
 def test_help_lists_the_targets() -> None:
