@@ -6,7 +6,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +21,6 @@ from ..replay import assert_replays
 SECONDS = 4
 MOST_RETRANSMITTED = 0.4
 """On such a short path the shipped network retransmits a fifth; here no more than sanity."""
-
-
-@pytest.fixture(scope="module")
-def path() -> Iterator[str]:
-    with namespaces.three() as prefix:
-        yield prefix
-
-
-@pytest.fixture(scope="module")
-def loaded(loadable: Path) -> Iterator[Path]:
-    if loader.NAME in default.AVAILABLE.read_text():
-        pytest.skip("somebody uses ndm_tcp_bpf on this host")
-    subprocess.run([loadable / "ndm_bpf", "load"], check=True)
-    yield loadable
-    subprocess.run([loadable / "ndm_bpf", "unload"], check=True)
 
 
 def transfer(path: str, algorithms: list[str]) -> dict[str, dict[str, Any]]:
