@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ndm_tcp import kmod_status, status_command
+from ndm_tcp.bpf import loader
 from ndm_tcp.cli import run_command
 
 MODULE = {
@@ -80,3 +81,20 @@ def test_neither_is_loaded_and_the_loader_not_built(
     assert said.out.splitlines()[-1] == 'ndm_tcp_loaded{form="module"} 0'
     assert said.err.startswith("ndm: without the BPF form:") and "make -C" in said.err
     assert status_command.METRICS.keys() >= {"flows", "rounds", "fallbacks"}
+
+
+def test_without_a_checkout_the_installed_loader_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As from a wheel, which has no bpf/."""
+    installed = tmp_path / "lib"
+    monkeypatch.setattr(loader, "CHECKOUT", tmp_path / "site-packages" / "bpf")
+    monkeypatch.setattr(loader, "INSTALLED", (installed, tmp_path / "other"))
+    assert run_command(["bpf", "status"]) == 2
+    said = capsys.readouterr().err
+    assert said == f"ndm: {installed}/ndm_bpf: not there; in a checkout run: make -C bpf install\n"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "ndm_bpf").write_text(LOADER)
+    (tmp_path / "other" / "ndm_bpf").chmod(0o755)
+    assert run_command(["bpf", "status"]) == 0
+    assert "guarded      4 rounds in which the guard held" in capsys.readouterr().out
