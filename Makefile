@@ -40,7 +40,7 @@ CORE_SOURCES := $(wildcard kmod/ndm_*.h datasets/native/*) kmod/generated/ndm_co
 	src/ndm_tcp/core.c src/ndm_tcp/core_build.py setup.py pyproject.toml
 
 .PHONY: help setup docs pictures packages test-packages install-test-packages demo-packages demo test test-long test-debug test-ray fuzz \
-	bench-datasets board lint shipped generated check-generated notebooks ablation clean
+	bench-datasets board lint shipped generated check-generated notebooks ablation deb clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -209,7 +209,8 @@ test: setup test-packages ## the tests, a kernel boot in QEMU included; 12 minut
 	-$(BIN)/ndm lab build
 	$(PYTEST) -m "not long" --durations=20
 
-test-long: setup test-packages ## the same assertions on more seeds, kernels, mutants; before a release
+test-long: setup test-packages ## the same on more seeds, kernels, mutants; the Debian package; before a release
+	@$(call need,$(DEB_PACKAGES))
 	$(BIN)/ndm lab build
 	$(PYTEST) -m long --durations=20
 
@@ -332,6 +333,21 @@ ablation: setup test-packages ## what inputs, size and training are worth: docs/
 		$(BIN)/ndm lab board validation --cc ndm_tcp --seeds 1 --kmod $$copy \
 			-o $(ABLATION)/board/$$name >/dev/null; done
 	NDM_RUN=$(OUT)/shipped/run $(BIN)/python notebooks/ablation_page.py $(ABLATION)
+
+DEB_PACKAGES = dpkg-dev debhelper dh-dkms lintian
+DEB_VERSION = $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' kmod/dkms.conf)
+DEB_OUT = $(CURDIR)/$(OUT)/deb
+deb: ## the module's source as a Debian package for DKMS, checked by lintian: out/deb
+	@$(call need,$(DEB_PACKAGES))
+	@build=$$(mktemp -d) && trap 'rm -rf "$$build"' EXIT && mkdir "$$build/ndm-tcp" && \
+	git ls-files -z kmod | xargs -0 cp --parents -t "$$build/ndm-tcp" && \
+	cp -r packaging/debian "$$build/ndm-tcp/debian" && cd "$$build/ndm-tcp" && \
+	sed -i '1s/(.*)/($(DEB_VERSION))/' debian/changelog && \
+	sed -i 's/^PACKAGE_VERSION=.*/PACKAGE_VERSION="$(DEB_VERSION)"/' kmod/dkms.conf && \
+	dpkg-buildpackage -b -us -uc >../log 2>&1 || { tail -n 20 ../log >&2; exit 1; } && \
+	lintian --fail-on error,warning ../*.changes && \
+	mkdir -p $(DEB_OUT) && cp ../*.deb $(DEB_OUT)/
+	@ls $(DEB_OUT)/*_$(DEB_VERSION)_all.deb
 
 clean: ## remove what was built here
 	rm -rf $(OUT) $(VENV) $(STAMPS) build src/*.egg-info

@@ -69,8 +69,10 @@ static int status(void)
 		return 2;
 	printf("loaded=1\npin=" PINS "\nmodel_hash=%.16s\ncontract_hash=%.16s\n", shared.model,
 	       shared.contract);
-	printf("flows=%lld\nrounds=%lld\nfallbacks=%lld\n", (long long)shared.count[0],
-	       (long long)shared.count[1], (long long)shared.count[2]);
+	printf("flows=%lld\nrounds=%lld\nfallbacks=%lld\nguarded=%lld\n",
+	       (long long)shared.count[NDM_COUNT_FLOWS], (long long)shared.count[NDM_COUNT_ROUNDS],
+	       (long long)shared.count[NDM_COUNT_FALLBACKS],
+	       (long long)shared.count[NDM_COUNT_GUARDED]);
 	printf("events_lost=%llu\nno_memory=%llu\n", (unsigned long long)shared.events_lost,
 	       (unsigned long long)shared.no_memory);
 	return 0;

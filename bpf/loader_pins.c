@@ -102,10 +102,13 @@ int detach(void)
 int open_shared(struct ndm_shared *shared)
 {
 	int fd = bpf_obj_get(PIN_SHARED);
-	u32 zero = 0;
+	struct bpf_map_info info = {};
+	u32 size = sizeof(info), zero = 0;
 
 	if (fd < 0)
 		return -fail(PIN_SHARED ": %s; run: ndm bpf load", strerror(errno));
+	if (bpf_obj_get_info_by_fd(fd, &info, &size) || info.value_size != sizeof(*shared))
+		return -fail(PIN_SHARED ": another version pinned it; run: ndm bpf unload, then load");
 	if (bpf_map_lookup_elem(fd, &zero, shared))
 		return -fail(PIN_SHARED ": %s; load it again", strerror(errno));
 	return fd;

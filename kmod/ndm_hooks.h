@@ -52,6 +52,8 @@ static __always_inline void ndm_finish_round(struct sock *sk, const struct rate_
 	mode = ndm_decide(sk, r);
 	if (r->took_over)
 		ndm_count(NDM_COUNT_FALLBACKS, 1);
+	if (ndm_was_guarded(r, mode))
+		ndm_count(NDM_COUNT_GUARDED, 1);
 	ndm_report(sk, r, phase, mode);
 }
 

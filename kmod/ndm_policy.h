@@ -255,6 +255,13 @@ static void ndm_steer(struct sock *sk, const struct ndm_facts *r, u32 target)
 	ndm_aim(sk, r->used ? target : min(target, r->window), r->recovery);
 }
 
+/* Did the guard of ndm_law() or of ndm_end_reduction() hold the window? */
+static bool ndm_was_guarded(const struct ndm_facts *r, enum ndm_mode mode)
+{
+	return (mode == NDM_MODE_NETWORK || mode == NDM_MODE_RECOVERY) && r->valid &&
+	       ndm_floods(r->x, r->flags, r->lost);
+}
+
 /*
  * In a recovery from random losses nothing must delay the retransmissions and as many new
  * packets: no need to conserve packets any longer.

@@ -21,6 +21,7 @@ enum ndm_counter {
 	NDM_COUNT_FLOWS,	/* sockets that use the algorithm now */
 	NDM_COUNT_ROUNDS,
 	NDM_COUNT_FALLBACKS,	/* how often the watchdog took over */
+	NDM_COUNT_GUARDED,	/* rounds in which the guard against floods held the window */
 	NDM_N_COUNTERS,
 };
 

@@ -164,6 +164,10 @@ static enum ndm_counter ndm_fallbacks = NDM_COUNT_FALLBACKS;
 module_param_cb(fallbacks, &ndm_counter_ops, &ndm_fallbacks, 0444);
 MODULE_PARM_DESC(fallbacks, "how often the watchdog took over from the network (read only)");
 
+static enum ndm_counter ndm_guarded = NDM_COUNT_GUARDED;
+module_param_cb(guarded, &ndm_counter_ops, &ndm_guarded, 0444);
+MODULE_PARM_DESC(guarded, "rounds in which the guard held the window (read only)");
+
 static int __init ndm_register(void)
 {
 	struct ndm_selftest_result r;

@@ -15,20 +15,13 @@ from pathlib import Path
 import numpy as np
 
 from ndm_tcp.errors import NdmError
+from ndm_tcp.intervals import Ratio, interval
 from ndm_tcp.lab.guest import suite
 from ndm_tcp.paths import scenario
 from ndm_tcp.paths.model import PathModel, Seen
 from ndm_tcp.paths.replay import seen
 
 DRAWS = 4
-FEWEST_PAIRS = 3
-"""of draws: two algorithms with fewer are not compared"""
-STUDENT = (
-    *(4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.16, 2.145),
-    *(2.131, 2.12, 2.11, 2.101, 2.093, 2.086, 2.08, 2.074, 2.069, 2.064, 2.06, 2.056, 2.052),
-    *(2.048, 2.045, 2.042),
-)
-"""97.5 % point of Student's t for 2 degrees of freedom and more"""
 
 
 @dataclass(frozen=True)
@@ -60,22 +53,6 @@ class Prediction:
     rtt_p95_ms: Range
     retransmission_rate: Range
     draws: tuple[Seen, ...]
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """One algorithm's goodput over another's."""
-
-    ratio: float
-    """geometric mean over pairs of runs of the same draw"""
-    low: float
-    """95 % interval"""
-    high: float
-
-    @property
-    def significant(self) -> bool:
-        """Does the interval exclude 1?"""
-        return self.low > 1 or self.high < 1
 
 
 def jobs_of(
@@ -142,21 +119,6 @@ def predict(
                 all_,
             )
     return found
-
-
-def student(values: Sequence[float]) -> tuple[float, float, float]:
-    """Mean and its 95 % interval; with fewer than `FEWEST_PAIRS` the interval is everything."""
-    n, mean = len(values), float(np.mean(values))
-    if n < FEWEST_PAIRS:
-        return mean, -math.inf, math.inf
-    t = STUDENT[min(n - FEWEST_PAIRS, len(STUDENT) - 1)]
-    half = t * float(np.std(values, ddof=1)) / math.sqrt(n)
-    return mean, mean - half, mean + half
-
-
-def interval(logs: Sequence[float]) -> Ratio:
-    """Mean of logarithms of ratios with its 95 % interval, as ratios."""
-    return Ratio(*map(math.exp, student(logs)))
 
 
 def compare(one: Prediction, other: Prediction) -> Ratio:

@@ -11,9 +11,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ndm_tcp import pages
+from ndm_tcp.ab import compare
+from ndm_tcp.ab import report as ab_report
 from ndm_tcp.adapt import report as adapt_report
 from ndm_tcp.adapt import verdict
 from ndm_tcp.export.command import export
@@ -22,6 +25,7 @@ from ndm_tcp.paths import report as path_report
 
 from .conftest import ROOT
 from .paths.made import model, prediction
+from .test_ab import drawn
 from .test_board import cell
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -100,7 +104,14 @@ def adapt_page(folder: Path) -> str:
     return adapt_report.write(found, folder, [model("one")]).read_text()
 
 
-@pytest.fixture(scope="module", params=["board", "report", "paths", "adapt"])
+def ab_page(folder: Path) -> str:
+    rng = np.random.default_rng(1)
+    flows = [*drawn("a-cgroup.slice/with-a-long-name.service", 9, 10, rng), *drawn("b", 12, 9, rng)]
+    found = compare.compare(flows, missed=3)
+    return ab_report.write(found, flows, "<b>", folder).read_text()
+
+
+@pytest.fixture(scope="module", params=["board", "report", "paths", "adapt", "ab"])
 def page(
     request: pytest.FixtureRequest, run: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> str:
@@ -110,6 +121,8 @@ def page(
         return paths_page(tmp_path_factory.mktemp("paths"))
     if request.param == "adapt":
         return adapt_page(tmp_path_factory.mktemp("adapt"))
+    if request.param == "ab":
+        return ab_page(tmp_path_factory.mktemp("ab"))
     export(run, tmp_path_factory.mktemp("export") / "generated")
     return (run / "report.html").read_text()
 

@@ -235,7 +235,8 @@ class SocketReader:
         return unknown + sum(word != bare[0] for word in bare)
 
 
-def _parse(path: Path) -> Log:
+def parse(path: Path) -> Log:
+    """All records of a log; damaged ones are named, not kept."""
     odd, kept_rows, kept_unknown = SocketReader(), [np.zeros(0, SS_DTYPE)], [np.zeros(0, np.int64)]
     with text_chunks.names() as ends, text_chunks.names() as ccs:
         text = text_chunks.SsText(ends, ccs)
@@ -279,7 +280,7 @@ def _parse(path: Path) -> Log:
     return Log(rows, unknown_fields, named["cc"], not_open, named["ends"], foreign, malformed, cut)
 
 
-def _flows(path: Path, log: Log) -> list[npt.NDArray[np.intp]]:
+def flows_of(path: Path, log: Log) -> list[npt.NDArray[np.intp]]:
     """Record numbers of each flow, flows in order of their first record.
 
     A counter of acknowledged bytes that goes back means that the ports were reused.
@@ -302,7 +303,7 @@ def _flows(path: Path, log: Log) -> list[npt.NDArray[np.intp]]:
     return flows
 
 
-def _columns(rows: npt.NDArray[Any]) -> PollColumns:
+def columns(rows: npt.NDArray[Any]) -> PollColumns:
     """Columns; counters that the kernel has but ss leaves out at zero become zero."""
     values = {name: rows[name].copy() for name in SS_POLL}
     values["time_us"] = np.maximum(values["time_us"], 0)
@@ -312,14 +313,23 @@ def _columns(rows: npt.NDArray[Any]) -> PollColumns:
     return PollColumns(**values)
 
 
+def refuse_damaged(path: Path, log: Log) -> None:
+    """Refuse a log whose form this reader does not know.
+
+    Raises:
+        NdmError: naming the first damaged line.
+    """
+    if len(log.malformed) * MALFORMED_SHARE > len(log.rows):
+        line, wrong = log.malformed[0]
+        raise NdmError(f"{path}:{line}: {wrong}")
+
+
 def _hosts(ends: str) -> tuple[str, str]:
     local, _, remote = (end.rpartition(":")[0].strip("[]") for end in ends.partition(" "))
     return local, remote
 
 
-def read(
-    path: Path, parse: Callable[[Path], Log] = _parse, warn: Warn = quiet
-) -> list[FlowRecords]:
+def read(path: Path, parse: Callable[[Path], Log] = parse, warn: Warn = quiet) -> list[FlowRecords]:
     """The open connections of a log, one flow each.
 
     Facts: unknown_tokens (fields this reader does not know), not_open (rows of connections
@@ -334,18 +344,16 @@ def read(
         NdmError: a malformed value, samples without time stamps, or no open connection.
     """
     log, digest = parse(path), files.sha256(path)
-    if len(log.malformed) * MALFORMED_SHARE > len(log.rows):
-        line, wrong = log.malformed[0]
-        raise NdmError(f"{path}:{line}: {wrong}")
+    refuse_damaged(path, log)
     flows = []
-    for number, item in enumerate(_flows(path, log)):
+    for number, item in enumerate(flows_of(path, log)):
         rows = log.rows[item]
         cc_name = prevailing(tally(rows["cc"], log.ccs))
         # Bare words that are not its name; before its first they are what the socket began with.
         other = np.array(log.ccs)[rows["cc"][rows["cc"] >= 0]] != cc_name
         stray = int(other[np.argmin(other) :].sum()) if len(other) else 0
         found = flow(
-            _columns(rows),
+            columns(rows),
             flow_id=flow_id(digest, str(number)),
             format="ss",
             cc_name=cc_name,

@@ -52,6 +52,10 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
         "ndm_tcp.adapt.command",
         "adapt the shipped network to the paths of captures, and say whether to use it",
     ),
+    ("ab",): (
+        "ndm_tcp.ab.command",
+        "compare algorithms by the flows of this host, or of logs of ss",
+    ),
     ("trace",): (
         "ndm_tcp.datasets.module_event.command",
         "turn the module's events into rows or a picture",

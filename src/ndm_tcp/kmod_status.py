@@ -15,7 +15,7 @@ EXAMPLE = """example:
   ndm kmod status
   ndm kmod status --json"""
 
-PARAMETERS = ("model_hash", "contract_hash", "flows", "rounds", "fallbacks")
+PARAMETERS = ("model_hash", "contract_hash", "flows", "rounds", "fallbacks", "guarded")
 SYSCTL = Path("proc/sys/net/ipv4")
 
 
@@ -70,6 +70,7 @@ def text(facts: dict[str, str | int | bool | None]) -> str:
         ("flows", "sockets use it now"),
         ("rounds", "round trips since it was loaded"),
         ("fallbacks", "times the watchdog took over"),
+        ("guarded", "rounds in which the guard held the window"),
     ):
         value = "unknown" if facts[name] is None else facts[name]
         lines.append(f"{name:10} {value} {what}")

@@ -20,6 +20,7 @@ METRICS = {
     "flows": ("ndm_tcp_flows", "gauge", "Sockets that use the algorithm now."),
     "rounds": ("ndm_tcp_rounds_total", "counter", "Rounds since it was loaded."),
     "fallbacks": ("ndm_tcp_fallbacks_total", "counter", "Times the watchdog took over."),
+    "guarded": ("ndm_tcp_guarded_total", "counter", "Rounds in which the guard held the window."),
     "events_lost": ("ndm_tcp_events_lost_total", "counter", "Events that nobody read in time."),
     "no_memory": ("ndm_tcp_no_memory_total", "counter", "Rounds skipped for want of memory."),
 }

@@ -6,10 +6,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from ndm_tcp.bpf import default, loader
+
+from .. import namespaces
 from ..conftest import ROOT
 
 BPF = ROOT / "bpf"
@@ -54,3 +58,20 @@ def loadable(built: Path) -> Path:
         pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stderr
     return built
+
+
+@pytest.fixture(scope="module")
+def path() -> Iterator[str]:
+    """The prefix of three network namespaces."""
+    with namespaces.three() as prefix:
+        yield prefix
+
+
+@pytest.fixture(scope="module")
+def loaded(loadable: Path) -> Iterator[Path]:
+    """The same folder, with the algorithm registered."""
+    if loader.NAME in default.AVAILABLE.read_text():
+        pytest.skip("somebody uses ndm_tcp_bpf on this host")
+    subprocess.run([loadable / "ndm_bpf", "load"], check=True)
+    yield loadable
+    subprocess.run([loadable / "ndm_bpf", "unload"], check=True)

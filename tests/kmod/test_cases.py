@@ -53,6 +53,8 @@ flow() {{ guest in s /run/host/flow "$@"; }}
 UNDO = "ndm_set_target(ca, max_t(u32, ca->target, ndm_prior_cwnd(tp)));"
 REMEMBERS = "	ca->tail_lost = 0;\n"
 PACED = ("if (!tp->packets_out &&", "if (0 && !tp->packets_out &&")
+# Every loss is random, and the window should double.
+RECKLESS = answers(65536, -524288)
 KEEPS_CUT = (UNDO, "return ca->target = tcp_snd_cwnd(tp);")
 
 
@@ -238,6 +240,27 @@ parameter fallbacks
     assert re.findall(r"^flows=(\d+)$", seen.log, re.MULTILINE)[1] == "0"
     assert 100 < int(re.findall(r"^flows=(\d+)$", seen.log, re.MULTILINE)[0]) <= 1000
     assert seen.value("rounds") > 500
+
+
+def test_guarded_rounds_are_counted(flow: Path, tmp_path: Path) -> None:
+    """As its event shows them, with a network that floods; but for scatter, which it omits."""
+    script = "flow send 10.2.0.2 5000 ndm_tcp send:6000000 info\nparameter guarded\n"
+    seen = play(script, flow, tmp_path, (RECKLESS,))
+    assert seen.rounds is not None
+    floods = [
+        row
+        for row in seen.rounds.to_pylist()
+        if row["why"] in ("network", "recovery")
+        and row["loss_rate"] >= 4096 // 5
+        and row["rtt_ratio"] < 4096 // 2
+    ]
+    certain = [
+        row
+        for row in floods
+        if row["cwnd"] * row["loss_rate"] > 12 * 4096 and row["rtt_variation"] < 4096 // 8
+    ]
+    print(f"\n{seen.value('guarded')} guarded, {len(certain)} to {len(floods)} by the event")
+    assert 3 < len(certain) <= seen.value("guarded") <= len(floods)
 
 
 def test_loading_and_switching_under_traffic(flow: Path, tmp_path: Path) -> None:

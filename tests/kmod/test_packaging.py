@@ -63,7 +63,7 @@ make -s -C {KMOD} status
 insmod /run/host/ndm_tcp.ko
 make -s -C {KMOD} status
 ! insmod /run/host/ndm_tcp.ko
-for name in flows rounds fallbacks; do
+for name in flows rounds fallbacks guarded; do
 	echo $name=$(cat /sys/module/ndm_tcp/parameters/$name)
 	! echo 1 2>/dev/null >/sys/module/ndm_tcp/parameters/$name || exit 1
 done
@@ -74,7 +74,9 @@ rmmod ndm_tcp
     assert re.search(r"^not loaded$", log, re.MULTILINE)
     assert re.search(rf"^loaded, 0 users, model \w+, contract {contract.HASH}$", log, re.MULTILINE)
     assert log.count("File exists") == 1
-    assert re.findall(r"^(\w+)=0$", log, re.MULTILINE) == ["flows", "rounds", "fallbacks"]
+    assert re.findall(r"^(\w+)=0$", log, re.MULTILINE) == [
+        *("flows", "rounds", "fallbacks", "guarded")
+    ]
 
 
 def test_help_lists_the_targets() -> None:
@@ -82,7 +84,17 @@ def test_help_lists_the_targets() -> None:
         ["make", "-s", "-C", str(KMOD), "help"], capture_output=True, text=True, check=True
     )
     targets = [line.split()[0] for line in done.stdout.splitlines()]
-    wanted = {"module", "install", "load", "unload", "enable", "disable", "status", "selftest"}
+    wanted = {
+        "module",
+        "sign",
+        "install",
+        "load",
+        "unload",
+        "enable",
+        "disable",
+        "status",
+        "selftest",
+    }
     assert wanted <= set(targets)
 
 
@@ -120,13 +132,24 @@ def test_it_can_be_signed(tmp_path: Path) -> None:
     subprocess.run(["make", "-C", str(sources), f"KDIR={headers.path}"], check=True)
     text = (KMOD.parent / "docs" / "kmod.md").read_text()
     commands = text[text.index("openssl req") : text.index("Sign last")].replace("\\\n", " ")
-    commands = commands.replace("/lib/modules/$(uname -r)/build", str(headers.path))
-    commands = commands.replace("make -C kmod\n", "").split("```")[0]
+    commands = commands.replace("make -C", f"make -s KDIR={headers.path} -C").split("```")[0]
+    unsigned = (sources / "ndm_tcp.ko").read_bytes()
     done = subprocess.run(
         ["sh", "-ec", commands], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "ndm_tcp"
+    assert done.stdout.splitlines()[-1] == "ndm_tcp"
+    signed = (sources / "ndm_tcp.ko").read_bytes()
+    assert signed.startswith(unsigned) and signed.endswith(b"~Module signature appended~\n")
+    for words, text in (([], "name a private key"), (commands_keys(tmp_path), "has a signature")):
+        again = ["make", "-s", "-C", str(sources), f"KDIR={headers.path}", "sign", *words]
+        refused = subprocess.run(again, capture_output=True, text=True, check=False)
+        assert refused.returncode and text in refused.stderr
+    assert (sources / "ndm_tcp.ko").read_bytes() == signed
+
+
+def commands_keys(folder: Path) -> list[str]:
+    return [f"KEY={folder / 'mok.key'}", f"CERT={folder / 'mok.der'}"]
 
 
 def test_the_table_of_rules_names_what_there_is() -> None:

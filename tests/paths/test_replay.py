@@ -13,6 +13,7 @@ import pytest
 from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.readers import sources
 from ndm_tcp.errors import NdmError
+from ndm_tcp.intervals import interval
 from ndm_tcp.lab.guest import run as lab_run
 from ndm_tcp.lab.guest import suite, uml_build
 from ndm_tcp.lab.paths.scenario import parse
@@ -21,7 +22,7 @@ from ndm_tcp.paths import replay, report, scenario
 from ndm_tcp.paths.estimate import estimate
 from ndm_tcp.paths.label import label
 from ndm_tcp.paths.model import Kind, Level, Rival, Seen, Value
-from ndm_tcp.paths.predict import compare, interval
+from ndm_tcp.paths.predict import compare
 
 from ..conftest import TRACES
 from ..kmod.lab import need_kernel

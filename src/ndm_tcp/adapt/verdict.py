@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ndm_tcp.intervals import FEWEST, Ratio, interval, student
 from ndm_tcp.paths.model import Seen
-from ndm_tcp.paths.predict import FEWEST_PAIRS, Prediction, Ratio, interval, student
+from ndm_tcp.paths.predict import Prediction
 from ndm_tcp.selection import points
 
 SHIPPED, ADAPTED = "shipped", "adapted"
@@ -73,7 +74,7 @@ def _logs(of: Of, other: str) -> list[tuple[float, float, float]]:
             )
             for a, b in zip(runs[ADAPTED].draws, runs[other].draws, strict=True)
         ]
-        if len(of) >= FEWEST_PAIRS:
+        if len(of) >= FEWEST:
             found.append(tuple(np.mean(rows, axis=0).tolist()))
         else:
             found += rows

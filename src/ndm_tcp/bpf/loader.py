@@ -11,13 +11,25 @@ from ndm_tcp.errors import NdmError
 
 NAME = "ndm_tcp_bpf"
 """of the algorithm; the module's is ndm_tcp, so both may be loaded"""
-FOLDER = Path(__file__).resolve().parents[3] / "bpf"
+CHECKOUT = Path(__file__).resolve().parents[3] / "bpf"
+INSTALLED = (Path("/usr/local/lib/ndm-tcp"), Path("/usr/lib/ndm-tcp"))
+"""where `make -C bpf install` puts it"""
+
+
+def default_folder() -> Path:
+    """Where the loader is: in this checkout, else installed."""
+    if (CHECKOUT / "Makefile").is_file():
+        return CHECKOUT
+    return next((path for path in INSTALLED if path.is_dir()), INSTALLED[0])
 
 
 def add_folder(parser: argparse.ArgumentParser) -> None:
     """The option of every verb: where the loader is."""
     parser.add_argument(
-        "--folder", type=Path, default=FOLDER, help="what make -C bpf built (default: this one's)"
+        "--folder",
+        type=Path,
+        default=default_folder(),
+        help="what make -C bpf built (default: this checkout's, else what it installed)",
     )
 
 
@@ -28,6 +40,8 @@ def program(folder: Path) -> Path:
         NdmError: it is not built.
     """
     found = folder / "ndm_bpf"
+    if folder in INSTALLED and not found.is_file():
+        raise NdmError(f"{found}: not there; in a checkout run: make -C bpf install")
     if not found.is_file():
         raise NdmError(f"{found}: not built; run: make -C {folder}")
     return found

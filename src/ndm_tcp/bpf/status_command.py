@@ -19,6 +19,7 @@ COUNTERS = {
     "flows": "sockets use it now",
     "rounds": "rounds since it was loaded",
     "fallbacks": "times the watchdog took over",
+    "guarded": "rounds in which the guard held the window",
     "events_lost": "events that nobody read in time",
     "no_memory": "rounds skipped, for the kernel had no memory",
 }
@@ -46,7 +47,7 @@ def read(folder: Path) -> dict[str, str | int | bool]:
     if found["loaded"]:
         found |= {name: said[name] for name in ("pin", "model_hash", "contract_hash")}
         found["contract_is_ours"] = said["contract_hash"] == contract.HASH
-        found |= {name: int(said[name]) for name in COUNTERS}
+        found |= {name: int(said[name]) for name in COUNTERS if name in said}
     return found
 
 
@@ -59,7 +60,7 @@ def text(found: dict[str, str | int | bool]) -> str:
     lines.append(f"{loader.NAME}  loaded, pinned at {found['pin']}")
     lines.append(f"model        {found['model_hash']}")
     lines.append(f"contract     {found['contract_hash']}{other}")
-    lines += [f"{name:12} {found[name]} {what}" for name, what in COUNTERS.items()]
+    lines += [f"{name:12} {found[name]} {what}" for name, what in COUNTERS.items() if name in found]
     return "\n".join(lines)
 
 

@@ -25,10 +25,10 @@ from ndm_tcp import files
 from ndm_tcp.adapt import recordings, steps, verdict
 from ndm_tcp.adapt.command import shipped_rounds
 from ndm_tcp.errors import NdmError
+from ndm_tcp.intervals import student
 from ndm_tcp.lab.guest import suite, uml_build
 from ndm_tcp.lab.paths.scenario import Scenario, parse
 from ndm_tcp.paths.model import PathModel, Seen
-from ndm_tcp.paths.predict import student
 from ndm_tcp.paths.replay import Replay, replay, seen
 
 CAPTURED = ("cubic", "bbr")
