@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from ndm_tcp.adapt import recordings, verdict
@@ -19,8 +20,8 @@ CAPTURED = 0.1
 """of that, the captures' own rounds; recordings on their models have the rest"""
 RATE, EPOCHS = 2e-3, 10
 """of fine-tuning: a tenth of the learning rate of a whole training, a third of its epochs"""
-OFFSETS = (0.0, -0.08, 0.08, 0.16)
-"""log2, of the predicted step, tried in the loop; the first one of equals is taken. A step is 0.6
+OFFSET, MOST_OFFSETS = 0.08, 4
+"""log2, of the predicted step: what the loop tries at a time, and how often one way. A step is 0.6
 of the way, so 0.08 moves a steady window by 0.13, or a tenth"""
 GAIN = 0
 """number of the output"""
@@ -177,18 +178,29 @@ def offset(steps: Steps, models: Sequence[PathModel], kmod: Path) -> float:
     """The offset of the steps with the best score in the loop, on draws that trained.
 
     A better prediction of the step is not always a better flow: the target window is one for a
-    steady state, and fixed rules follow the network.
+    steady state, and fixed rules follow the network. From 0 on, one way and then the other, as
+    long as the score grows.
     """
     from ndm_tcp.paths.predict import Entrant, predict
 
-    entrants = {}
-    for value in OFFSETS:
-        sources = _tried(kmod, value, steps.out / "offsets" / f"kmod{value:+.2f}")
-        entrants[f"{value:+.2f}"] = Entrant(recordings.OWN, sources)
     lasting = [replace(model, seconds=recordings.seconds(model)) for model in models]
     runs = steps.out / "offsets" / "runs"
-    found = predict(lasting, entrants, runs, range(steps.draws), steps.jobs)
-    return max(OFFSETS, key=lambda value: verdict.mean_score(found, f"{value:+.2f}"))
+
+    @cache
+    def score(number: int) -> float:
+        name = f"{number * OFFSET:+.2f}"
+        sources = _tried(kmod, number * OFFSET, steps.out / "offsets" / f"kmod{name}")
+        entrants = {name: Entrant(recordings.OWN, sources)}
+        found = predict(lasting, entrants, runs, range(steps.draws), steps.jobs)
+        return verdict.mean_score(found, name)
+
+    for way in (1, -1):
+        best = 0
+        while abs(best) < MOST_OFFSETS and score(best + way) > score(best):
+            best += way
+        if best:
+            return best * OFFSET
+    return 0.0
 
 
 def guard(steps: Steps, kmod: Path, started_s: float) -> verdict.Guard:

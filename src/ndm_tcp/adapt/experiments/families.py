@@ -29,7 +29,7 @@ from ndm_tcp.lab.guest import suite, uml_build
 from ndm_tcp.lab.paths.scenario import Scenario, parse
 from ndm_tcp.paths.model import PathModel, Seen
 from ndm_tcp.paths.predict import student
-from ndm_tcp.paths.replay import Replay, replay, seen
+from ndm_tcp.paths.replay import SEEDS, Replay, replay, seen
 
 CAPTURED = ("cubic", "bbr")
 CAPTURES, JUDGED = 5, 4
@@ -153,7 +153,7 @@ def networks(
         run = steps.train(setting, folders, seed, seed)
         if seed == 1:  # networks of other seeds are alike, and every offset takes minutes
             kmod = steps.module(run, setting.out / "kmod-first")
-            offset = steps.offset(setting, plan.models, kmod)
+            offset = steps.offset(replace(setting, draws=SEEDS), plan.models, kmod)
         run = steps.shifted(run, offset, setting.out / f"shifted-{seed}")
         found.append(steps.module(run, setting.out / f"kmod-{seed}"))
     files.write_text(setting.out / "offset", f"{offset:+.2f}\n")
