@@ -86,6 +86,10 @@ class Seen:
     rtt_p95_ms: float
     retransmission_rate: float
     """retransmitted over sent segments"""
+    share: float | None = None
+    """of the goodput of all flows; None: alone, or, in a capture, not known"""
+    fair: float | None = None
+    """what the share would be if all flows had the same"""
 
 
 @dataclass(frozen=True)
