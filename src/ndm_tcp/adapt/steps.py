@@ -115,7 +115,8 @@ def train(steps: Steps, folders: list[Path], turn: int, seed: int = 1) -> Path:
         data.append(captures)
         shares, held_out = [SHARE * (1 - CAPTURED), SHARE * CAPTURED], [1.0, 0.0]
     data += steps.lab_rounds
-    shares += [(1 - SHARE) / len(steps.lab_rounds)] * len(steps.lab_rounds)
+    flows = [store.manifest_of(folder)["flows"] for folder in steps.lab_rounds]
+    shares += [(1 - SHARE) * number / sum(flows) for number in flows]
     held_out += [0.0] * len(steps.lab_rounds)
     config = TrainConfig(
         init=SHIPPED,
