@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ndm_tcp.adapt import recordings, verdict
 from ndm_tcp.paths.model import PathModel
+from ndm_tcp.selection import GAIN, measure, moved, sources
 
 SHARE = 0.45
 """of the weight that the user's paths have in training; the lab's rounds have the rest"""
@@ -23,8 +24,6 @@ RATE, EPOCHS = 2e-3, 10
 OFFSET, MOST_OFFSETS = 0.08, 4
 """log2, of the predicted step: what the loop tries at a time, and how often one way. A step is 0.6
 of the way, so 0.08 moves a steady window by 0.13, or a tenth"""
-GAIN = 0
-"""number of the output"""
 JUDGED = 100
 """number of the first draw to judge with: training has not seen it"""
 
@@ -136,7 +135,6 @@ def train(steps: Steps, folders: list[Path], turn: int, seed: int = 1) -> Path:
 def module(run: Path, to: Path) -> Path:
     """A copy of the module's sources with the network of a run, checked."""
     from ndm_tcp.export.check import check
-    from ndm_tcp.selection import sources
 
     check(sources(run, to, even_if_worse=True))  # the loop judges, not the step
     return to
@@ -160,19 +158,9 @@ def shifted(run: Path, offset: float, to: Path) -> Path:
 def _tried(kmod: Path, offset: float, to: Path) -> Path:
     """The module's sources with the same network and an offset: its integers alone, no reports."""
     from ndm_tcp import contract, model_json
-    from ndm_tcp.export.integers import generated
-    from ndm_tcp.export.integers.network import IntegerNetwork
 
-    if to.exists():
-        shutil.rmtree(to)
-    shutil.copytree(kmod, to)
-    model = model_json.from_json(kmod / "generated" / model_json.NAME)
-    last = model.layers[-1]
-    bias = last.bias.copy()
-    bias[GAIN] += round(offset * 2.0 ** (int(last.shift[GAIN]) + contract.Q_PRE))
-    layers = [*model.layers[:-1], replace(last, bias=bias)]
-    generated.write(IntegerNetwork(replace(model, layers=layers)), to / "generated")
-    return to
+    last = model_json.from_json(kmod / "generated" / model_json.NAME).layers[-1]
+    return moved(kmod, round(offset * 2.0 ** (int(last.shift[GAIN]) + contract.Q_PRE)), to)
 
 
 def offset(steps: Steps, models: Sequence[PathModel], kmod: Path) -> float:
@@ -207,7 +195,6 @@ def offset(steps: Steps, models: Sequence[PathModel], kmod: Path) -> float:
 def guard(steps: Steps, kmod: Path, started_s: float) -> verdict.Guard:
     """Both networks on suites that neither was trained for."""
     from ndm_tcp.lab.guest import uml_build
-    from ndm_tcp.selection import measure
 
     suites = [name for name in steps.guard.split(",") if name]
     work = steps.out / "guard"
