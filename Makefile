@@ -31,6 +31,8 @@ CROSS_PACKAGES = $(CLANG_RT) gcc-aarch64-linux-gnu gcc-arm-linux-gnueabihf gcc-i
 	libc6-dev-s390x-cross qemu-user-static binutils
 BOARD = docs/board
 ROUNDS = $(addprefix datasets/lab-rounds/,core jitter lan lan-short)
+# Parts of the weight in training: the traces', then those of ROUNDS.
+SHARES = 0.03,0.91,0.015,0.02,0.025
 NOTEBOOKS = training_run policy quantisation your_own_trace your_path closed_loop
 ABLATION = $(OUT)/ablation
 KDIR ?= $(firstword $(wildcard /lib/modules/$(shell uname -r)/build) \
@@ -161,11 +163,11 @@ $(DONE)/kernel: $(wildcard lab/uml/* lab/uml/watch/*.c lab/fixed_cwnd/*.c) lab/g
 
 $(DONE)/data: $(STAMPS)/core $(wildcard datasets/*.py datasets/*/*.py) $(TRACES)
 	$(call step,dataset of the traces,rm -rf $(DEMO)/data && \
-		$(BIN)/ndm dataset build datasets/traces --no-label -o $(DEMO)/data)
+		$(BIN)/ndm dataset build datasets/traces -o $(DEMO)/data)
 
 $(DONE)/run: $(DONE)/data $(wildcard training/*.py training/*/*.py) $(ROUND_FILES)
 	$(call step,training,rm -rf $(DEMO)/run && \
-		$(BIN)/ndm train --data $(DEMO)/data $(ROUNDS) --seed $(SEED) -o $(DEMO)/run)
+		$(BIN)/ndm train --data $(DEMO)/data $(ROUNDS) --shares $(SHARES) --seed $(SEED) -o $(DEMO)/run)
 
 $(DONE)/export: $(DONE)/run $(wildcard export/*.py export/*/*.py kmod/*.[ch] kmod/Kbuild kmod/Makefile)
 	$(call step,integers and headers,rm -rf $(DEMO)/kmod && cp -r kmod $(DEMO)/kmod && \
@@ -268,8 +270,9 @@ lint: setup ## ruff and mypy alone
 
 shipped: setup ## make the committed network anew: kmod/generated from datasets/traces
 	rm -rf $(OUT)/shipped
-	$(BIN)/ndm dataset build datasets/traces --no-label -o $(OUT)/shipped/data
-	$(BIN)/ndm train --data $(OUT)/shipped/data $(ROUNDS) --seed $(SEED) -o $(OUT)/shipped/seed-$(SEED)
+	$(BIN)/ndm dataset build datasets/traces -o $(OUT)/shipped/data
+	$(BIN)/ndm train --data $(OUT)/shipped/data $(ROUNDS) --shares $(SHARES) --seed $(SEED) \
+		-o $(OUT)/shipped/seed-$(SEED)
 	ln -s seed-$(SEED) $(OUT)/shipped/run
 	@# What ndm select found of the whole population, for the card.
 	cp docs/selection.json $(OUT)/shipped/
@@ -311,7 +314,8 @@ UNTRAINED = $(addprefix untrained-,$(ABLATION_SEEDS))
 # The stem is a variant and a seed, such as no-delay-2.
 seed = $(lastword $(subst -, ,$*))
 $(ABLATION)/run/%/model.safetensors: $(ROUNDS)
-	$(BIN)/ndm train --data $(OUT)/shipped/data $(ROUNDS) --mask "$(MASK_$(*:-$(seed)=))" --seed $(seed) -o $(@D)
+	$(BIN)/ndm train --data $(OUT)/shipped/data $(ROUNDS) --shares $(SHARES) --mask "$(MASK_$(*:-$(seed)=))" \
+		--seed $(seed) -o $(@D)
 
 $(ABLATION)/offline.json: $(ROUNDS)
 	$(BIN)/python -m ndm_tcp.training.experiments.ablation --data $(ROUNDS) -o $(@D) --epochs 16

@@ -85,6 +85,7 @@ def model(flow: FlowRecords, name: str, source: str, o: Observed, f: Found) -> P
         cc=flow.cc_name,
         seconds=o.seconds,
         mss=o.mss,
+        header_bytes=o.header_bytes,
         levels=tuple(
             Level(round(from_s, 3), _around(pps * bits, error, kind)) for from_s, pps in levels
         ),

@@ -24,7 +24,7 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.paths.scenario import Burst
 
 HEADER_BYTES = 52
-"""IPv4 and TCP with time stamps: what a full segment needs on the wire beyond its payload"""
+"""IPv4 and TCP with time stamps: assumed where the packets were not seen"""
 FORMAT = 1
 """of the file; another one is refused"""
 
@@ -86,6 +86,10 @@ class Seen:
     rtt_p95_ms: float
     retransmission_rate: float
     """retransmitted over sent segments"""
+    share: float | None = None
+    """of the goodput of all flows; None: alone, or, in a capture, not known"""
+    fair: float | None = None
+    """what the share would be if all flows had the same"""
 
 
 @dataclass(frozen=True)
@@ -138,6 +142,8 @@ class PathModel:
     """expected error of the target window from this model, |log2|; see `label.py`"""
     notes: tuple[str, ...]
     """what the capture cannot show, one sentence each"""
+    header_bytes: int = HEADER_BYTES
+    """IP and TCP of a full segment"""
 
     @property
     def rate_bps(self) -> float:
@@ -150,7 +156,7 @@ class PathModel:
     @property
     def packets_per_s(self) -> float:
         """Full segments that the mean rate carries."""
-        return self.rate_bps / 8 / (self.mss + HEADER_BYTES)
+        return self.rate_bps / 8 / (self.mss + self.header_bytes)
 
     @property
     def bdp_packets(self) -> float:

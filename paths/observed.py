@@ -60,6 +60,8 @@ class Observed:
     """[k] nothing lost, and not in recovery: `flight` is then exact"""
     mss: int
     """payload bytes of a full segment"""
+    header_bytes: int
+    """of its IP and TCP"""
     seconds: float
     facts: dict[str, Any]
 
@@ -71,7 +73,7 @@ class Observed:
     @property
     def wire_bits(self) -> int:
         """Of a full segment, IP header included."""
-        return (self.mss + HEADER_BYTES) * 8
+        return (self.mss + self.header_bytes) * 8
 
     @property
     def min_rtt(self) -> float:
@@ -123,6 +125,7 @@ def observe(flow: FlowRecords) -> Observed:
         flight=(inflight + acked)[at_sending],
         calm=(lost[has] == 0) & (acks["ca_state"][has] < RECOVERY),
         mss=int(flow.mss or 0),
+        header_bytes=flow.header_bytes or HEADER_BYTES,
         seconds=float(t[-1]),
         facts=dict(flow.facts),
     )

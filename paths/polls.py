@@ -72,6 +72,7 @@ def estimate(flow: FlowRecords, o: Observed, name: str, source: str) -> PathMode
         cc=flow.cc_name,
         seconds=o.seconds,
         mss=o.mss,
+        header_bytes=o.header_bytes,
         levels=(Level(0.0, Value(bps, bps * (1 - error), bps * (1 + error), kind)),),
         rtt_us=Value(base * 1e6, base * 0.98e6, base * 1e6),
         queue_packets=Value.exact(queue, Kind.AT_LEAST),

@@ -74,11 +74,14 @@ class Replay:
 def seen(result: dict[str, Any]) -> Seen:
     """The measures of the flow under test in a result.json of the lab."""
     flow = next(flow for flow in result["flows"] if flow["tested"])
+    beside = len(result["flows"]) > 1
     return Seen(
         goodput_mbps=float(flow["goodput_mbps"]),
         rtt_mean_ms=float(flow.get("rtt_mean_ms", math.nan)),
         rtt_p95_ms=float(flow.get("rtt_p95_ms", math.nan)),
         retransmission_rate=flow["retransmissions"] / max(1, flow.get("segments", 1)),
+        share=flow["share"] if beside else None,
+        fair=1 / len(result["flows"]) if beside else None,
     )
 
 
@@ -205,9 +208,6 @@ def _closest(
 
 
 def _mean(each: Sequence[Seen]) -> Seen:
-    return Seen(
-        *(
-            float(np.mean([getattr(one, field.name) for one in each]))
-            for field in dataclasses.fields(Seen)
-        )
-    )
+    """Of the same path, so that all have a share or none has."""
+    known = (name for name, value in dataclasses.asdict(each[0]).items() if value is not None)
+    return replace(each[0], **{n: float(np.mean([getattr(one, n) for one in each])) for n in known})

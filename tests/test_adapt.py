@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,9 @@ from ndm_tcp.export.integers import golden
 from ndm_tcp.export.integers.network import IntegerNetwork
 from ndm_tcp.fixedpoint import forward
 from ndm_tcp.lab.guest import uml_build
-from ndm_tcp.paths.model import Kind, Level, PathModel, Rival, Value
+from ndm_tcp.paths import replay
+from ndm_tcp.paths.model import Kind, Level, PathModel, Rival, Seen, Value
+from ndm_tcp.paths.predict import Entrant
 from ndm_tcp.training import splits
 
 from .conftest import TRACES
@@ -111,6 +114,25 @@ def test_the_report_ends_with_one_honest_sentence(
     assert use is advised and said in sentence and sentence.endswith((".", ")."))
 
 
+def test_beside_rivals_the_fair_share_counts() -> None:
+    """A flow that starves its rivals is no better than one that starves beside them."""
+    result = {
+        "flows": [
+            {"tested": True, "goodput_mbps": 9.0, "rtt_mean_ms": 50.0, "retransmissions": 0},
+            {"tested": False, "goodput_mbps": 1.0, "retransmissions": 0},
+        ]
+    }
+
+    def score(share: float) -> float:
+        result["flows"][0]["share"] = share
+        return verdict.score(replay.seen(result))
+
+    assert score(0.9) == pytest.approx(score(0.1))
+    assert score(0.5) > score(0.6) > score(0.9)
+    result["flows"].pop()
+    assert score(1.0) == verdict.score(Seen(9.0, 50.0, 50.0, 0.0))  # alone
+
+
 def test_the_guard_compares_scenario_by_scenario() -> None:
     shipped = {f"s{n}": 0.1 * n for n in range(20)}
     worse = {
@@ -119,6 +141,26 @@ def test_the_guard_compares_scenario_by_scenario() -> None:
     assert not verdict.guard("x", worse, shipped).passed
     mixed = {name: value + 0.05 * (-1) ** n for n, (name, value) in enumerate(shipped.items())}
     assert verdict.guard("x", mixed, shipped).passed
+
+
+@pytest.mark.parametrize("best", [-0.32, -0.16, 0.0, 0.08, 0.24])
+def test_the_loop_chooses_the_offset(
+    best: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each way as long as the score grows, and no further than `MOST_OFFSETS`."""
+    tried: list[str] = []
+
+    def predicted(models: list[PathModel], entrants: dict[str, Entrant], *_: object) -> verdict.Of:
+        (name,) = entrants
+        tried.append(name)
+        goodput = 10 * math.exp(-abs(float(name) - best))
+        return {one.name: {name: prediction(goodput)} for one in models}
+
+    monkeypatch.setattr("ndm_tcp.paths.predict.predict", predicted)
+    monkeypatch.setattr(steps, "_tried", lambda kmod, offset, to: to)
+    setting = steps.Steps(tmp_path, (), 1, 1, "", 1)
+    assert steps.offset(setting, [path("a"), path("b", 40)], uml_build.KMOD) == pytest.approx(best)
+    assert len(tried) == len(set(tried)) <= 2 + steps.MOST_OFFSETS
 
 
 def test_a_capture_becomes_a_network_and_a_report(
@@ -132,7 +174,7 @@ def test_a_capture_becomes_a_network_and_a_report(
     monkeypatch.setattr(recordings, "RIVALS", ("cubic",))
     monkeypatch.setattr(recordings, "LONGEST_S", 4.0)
     monkeypatch.setattr(steps, "EPOCHS", 3)
-    monkeypatch.setattr(steps, "OFFSETS", (0.0, 0.08))
+    monkeypatch.setattr(steps, "MOST_OFFSETS", 1)
     shipped = (uml_build.KMOD / "generated" / "ndm_model.h").read_bytes()
     capture = TRACES / "cubic-01-clean"
     words = ["adapt", str(capture), "-o", str(out), "--lab-rounds", str(lab), "--guard", ""]

@@ -8,6 +8,7 @@ import math
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ndm_tcp import selection
@@ -15,6 +16,7 @@ from ndm_tcp.cli import run_command
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export.command import export
 from ndm_tcp.export.integers import generated
+from ndm_tcp.export.integers.network import IntegerNetwork
 from ndm_tcp.export.report import chosen
 from ndm_tcp.lab.guest import uml_build
 
@@ -117,6 +119,29 @@ def test_a_population_is_measured_and_the_card_shows_all_of_it(
     shutil.copytree(population / "seed-1", population / "other")
     export(population / "other", population / "out")
     assert "networks that differ" not in (population / "other" / "MODEL_CARD.md").read_text()
+
+
+def test_copies_of_one_network_show_the_noise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    biases = []
+
+    def measure(name: str, kmod: Path, *_: object) -> dict[str, float]:
+        biases.append(int(IntegerNetwork.read(kmod / "generated").layers[-1].bias[selection.GAIN]))
+        return {"v/a": 0.1 * len(biases), "v/b": 0.3}
+
+    monkeypatch.setattr(selection, "measure", measure)
+    spread = selection.noise(3, ["lan"], 3, 1, tmp_path)
+    assert spread == pytest.approx(np.std([0.05 * n for n in range(1, 4)], ddof=1))
+    assert [bias - biases[0] for bias in biases] == [0, -1, 1]
+
+    networks = {"seed-1": {"score": 0.1, "standard_error": 0.05, "val_loss": 0.06}}
+    found = {"networks": networks, "refused": {}, "suites": ["lan"], "lab_seeds": 3}
+    (tmp_path / chosen.SELECTION).write_text(json.dumps(found))
+    assert "one bias a unit off" not in chosen.text(tmp_path / "seed-1")
+    found["noise"] = {"copies": 3, "standard_deviation": 0.0079}
+    (tmp_path / chosen.SELECTION).write_text(json.dumps(found))
+    assert "deviation of 0.0079:" in chosen.text(tmp_path / "seed-1")
 
 
 def test_bad_input_is_one_line(

@@ -57,6 +57,7 @@ struct ndm_flow_info {
 	int handshake;			/* 1: SYN and SYN-ACK were captured */
 	int64_t first_us;		/* capture clock of the first row */
 	int64_t mss;
+	int header_bytes;		/* IP and TCP, of a full segment */
 	int64_t packets, segments, retransmitted, rtos;
 	int64_t gaps, unseen, duplicates, zero_windows, keepalives, dsacks;
 	int64_t resent_control;		/* retransmitted SYN and FIN without data */

@@ -105,6 +105,7 @@ bool ndm_flow_learn(const struct ndm_capture *c, struct flow *f, const struct nd
 /* flow_plan.c: between the passes, and the result of the first one. */
 int ndm_flow_plan(const struct ndm_capture *c, struct flow *f);
 bool ndm_flow_find_copies(struct ndm_capture *c);
+int ndm_flow_header_bytes(const struct flow *f);
 int32_t ndm_flow_window_scale(const struct flow *f);
 bool ndm_flow_opened_by_sender(const struct flow *f);
 int64_t ndm_flow_handshake_rtt_us(const struct flow *f);

@@ -21,6 +21,14 @@ static int64_t segment_size(const struct flow *f)
 	return full ? full : DEFAULT_MSS;
 }
 
+int ndm_flow_header_bytes(const struct flow *f)
+{
+	bool unseen = !f->syn_seen[0] && !f->syn_seen[1];
+
+	/* Without a SYN the option is as likely as it is common. */
+	return (f->key.family == 4 ? 20 : 40) + 20 + (f->stamps || unseen ? TIMESTAMP_BYTES : 0);
+}
+
 int32_t ndm_flow_window_scale(const struct flow *f)
 {
 	if (!f->syn_seen[0] || !f->syn_seen[1])

@@ -159,6 +159,7 @@ def _records(
         path=truth.path,
         group=truth.path or host_pair(*found.hosts),
         mss=found.mss,
+        header_bytes=found.header_bytes,
         loss_cause=found.rows["cause"].copy(),
         rwnd_limited=found.rows["rwnd_limited"].astype(np.bool_),
         truth=truth.run.of(found.sender_port, found.first_us) if truth.run else None,

@@ -112,6 +112,8 @@ class CapturedFlow:
     first_us: int
     """capture clock at the first row"""
     mss: int
+    header_bytes: int
+    """IP and TCP, of a full segment"""
     facts: dict[str, int]
     n_rows: int
     rows: npt.NDArray[Any]
@@ -252,6 +254,7 @@ class Engine:
                 (_address(info, 0), _address(info, 1)),
                 info.first_us,
                 info.mss,
+                info.header_bytes,
                 facts,
                 info.rows,
                 _copy(info.row, n_rows, ROW_DTYPE),

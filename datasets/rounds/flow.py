@@ -86,6 +86,8 @@ class Flow:
     """Flows of one group go to one split: `host_pair`, or the path. Ends with the build."""
     mss: int | None = None
     """Payload bytes of a full segment."""
+    header_bytes: int | None = None
+    """IP and TCP of a full segment, where the packets were seen."""
     truth: PathTruth | None = None
     """Its path, if this project made it."""
     facts: dict[str, int | float | str] = field(default_factory=dict)

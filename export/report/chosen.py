@@ -39,11 +39,18 @@ def text(run: Path) -> str:
         scores = [networks[name]["score"] for name in order if name != "shipped"]
         suites, runs = ", ".join(found["suites"]), int(found["lab_seeds"])
         seeds = f"{runs} lab seeds" if runs > 1 else "one lab seed"
+        noise = found.get("noise")
+        spread = f"{noise['standard_deviation']:.4f}" if noise else ""
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise NdmError(
             f"{path}: not written by ndm select ({error!r}); run: ndm select {run.parent}"
         ) from None
     table = "\n".join(rows)
+    if spread:
+        refused += f"""
+Copies of one network with one bias a unit off have scores with a standard deviation of {spread}:
+scores closer than that say nothing.
+"""
     return f"""
 Number {rank} of {count} networks that differ in their seed alone, scored by `ndm select` on
 {suites} with {seeds} (docs/training.md): mean points over

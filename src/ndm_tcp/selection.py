@@ -15,6 +15,7 @@ import math
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,8 @@ EXAMPLE = """example:
 WORK = "select"
 FEWEST_SEEDS = 3
 """of the lab: one run of a closed loop is one draw"""
+GAIN = 0
+"""number of the output that predicts the step"""
 LEAST = 1e-3
 """Mbit/s, and part of a share: floor in place of nothing, whose logarithm is infinite"""
 
@@ -93,6 +96,30 @@ def sources(run: Path | None, to: Path, even_if_worse: bool = False) -> Path:
     return to
 
 
+def moved(kmod: Path, units: int, to: Path) -> Path:
+    """A copy of the module's sources whose network predicts larger steps.
+
+    Args:
+        kmod: the sources.
+        units: of the last bias, in its last place.
+        to: the folder to make, or to make anew.
+    """
+    from ndm_tcp import model_json
+    from ndm_tcp.export.integers import generated
+    from ndm_tcp.export.integers.network import IntegerNetwork
+
+    if to.exists():
+        shutil.rmtree(to)
+    shutil.copytree(kmod, to)
+    model = model_json.from_json(kmod / "generated" / model_json.NAME)
+    last = model.layers[-1]
+    bias = last.bias.copy()
+    bias[GAIN] += units
+    layers = [*model.layers[:-1], replace(last, bias=bias)]
+    generated.write(IntegerNetwork(replace(model, layers=layers)), to / "generated")
+    return to
+
+
 def measure(
     name: str, kmod: Path, suites: Sequence[str], lab_seeds: int, jobs: int, work: Path
 ) -> dict[str, float]:
@@ -148,8 +175,36 @@ def choose(measured: dict[str, dict[str, float]]) -> tuple[str, dict[str, dict[s
     return max(placed, key=lambda name: placed[name]["score"]), placed
 
 
+def noise(copies: int, suites: Sequence[str], lab_seeds: int, jobs: int, work: Path) -> float:
+    """What closed loops make of nothing: the spread of one network's scores.
+
+    Args:
+        copies: of the committed network, each with one bias a unit or two away. More units would
+            be another network in the end.
+        suites: as for `select`; so are `lab_seeds` and `jobs`.
+        work: folder of the runs.
+
+    Returns:
+        the standard deviation of the copies' scores.
+    """
+    shipped = sources(None, work / "kmod" / "shipped")
+    scores = []
+    for number in range(copies):
+        units = (number + 1) // 2 * (-1) ** number
+        print(f"noise: copy {number + 1} of {copies}", file=sys.stderr, flush=True)
+        kmod = moved(shipped, units, work / "kmod" / f"shipped{units:+}")
+        points_of = measure(f"shipped{units:+}", kmod, suites, lab_seeds, jobs, work)
+        scores.append(float(np.mean([*points_of.values()])))
+    return float(np.std(scores, ddof=1))
+
+
 def select(
-    folder: Path, suites: Sequence[str], lab_seeds: int, jobs: int, beside_shipped: bool
+    folder: Path,
+    suites: Sequence[str],
+    lab_seeds: int,
+    jobs: int,
+    beside_shipped: bool,
+    copies: int = 0,
 ) -> dict[str, Any]:
     """Run all networks of a population, and choose one.
 
@@ -159,6 +214,7 @@ def select(
         lab_seeds: runs of each scenario.
         jobs: guests at a time.
         beside_shipped: run the committed network too; it is scored, not chosen.
+        copies: of the committed network, for the noise; 0: the noise is not measured.
 
     Returns:
         the content of `selection.json`.
@@ -203,6 +259,9 @@ def select(
         "refused": refused,
         "points": measured,
     }
+    if copies:
+        spread = noise(copies, suites, lab_seeds, jobs, work)
+        result["noise"] = {"copies": copies, "standard_deviation": spread}
     for name, row in placed.items():
         if name != "shipped":
             metrics = orjson.loads((folder / name / "metrics.json").read_bytes())
@@ -232,6 +291,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="run the committed network too; it is scored, not chosen",
     )
+    parser.add_argument(
+        "--noise",
+        type=int,
+        default=0,
+        metavar="COPIES",
+        help="run so many copies of the committed network, one bias a unit off, too: their scores "
+        "differ by noise; 0: none",
+    )
     parser.add_argument("--json", action="store_true", help="print selection.json")
 
 
@@ -245,6 +312,9 @@ def screen(result: dict[str, Any]) -> str:
         mark = "  chosen" if name == result["chosen"] else ""
         lines.append(f"{name:10}{row['score']:+9.4f}{row['standard_error']:9.4f}{loss}{mark}")
     lines += [f"{name:10}refused: {why}" for name, why in result["refused"].items()]
+    if "noise" in result:
+        spread, copies = result["noise"]["standard_deviation"], result["noise"]["copies"]
+        lines.append(f"noise: {copies} copies of one network spread by {spread:.4f} (s.d.)")
     return "\n".join(lines)
 
 
@@ -257,6 +327,8 @@ def main(args: argparse.Namespace) -> int:
     suites = [name for name in args.suites.split(",") if name]
     if not suites:
         raise NdmError("--suites: none named; try --suites validation")
-    result = select(args.folder, suites, args.lab_seeds, args.jobs, args.beside_shipped)
+    if args.noise < 0 or args.noise == 1:
+        raise NdmError("--noise: name at least two copies, or 0 for none")
+    result = select(args.folder, suites, args.lab_seeds, args.jobs, args.beside_shipped, args.noise)
     print(json.dumps(result, indent=2) if args.json else screen(result))
     return 0

@@ -117,10 +117,10 @@ def shipped_rounds() -> tuple[Path, ...]:
     """
     from ndm_tcp.export.integers import generated
 
-    core = generated.ROOT / "datasets" / "lab-rounds" / "core"
-    if not core.is_dir():
+    found = sorted((generated.ROOT / "datasets" / "lab-rounds").glob("*/dataset.json"))
+    if not found:
         raise NdmError("this installation holds no rounds of the lab; name some: --lab-rounds DIR")
-    return (core,)
+    return tuple(manifest.parent for manifest in found)
 
 
 def _models(args: argparse.Namespace, started_s: float) -> tuple[list[PathModel], dict[str, str]]:

@@ -8,10 +8,12 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from ndm_tcp.adapt import recordings, verdict
 from ndm_tcp.paths.model import PathModel
+from ndm_tcp.selection import GAIN, measure, moved, sources
 
 SHARE = 0.45
 """of the weight that the user's paths have in training; the lab's rounds have the rest"""
@@ -19,11 +21,9 @@ CAPTURED = 0.1
 """of that, the captures' own rounds; recordings on their models have the rest"""
 RATE, EPOCHS = 2e-3, 10
 """of fine-tuning: a tenth of the learning rate of a whole training, a third of its epochs"""
-OFFSETS = (0.0, -0.08, 0.08, 0.16)
-"""log2, of the predicted step, tried in the loop; the first one of equals is taken. A step is 0.6
+OFFSET, MOST_OFFSETS = 0.08, 4
+"""log2, of the predicted step: what the loop tries at a time, and how often one way. A step is 0.6
 of the way, so 0.08 moves a steady window by 0.13, or a tenth"""
-GAIN = 0
-"""number of the output"""
 JUDGED = 100
 """number of the first draw to judge with: training has not seen it"""
 
@@ -114,7 +114,8 @@ def train(steps: Steps, folders: list[Path], turn: int, seed: int = 1) -> Path:
         data.append(captures)
         shares, held_out = [SHARE * (1 - CAPTURED), SHARE * CAPTURED], [1.0, 0.0]
     data += steps.lab_rounds
-    shares += [(1 - SHARE) / len(steps.lab_rounds)] * len(steps.lab_rounds)
+    flows = [store.manifest_of(folder)["flows"] for folder in steps.lab_rounds]
+    shares += [(1 - SHARE) * number / sum(flows) for number in flows]
     held_out += [0.0] * len(steps.lab_rounds)
     config = TrainConfig(
         init=SHIPPED,
@@ -134,7 +135,6 @@ def train(steps: Steps, folders: list[Path], turn: int, seed: int = 1) -> Path:
 def module(run: Path, to: Path) -> Path:
     """A copy of the module's sources with the network of a run, checked."""
     from ndm_tcp.export.check import check
-    from ndm_tcp.selection import sources
 
     check(sources(run, to, even_if_worse=True))  # the loop judges, not the step
     return to
@@ -158,43 +158,43 @@ def shifted(run: Path, offset: float, to: Path) -> Path:
 def _tried(kmod: Path, offset: float, to: Path) -> Path:
     """The module's sources with the same network and an offset: its integers alone, no reports."""
     from ndm_tcp import contract, model_json
-    from ndm_tcp.export.integers import generated
-    from ndm_tcp.export.integers.network import IntegerNetwork
 
-    if to.exists():
-        shutil.rmtree(to)
-    shutil.copytree(kmod, to)
-    model = model_json.from_json(kmod / "generated" / model_json.NAME)
-    last = model.layers[-1]
-    bias = last.bias.copy()
-    bias[GAIN] += round(offset * 2.0 ** (int(last.shift[GAIN]) + contract.Q_PRE))
-    layers = [*model.layers[:-1], replace(last, bias=bias)]
-    generated.write(IntegerNetwork(replace(model, layers=layers)), to / "generated")
-    return to
+    last = model_json.from_json(kmod / "generated" / model_json.NAME).layers[-1]
+    return moved(kmod, round(offset * 2.0 ** (int(last.shift[GAIN]) + contract.Q_PRE)), to)
 
 
 def offset(steps: Steps, models: Sequence[PathModel], kmod: Path) -> float:
     """The offset of the steps with the best score in the loop, on draws that trained.
 
     A better prediction of the step is not always a better flow: the target window is one for a
-    steady state, and fixed rules follow the network.
+    steady state, and fixed rules follow the network. From 0 on, one way and then the other, as
+    long as the score grows.
     """
     from ndm_tcp.paths.predict import Entrant, predict
 
-    entrants = {}
-    for value in OFFSETS:
-        sources = _tried(kmod, value, steps.out / "offsets" / f"kmod{value:+.2f}")
-        entrants[f"{value:+.2f}"] = Entrant(recordings.OWN, sources)
     lasting = [replace(model, seconds=recordings.seconds(model)) for model in models]
     runs = steps.out / "offsets" / "runs"
-    found = predict(lasting, entrants, runs, range(steps.draws), steps.jobs)
-    return max(OFFSETS, key=lambda value: verdict.mean_score(found, f"{value:+.2f}"))
+
+    @cache
+    def score(number: int) -> float:
+        name = f"{number * OFFSET:+.2f}"
+        sources = _tried(kmod, number * OFFSET, steps.out / "offsets" / f"kmod{name}")
+        entrants = {name: Entrant(recordings.OWN, sources)}
+        found = predict(lasting, entrants, runs, range(steps.draws), steps.jobs)
+        return verdict.mean_score(found, name)
+
+    for way in (1, -1):
+        best = 0
+        while abs(best) < MOST_OFFSETS and score(best + way) > score(best):
+            best += way
+        if best:
+            return best * OFFSET
+    return 0.0
 
 
 def guard(steps: Steps, kmod: Path, started_s: float) -> verdict.Guard:
     """Both networks on suites that neither was trained for."""
     from ndm_tcp.lab.guest import uml_build
-    from ndm_tcp.selection import measure
 
     suites = [name for name in steps.guard.split(",") if name]
     work = steps.out / "guard"

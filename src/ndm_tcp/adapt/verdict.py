@@ -52,9 +52,11 @@ class Guard:
 
 
 def score(seen: Seen) -> float:
-    """The score of `ndm select`: half the logarithm of goodput^2 / RTT, less what is lost."""
-    share = seen.retransmission_rate
-    return points(seen.goodput_mbps, seen.rtt_mean_ms, share, 1.0, 1.0, 1.0)
+    """The score of `ndm select`: half the logarithm of goodput^2 / RTT, less what is lost; beside
+    rivals how near the share is to the fair one."""
+    share, fair = (1.0 if one is None else one for one in (seen.share, seen.fair))
+    lost = seen.retransmission_rate
+    return points(seen.goodput_mbps, seen.rtt_mean_ms, lost, share, 1.0, fair)
 
 
 def mean_score(of: Of, name: str) -> float:

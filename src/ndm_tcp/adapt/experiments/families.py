@@ -5,6 +5,10 @@ CUBIC and BBR are captured on some paths of a family. The network is adapted fro
 alone, with several training seeds, and runs on other paths of the family, which only the lab knows.
 
     python -m ndm_tcp.adapt.experiments.families satellite -o out/families --seeds 5
+
+Of real captures nobody knows the true paths. They are measured on draws of their models:
+
+    python -m ndm_tcp.adapt.experiments.families --captures DIR... -o out/families
 """
 
 from __future__ import annotations
@@ -28,8 +32,10 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.intervals import student
 from ndm_tcp.lab.guest import suite, uml_build
 from ndm_tcp.lab.paths.scenario import Scenario, parse
+from ndm_tcp.paths import scenario
 from ndm_tcp.paths.model import PathModel, Seen
-from ndm_tcp.paths.replay import Replay, replay, seen
+from ndm_tcp.paths.predict import Entrant, predict
+from ndm_tcp.paths.replay import SEEDS, Replay, replay, seen
 
 CAPTURED = ("cubic", "bbr")
 CAPTURES, JUDGED = 5, 4
@@ -117,11 +123,18 @@ def captured(family: str, out: Path, jobs: int) -> tuple[list[Path], dict[str, s
 def accepted(
     copies: Sequence[Path], ccs: dict[str, str], out: Path, jobs: int
 ) -> tuple[list[PathModel], list[str]]:
-    """Models of the captures whose replay is close, and why the others are not there."""
+    """Models of the captures whose replay is close, and why the others are not there.
+
+    Args:
+        copies: the captures.
+        ccs: file name to algorithm; without it the closest replay decides.
+        out: folder.
+        jobs: guests at a time.
+    """
     from ndm_tcp.paths.estimate_command import estimate_all
 
     made, refused = estimate_all(copies, out / "paths", True)
-    models = [replace(model, cc=ccs[model.source]) for model in made.values()]
+    models = [replace(m, cc=ccs.get(m.source, m.cc)) for m in made.values()]
     found = replay(models, out / "paths" / "runs" / "replay", None, jobs)
     reasons = list(refused.values())
     good = []
@@ -153,7 +166,9 @@ def networks(
         run = steps.train(setting, folders, seed, seed)
         if seed == 1:  # networks of other seeds are alike, and every offset takes minutes
             kmod = steps.module(run, setting.out / "kmod-first")
-            offset = steps.offset(setting, plan.models, kmod)
+            random_ = any(scenario.scenario(m, m.name).draws() for m in plan.models)
+            several = replace(setting, draws=SEEDS if random_ else 1)
+            offset = steps.offset(several, plan.models, kmod)
         run = steps.shifted(run, offset, setting.out / f"shifted-{seed}")
         found.append(steps.module(run, setting.out / f"kmod-{seed}"))
     files.write_text(setting.out / "offset", f"{offset:+.2f}\n")
@@ -182,6 +197,21 @@ def on_true_paths(
     return found
 
 
+def on_models(
+    models: list[PathModel],
+    kmods: dict[str, Path | None],
+    ccs: dict[str, str],
+    out: Path,
+    jobs: int,
+) -> dict[str, dict[str, list[Seen]]]:
+    """The same on draws of the models that no recording had."""
+    lasting = [replace(model, seconds=recordings.seconds(model)) for model in models]
+    entrants = {name: Entrant(ccs[name], kmod) for name, kmod in kmods.items()}
+    draws = range(steps.JUDGED, steps.JUDGED + SEEDS)
+    found = predict(lasting, entrants, out / "judged", draws, jobs)
+    return {name: {m: [*found[m][name].draws] for m in found} for name in kmods}
+
+
 def _means(of: dict[str, list[Seen]], measure: Callable[[Seen], float]) -> dict[str, float]:
     return {name: float(np.mean([measure(one) for one in runs])) for name, runs in of.items()}
 
@@ -208,11 +238,13 @@ def compared(found: dict[str, dict[str, list[Seen]]], seeds: int) -> dict[str, o
     return result
 
 
-def run(family: str, out: Path, seeds: int, jobs: int) -> dict[str, object]:
-    """One family, from captures to the comparison; resumes."""
+def run(
+    family: str, out: Path, seeds: int, jobs: int, captures: list[Path] | None = None
+) -> dict[str, object]:
+    """One family, or captures by this name, up to the comparison; resumes."""
     started_s = time.monotonic()
     out = out / family
-    copies, ccs = captured(family, out, jobs)
+    copies, ccs = (captures, {}) if captures else captured(family, out, jobs)
     models, reasons = accepted(copies, ccs, out, jobs)
     steps.say(f"{family}: {len(models)} of {len(copies)} captures accepted", started_s)
     setting = steps.Steps(out, shipped_rounds(), 1, 1, "", jobs)
@@ -221,7 +253,10 @@ def run(family: str, out: Path, seeds: int, jobs: int) -> dict[str, object]:
     kmods: dict[str, Path | None] = {**dict.fromkeys(CAPTURED), "shipped": uml_build.KMOD}
     kmods |= {f"adapted-{seed}": kmod for seed, kmod in enumerate(adapted, start=1)}
     algorithm = {name: name if name in CAPTURED else recordings.OWN for name in kmods}
-    found = on_true_paths(family, kmods, algorithm, out, jobs)
+    if captures:
+        found = on_models(models, kmods, algorithm, out, jobs)
+    else:
+        found = on_true_paths(family, kmods, algorithm, out, jobs)
     mean = {
         name: {
             "goodput_mbps": float(np.mean([*_means(of, lambda s: s.goodput_mbps).values()])),
@@ -241,21 +276,27 @@ def run(family: str, out: Path, seeds: int, jobs: int) -> dict[str, object]:
         **compared(found, seeds),
     }
     files.write_text(out / "result.json", json.dumps(result, indent=1) + "\n")
-    steps.say(f"{family}: measured on {JUDGED} paths, {LAB_SEEDS} lab seeds", started_s)
+    steps.say(f"{family}: measured on {len(found['shipped'])} paths", started_s)
     return result
 
 
 def main() -> None:
     """Run families one after the other."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0] if __doc__ else "")
-    parser.add_argument("families", nargs="+", choices=[*FAMILIES], metavar="FAMILY")
+    parser.add_argument("families", nargs="*", metavar="FAMILY", help=", ".join(FAMILIES))
+    parser.add_argument("--captures", nargs="+", type=Path, help="adapt to these, too")
     parser.add_argument("-o", "--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=5, help="trainings of each family")
     parser.add_argument("--jobs", type=int, default=1, help="guests at a time")
     args = parser.parse_args()
+    if unknown := {*args.families} - {*FAMILIES}:
+        parser.error(f"no such family: {', '.join(unknown)}; there are {', '.join(FAMILIES)}")
     uml_build.build()
     for family in args.families:
         print(json.dumps(run(family, args.out, args.seeds, args.jobs), indent=1))
+    if args.captures:
+        found = run("captures", args.out, args.seeds, args.jobs, args.captures)
+        print(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

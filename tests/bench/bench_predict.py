@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How far predictions are from what algorithms get on the true paths.
+
+    ndm lab record SUITE --cc cubic,bbr --seeds 2 -o out/true
+    python -m tests.bench.bench_predict out/true -o out/predicted
+
+Of each recorded run the packets alone are given to the estimate. Its path model then predicts every
+algorithm that was recorded on the same path.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import shutil
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from ndm_tcp.lab.guest import uml_build
+from ndm_tcp.paths.estimate_command import estimate_all
+from ndm_tcp.paths.model import PathModel, Seen
+from ndm_tcp.paths.predict import DRAWS, Entrant, Prediction, predict
+from ndm_tcp.paths.replay import Replay, replay, seen
+
+APART = 1.03
+"""two algorithms with closer goodput have no order"""
+
+
+@dataclass(frozen=True)
+class TruePath:
+    """A true path: its runs by algorithm, and whether rivals share it."""
+
+    runs: Mapping[str, tuple[Seen, ...]]
+    rivals: bool
+
+    def goodput(self, cc: str) -> float:
+        return float(np.mean([one.goodput_mbps for one in self.runs[cc]]))
+
+    def rtt(self, cc: str) -> float:
+        return float(np.mean([one.rtt_mean_ms for one in self.runs[cc]]))
+
+
+def true_paths(folders: Iterable[Path], copies: Path) -> tuple[dict[str, TruePath], dict[str, str]]:
+    """The paths by name, and the captured algorithm by the name of a copy of its packets."""
+    runs: dict[str, dict[str, list[Seen]]] = defaultdict(lambda: defaultdict(list))
+    rivals, ccs = {}, {}
+    copies.mkdir(parents=True, exist_ok=True)
+    for capture in sorted({p for folder in folders for p in folder.rglob("sender.pcap*")}):
+        result = json.loads((capture.parent / "result.json").read_text())
+        name, cc = result["scenario"], result["cc"]
+        if not runs[name][cc]:
+            copy = copies / f"{name}-{cc}{''.join(capture.suffixes)}"
+            shutil.copy(capture, copy)
+            ccs[copy.name] = cc
+        runs[name][cc].append(seen(result))
+        rivals[name] = len(result["flows"]) > 1
+    made = {
+        name: TruePath({cc: tuple(all_) for cc, all_ in of.items()}, rivals[name])
+        for name, of in runs.items()
+    }
+    return made, ccs
+
+
+@dataclass
+class Errors:
+    """Of predicted over true values, natural logarithms; and pairs of algorithms."""
+
+    goodput: list[float]
+    rtt: list[float]
+    pairs: int = 0
+    right: int = 0
+
+    def add(self, path: TruePath, cc: str, found: Mapping[str, Prediction]) -> None:
+        """The predictions of a model that the capture of `cc` gave."""
+        for other in set(path.runs) - {cc}:
+            got = found[other]
+            self.goodput.append(math.log(got.goodput_mbps.mean / path.goodput(other)))
+            self.rtt.append(math.log(got.rtt_mean_ms.mean / path.rtt(other)))
+        for a, b in itertools.combinations(sorted(path.runs), 2):
+            apart = math.log(path.goodput(a) / path.goodput(b))
+            if abs(apart) > math.log(APART):
+                self.pairs += 1
+                self.right += (
+                    apart * math.log(found[a].goodput_mbps.mean / found[b].goodput_mbps.mean) > 0
+                )
+
+    def row(self, group: str) -> str:
+        """Of the table."""
+        if not self.goodput:
+            return f"| {group} | 0 | - | - | - |"
+        cells = []
+        for values in (self.goodput, self.rtt):
+            off = 100 * np.expm1(np.abs(values))
+            cells.append(f"{np.median(off):.1f} / {np.percentile(off, 90):.1f}")
+        cells.append(f"{self.right} of {self.pairs}")
+        return f"| {group} | {len(self.goodput)} | {' | '.join(cells)} |"
+
+
+def accepted(copies: Path, ccs: Mapping[str, str], out: Path, jobs: int) -> list[PathModel]:
+    """Models whose replay is close; says what became of the others."""
+    made, refused = estimate_all(sorted(copies.iterdir()), out / "paths", True)
+    models = [replace(one, cc=ccs[one.source]) for one in made.values()]
+    found = replay(models, out / "replays", None, jobs)
+    good = [one.model for one in found.values() if isinstance(one, Replay) and one.accepted]
+    print(
+        f"{len(ccs)} captures: {len(refused)} refused, {len(made) - len(good)} rejected by replay"
+    )
+    return good
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0] if __doc__ else "")
+    parser.add_argument("folders", nargs="+", type=Path, help="recorded runs")
+    parser.add_argument("-o", "--out", type=Path, required=True, help="resumes")
+    parser.add_argument("--draws", type=int, default=DRAWS, help="of each model")
+    parser.add_argument("--jobs", type=int, default=1, help="guests at a time")
+    args = parser.parse_args()
+    uml_build.build()
+    paths, ccs = true_paths(args.folders, args.out / "captures")
+    models = accepted(args.out / "captures", ccs, args.out, args.jobs)
+    entrants = {cc: Entrant(cc) for cc in sorted(set(ccs.values()))}
+    found = predict(models, entrants, args.out / "runs", range(args.draws), args.jobs)
+    errors = {"lone": Errors([], []), "beside rivals": Errors([], [])}
+    for one in models:
+        cc = ccs[one.source]
+        path = paths[one.source.partition(f"-{cc}.pcap")[0]]
+        errors["beside rivals" if path.rivals else "lone"].add(path, cc, found[one.name])
+    print("median / 90th percentile of the error, %; pairs whose goodput differs by over 3 %\n")
+    print("| paths | predictions | goodput | mean RTT | pairs in the right order |")
+    print("|---|---|---|---|---|")
+    for group, of in errors.items():
+        print(of.row(group))
+
+
+if __name__ == "__main__":
+    main()
