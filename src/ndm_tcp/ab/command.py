@@ -62,7 +62,8 @@ def require_sense(args: argparse.Namespace) -> None:
             raise NdmError(f"--{name} {value:g}: must be above 0")
     if args.watch is not None and args.every > args.watch:
         raise NdmError(
-            f"--every {args.every:g}: longer than --watch {args.watch:g}, so no flow is seen twice"
+            f"--every {args.every:g}: longer than --watch {args.watch:g}, so no flow is seen "
+            "twice; use a shorter --every"
         )
     if args.out is not None and args.out.exists() and not args.out.is_dir():
         raise NdmError(f"{args.out}: not a folder; name another with -o")
@@ -95,7 +96,9 @@ def to_network(flows: Sequence[Flow], text: str) -> list[Flow]:
         except ValueError:
             continue  # a name
     if not found:
-        raise NdmError(f"--peer {text}: none of {len(flows)} flows goes there")
+        raise NdmError(
+            f"--peer {text}: none of {len(flows)} flows goes there; name another, or leave it out"
+        )
     return found
 
 
