@@ -17,11 +17,13 @@ import numpy as np
 import pytest
 
 from ndm_tcp import contract as c
+from ndm_tcp import fixedpoint
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export.check import CHECKER, run_checker
+from ndm_tcp.export.checker import bounds
 from ndm_tcp.export.integers import generated, model_c
 from ndm_tcp.export.integers.network import IntegerNetwork
-from ndm_tcp.export.proof import certificate, law
+from ndm_tcp.export.proof import certificate, enclosure, law
 from ndm_tcp.export.report.card import claims_text
 from ndm_tcp.fixedpoint import Layer
 
@@ -253,3 +255,12 @@ def test_a_missing_or_damaged_certificate_is_one_line(folder: Path) -> None:
     refused(folder, "No such file")
     with pytest.raises(NdmError, match=r"refused: .*; run: ndm export RUN"):
         run_checker(folder)
+
+
+def test_what_the_checker_encloses_lies_within_the_proofs() -> None:
+    """Else a network whose ranges end in such a step is exported and then refused."""
+    own = bounds.Tanh([int(value) for value in fixedpoint.tanh_table()]).error
+    for step, (claimed, (low, high)) in enumerate(
+        zip(enclosure.segment_errors(), own, strict=True)
+    ):
+        assert claimed[0] <= low * enclosure.UNIT and high * enclosure.UNIT <= claimed[1], step
