@@ -63,6 +63,9 @@ class TrainConfig:
     seed: int = 1
     init: str = AUTO
     """the weights to start from: auto, random, shipped, or a path; of a run, its actual start"""
+    teachers: tuple[str, ...] = ()
+    """run folders of networks whose mean outputs are the target, in place of the data's; of a run,
+    their digests"""
     freeze: tuple[str, ...] = ()
     """outputs that stay as they are in the network to start from, for every input. Hidden layers
     serve both outputs, so they stay too: of the other output, the last layer's row is learned"""

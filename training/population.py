@@ -47,6 +47,17 @@ def members(folder: Path) -> dict[int, Path]:
     return dict(sorted(found.items()))
 
 
+def every(paths: Sequence[Path]) -> tuple[str, ...]:
+    """The runs among these folders, and the members of those that are populations.
+
+    Raises:
+        NdmError: see `members`.
+    """
+    alone = [path for path in paths if (path / ckpt.MODEL).is_file()]
+    many = [run for path in paths if path not in alone for run in members(path).values()]
+    return tuple(str(run) for run in (*alone, *many))
+
+
 def _one(folder: Path, seed: int, quiet: bool, board: bool) -> dict[str, Any]:
     assert _shared is not None
     torch.set_num_threads(1)

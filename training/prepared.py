@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 
 from ndm_tcp.datasets.store import store
+from ndm_tcp.training import teachers
 from ndm_tcp.training.advantage import Value, weights
 from ndm_tcp.training.config import TrainConfig
+from ndm_tcp.training.model import Policy
 from ndm_tcp.training.objective import Examples, examples, needed
 from ndm_tcp.training.start import CONGESTION, Start, resolve
 
@@ -30,7 +32,7 @@ class Batch:
     x: Tensor  # [n, dense]
     action: Tensor  # [n]
     weight: Tensor  # [n], 0 where the action is not a decision
-    cause: Tensor  # [n], 1, 0 or -1
+    cause: Tensor  # [n], 1, 0 or -1; with teachers, how likely 1 is
 
     def rows(self, index: Tensor) -> Batch:
         """Copies of these rows, next to each other."""
@@ -82,7 +84,20 @@ def prepare(data: Sequence[Path], config: TrainConfig) -> Prepared:
     # Both kinds of loss weigh the same in sum; a frozen logit is not trained.
     both = bool((share > 0).all()) and CONGESTION not in config.freeze
     balance = share.sum() / (2 * share.clamp(min=1)) if both else torch.zeros(2)
+    if config.teachers:
+        names, networks = teachers.load(config.teachers, config.mask)
+        train, val = _taught(train, networks), _taught(val, networks)
+        # The mean is one number: there is no larger one to prefer, and no cause to balance.
+        config, balance = replace(config, teachers=names, expectile=0.5), torch.ones(2) * both
     return Prepared(found, sha256, config, start, train, val, balance)
+
+
+def _taught(batch: Batch, networks: Sequence[Policy]) -> Batch:
+    """The same rounds with the teachers' outputs as targets."""
+    if not len(batch.x):
+        return batch
+    gain, likely = teachers.outputs(networks, batch.x).unbind(1)
+    return replace(batch, action=gain, cause=torch.where(batch.cause >= 0, likely, batch.cause))
 
 
 def batch_of(config: TrainConfig, rounds: int) -> int:

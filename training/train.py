@@ -19,6 +19,7 @@ EXAMPLE = """example:
   ndm train --data out/data -o out/run
   ndm train --data out/data -o out/blind --mask 7,8     # without the delay inputs
   ndm train --data out/data -o out/many --seeds 8       # out/many/seed-1 ... seed-8, side by side
+  ndm train --data out/data -o out/mean --teachers out/many  # one network that learns their mean
   ndm train --data out/mine --objective awbc -o out/mine.run --init shipped --freeze congestion"""
 
 
@@ -121,6 +122,15 @@ def _add_objective(parser: argparse.ArgumentParser, default: TrainConfig) -> Non
         help="part of the weight of each --data folder, separated by commas, such as 0.4,0.6 "
         "(default: as their flows weigh)",
     )
+    parser.add_argument(
+        "--teachers",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="RUN",
+        help="learn the mean outputs of these networks, runs or populations, in place of the "
+        "targets of the data",
+    )
     parser.add_argument("--beta", type=float, default=default.beta, help="advantage temperature")
     parser.add_argument("--gamma", type=float, default=default.gamma, help="discount per round")
     parser.add_argument(
@@ -188,6 +198,7 @@ def main(args: argparse.Namespace) -> int:
         init=args.init,
         freeze=tuple(args.freeze),
         shares=args.shares,
+        teachers=population.every(args.teachers),
     )
     if args.tensorboard:
         require_tensorboard()

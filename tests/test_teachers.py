@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A network that learns the mean of others."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from ndm_tcp import files
+from ndm_tcp.cli import run_command
+from ndm_tcp.datasets.builder.build import build
+from ndm_tcp.training import checkpoint as ckpt
+from ndm_tcp.training import teachers
+from ndm_tcp.training.config import TrainConfig
+from ndm_tcp.training.loop import Trainer
+from ndm_tcp.training.prepared import prepare
+
+from .conftest import TRACES
+
+FEW = TrainConfig(hidden=(16,), epochs=8, batch=256)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("data")
+    names = ["lab/train-03-loss--reno--1", "lab/train-10-step--bbr--1"]
+    build([TRACES / name for name in names], out, quiet=True)
+    return out
+
+
+@pytest.fixture(scope="module")
+def population(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.set_num_threads(1)
+    out = tmp_path_factory.mktemp("many")
+    for seed in (1, 2):
+        Trainer([data], out / f"seed-{seed}", replace(FEW, seed=seed)).run(quiet=True)
+    return out
+
+
+def test_the_mean_of_the_teachers_is_the_target(data: Path, population: Path) -> None:
+    runs = tuple(str(population / f"seed-{seed}") for seed in (1, 2))
+    plain, taught = prepare([data], FEW), prepare([data], replace(FEW, teachers=runs))
+    nets = [ckpt.load_policy(Path(run))[0] for run in runs]
+    with torch.no_grad():
+        mean = sum(net.raw(plain.train.x) for net in nets) / 2
+    assert isinstance(mean, torch.Tensor)
+    assert torch.allclose(taught.train.action, mean[:, 0].clamp(-1, 1), atol=1e-6)
+    known = plain.train.cause >= 0
+    assert known.any() and not known.all()
+    assert torch.allclose(taught.train.cause[known], mean[known, 1].sigmoid(), atol=1e-6)
+    assert (taught.train.cause[~known] == -1).all()
+    assert torch.equal(taught.train.weight, plain.train.weight)
+    digests = [files.sha256(Path(run) / ckpt.MODEL)[:16] for run in runs]
+    assert taught.config.teachers == tuple(f"checkpoint {digest}" for digest in digests)
+    assert taught.config.expectile == 0.5
+
+
+def test_a_network_that_learns_the_mean_is_nearer_to_it_than_its_teachers_are(
+    data: Path, population: Path, tmp_path: Path
+) -> None:
+    words = ["train", "--data", str(data), "-o", str(tmp_path / "mean"), "--hidden", "16"]
+    words += ["--batch", "256", "--teachers", str(population)]
+    assert run_command(words) == 0
+    nets = [ckpt.load_policy(population / f"seed-{seed}")[0] for seed in (1, 2)]
+    student, checkpoint = ckpt.load_policy(tmp_path / "mean")
+    assert len(checkpoint.config.teachers) == 2
+    batch = prepare([data], FEW).train
+    target = teachers.outputs(nets, batch.x)[:, 0]
+    decided = batch.weight > 0
+
+    def apart(gain: torch.Tensor) -> float:
+        return float((gain.clamp(-1, 1) - target)[decided].abs().mean())
+
+    with torch.no_grad():
+        own = apart(student.raw(batch.x)[:, 0])
+        assert all(own < 0.6 * apart(net.raw(batch.x)[:, 0]) for net in nets)
+
+
+def test_bad_teachers_are_one_line(
+    data: Path, population: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["train", "--data", str(data), "-o", str(tmp_path / "out"), "--teachers"]
+    for more, said in (
+        ([str(tmp_path / "none")], "no population here; run: ndm train --seeds 8"),
+        ([str(population), "--mask", "7,8"], "learned with mask (); expected (7, 8)"),
+    ):
+        assert run_command([*words, *more]) == 2
+        assert said in capsys.readouterr().err.splitlines()[-1]
+        assert not (tmp_path / "out").exists()
+
+
+def test_a_run_of_before_has_no_teachers(population: Path) -> None:
+    config = json.loads((population / "seed-1" / "config.json").read_text())
+    del config["teachers"]
+    assert TrainConfig.from_dict(config).teachers == ()
