@@ -172,13 +172,14 @@ def test_a_capture_becomes_a_network_and_a_report(
         [TRACES / "lab" / f"train-{n}--cubic--1" for n in ("03-loss", "00-clean")], lab, quiet=True
     )
     monkeypatch.setattr(recordings, "RIVALS", ("cubic",))
-    monkeypatch.setattr(recordings, "LONGEST_S", 4.0)
     monkeypatch.setattr(steps, "EPOCHS", 3)
     monkeypatch.setattr(steps, "MOST_OFFSETS", 1)
     shipped = (uml_build.KMOD / "generated" / "ndm_model.h").read_bytes()
     capture = TRACES / "cubic-01-clean"
     words = ["adapt", str(capture), "-o", str(out), "--lab-rounds", str(lab), "--guard", ""]
-    code = run_command([*words, "--draws", "1", "--iterations", "1", "--jobs", "1"])
+    code = run_command(
+        [*words, "--draws", "1", "--iterations", "1", "--seconds", "4", "--jobs", "1"]
+    )
     said = capsys.readouterr()
     if "No step of training was better" in said.out:
         assert code == command.NOT_ADVISED and not (out / "kmod").exists()
@@ -202,6 +203,8 @@ def test_captures_that_show_no_path_end_in_one_line(
     assert "no flow shows its path" in capsys.readouterr().err.splitlines()[-1]
     assert run_command(["adapt", str(poll), "-o", str(tmp_path / "out"), "--draws", "0"]) == 2
     assert "--draws must be at least 1" in capsys.readouterr().err
+    assert run_command(["adapt", str(poll), "-o", str(tmp_path / "out"), "--seconds", "0"]) == 2
+    assert "--seconds must be at least 1" in capsys.readouterr().err
 
 
 def test_an_offset_moves_the_predicted_step_and_nothing_else(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def summary(folder: Path) -> str:
         "Two real captures: their estimated paths, and what each algorithm would get there:",
         _told(predicted),
         "",
-        "The shipped network adapted to these paths, beside the others:",
+        "The shipped network adapted to one of these paths, beside the others:",
         _told(adapted),
         "",
         "next      more paths and seeds, which take longer:",

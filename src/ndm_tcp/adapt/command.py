@@ -17,6 +17,7 @@ import argparse
 import shutil
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -27,7 +28,7 @@ from ndm_tcp.paths.model import PathModel
 
 EXAMPLE = """example:
   ndm adapt captures/ -o out/mine           # then open out/mine/report.html
-  ndm adapt my.pcap -o out/mine --guard validation --draws 2 --iterations 1    # faster
+  ndm adapt my.pcap -o out/mine --guard validation --draws 2 --iterations 1 --seconds 5    # faster
   ndm lab run published/c-dumbbell-loss-1.toml --cc ndm_tcp --kmod out/mine/kmod
 
 exit code 1: the report advises against the adapted network; it is then in RUN/refused"""
@@ -54,6 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--draws", type=int, default=3, help="runs of each model, with values from their intervals"
     )
     parser.add_argument(
+        "--seconds",
+        type=float,
+        default=recordings.LONGEST_S,
+        help="longest run on a model; thirty round trips are run in any case",
+    )
+    parser.add_argument(
         "--most-paths", type=int, default=12, help="models to record on, the most different ones"
     )
     parser.add_argument(
@@ -73,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run `ndm adapt`."""
-    for name in ("draws", "most_paths", "iterations", "jobs"):
+    for name in ("draws", "most_paths", "iterations", "jobs", "seconds"):
         if getattr(args, name) < 1:
             raise NdmError(f"--{name.replace('_', '-')} must be at least 1")
     setting = steps.Steps(
@@ -86,6 +93,7 @@ def main(args: argparse.Namespace) -> int:
     )
     started_s = time.monotonic()
     models, rejected = _models(args, started_s)
+    models = [replace(model, seconds=min(model.seconds, args.seconds)) for model in models]
     splits = steps.captures(args.sources, setting, models)
     chosen = recordings.spread(models, args.most_paths)
     steps.say(f"{len(models)} models, {len(chosen)} of them to record on", started_s)
