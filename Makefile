@@ -206,7 +206,7 @@ $(DONE)/adapt: $(DONE)/predict $(wildcard src/ndm_tcp/adapt/*.py training/*.py e
 # The longest files begin first (tests/conftest.py), so that none is waited for at the end.
 PYTEST = $(BIN)/pytest -n $$(nproc) --dist loadfile --no-loadscope-reorder
 
-test: setup test-packages ## the tests, a kernel boot in QEMU included; 12 minutes at most on 2 cores
+test: setup test-packages ## the tests, a kernel boot in QEMU included; README has the time
 	@# Where it cannot be built, the tests that need it say why they skip.
 	-$(BIN)/ndm lab build
 	$(PYTEST) -m "not long" --durations=20
