@@ -127,11 +127,10 @@ TRACES := $(shell find datasets/traces -type f)
 ROUND_FILES := $(wildcard $(addsuffix /*,$(ROUNDS)))
 export DEMO_START := $(or $(DEMO_START),$(shell date +%s))
 
-# Measured on 2 cores with torch for CPUs alone; disk without the system packages.
+# The figures are README's.
 define DEMO_SAYS
-On 2 cores: 5 minutes the first time (7 minutes of CPU time, of which the lab's kernel takes 5 and a half),
-3 to 4 minutes when only the network is trained again, seconds when nothing changed; and the downloads.
-Disk: 2.3 GB, of which 1.6 GB stay. Memory: 1.7 GB. The kernel is kept outside the checkout, in ~/.cache.
+On 2 cores: about 8 minutes the first time, 4 minutes after, seconds when nothing changed.
+Disk: up to 5 GB. Memory: up to 3 GB. The lab's kernel is kept outside the checkout, in ~/.cache.
 pip's own torch may bring CUDA, gigabytes that nothing here uses; PIP_TORCH names another: README.md.
 Logs: $(DEMO)/log/
 endef
@@ -207,7 +206,7 @@ $(DONE)/adapt: $(DONE)/predict $(wildcard src/ndm_tcp/adapt/*.py training/*.py e
 # The longest files begin first (tests/conftest.py), so that none is waited for at the end.
 PYTEST = $(BIN)/pytest -n $$(nproc) --dist loadfile --no-loadscope-reorder
 
-test: setup test-packages ## the tests, a kernel boot in QEMU included; 12 minutes at most on 2 cores
+test: setup test-packages ## the tests, a kernel boot in QEMU included; README has the time
 	@# Where it cannot be built, the tests that need it say why they skip.
 	-$(BIN)/ndm lab build
 	$(PYTEST) -m "not long" --durations=20

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -30,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--out", type=Path, required=True, help="folder of models")
     parser.add_argument("--rtt-ms", type=float, help="baseline RTT of a trace, ms")
     parser.add_argument("--queue-packets", type=int, help="queue of a trace, packets")
+    parser.add_argument("--json", action="store_true", help="print the models' files as JSON")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -41,15 +43,19 @@ def main(args: argparse.Namespace) -> int:
     ]
     if not paths:
         raise NdmError(f"{args.sources[0]}: no profile (*.json) in it; name a profile or a trace")
-    made, failed = 0, 0
+    made: list[str] = []
+    failed: list[str] = []
     for path in paths:
         try:
             found = profiles.read(path, args.rtt_ms, args.queue_packets)
         except NdmError as error:
             print(f"ndm: left out: {error}", file=sys.stderr)
-            failed += 1
+            failed.append(str(path))
             continue
         model.write(found, args.out / f"{found.name}{model.SUFFIX}")
-        made += 1
-    print(f"{args.out}: {made} path models")
+        made.append(str(args.out / f"{found.name}{model.SUFFIX}"))
+    if args.json:
+        print(json.dumps({"models": made, "left_out": failed}, indent=2))
+    else:
+        print(f"{args.out}: {len(made)} path models")
     return 1 if failed or not made else 0

@@ -175,19 +175,21 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 @plots.plain()
-def _picture(captured: series.Series | None, replayed: series.Series | None) -> str:
+def _picture(captured: series.Series | None, replayed: series.Series, cc: str) -> str:
+    """The flow over time as captured, black, and as replayed, in the algorithm's colour."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 2.8), layout="constrained")
     panels = figure.subplots(1, 3)
     titles = ("acknowledged, Mbit/s", "smoothed RTT, ms", "lost packets per s")
-    both = ((captured, plots.BLACK, "captured", 1.6), (replayed, plots.ORANGE, "replayed", 1.2))
-    for one, color, label, width in both:
+    color = plots.CC.get(cc, plots.GREY)
+    both = ((captured, plots.BLACK, "captured", 1.6), (replayed, color, f"replayed, {cc}", 1.2))
+    for one, shade, label, width in both:
         if one is None:
             continue
         rtt = [float("nan") if v is None else v for v in one.rtt_ms]
         for panel, values in zip(panels, (one.mbps, rtt, one.lost), strict=True):
-            panel.plot(one.at_s, values, color=color, lw=width, label=label, alpha=0.85)
+            panel.plot(one.at_s, values, color=shade, lw=width, label=label, alpha=0.85)
     for panel, title in zip(panels, titles, strict=True):
         panel.set(title=title, xlabel="s since the first ACK", ylim=(0, None))
     panels[0].legend()
@@ -211,8 +213,9 @@ def write_page(
         predictions: name of the model to those of every algorithm.
     """
     sections: list[dict[str, Any]] = []
-    shown = [(r.model, r.folder) for r in found.replays] + [(model, "") for model in imported]
-    for model, run in shown:
+    shown = [(r.model, r.folder, r.cc) for r in found.replays]
+    shown += [(model, "", "") for model in imported]
+    for model, run, cc in shown:
         name = model.name
         captured = series.read(folder / f"{name}{series.SUFFIX}")
         replayed = series.of_run(folder / RUNS / "replay" / run) if run else None
@@ -221,7 +224,8 @@ def write_page(
             {
                 "name": name,
                 "facts": facts(model),
-                "picture": _picture(captured, replayed) if run else "",
+                "picture": _picture(captured, replayed, cc) if replayed else "",
+                "drawn": "The captured flow and its replay." if captured else "The replay.",
                 "scenario": scenario.text(model),
                 "rows": prediction_rows(of_path),
                 "sentence": sentence(of_path) if of_path else "",
@@ -229,7 +233,7 @@ def write_page(
         )
     text = pages.render(
         "paths.html.j2",
-        title=f"Paths of {folder.name}",
+        title=f"Network paths: {folder.name}",
         head=HEAD,
         rows=replay_rows(found),
         prediction_head=PREDICTION_HEAD,

@@ -356,7 +356,13 @@ def test_more_seeds_run_only_where_something_is_drawn(
 
 def test_the_committed_bars_are_those_of_the_boards() -> None:
     folder = Path(__file__).parent.parent / "docs" / "board"
-    assert bars.text(folder) == (folder / "bars.md").read_text()
+    page = (folder / "bars.md").read_text()
+    assert bars.text(folder) == page
+    found = bars.facts(folder)
+    for word, verdict in (("goodput", "goodput"), ("retransmission rate", "retransmission_rate")):
+        rows = [row[verdict] for row in found["published_reached"].values()]
+        assert f"{word} {sum(rows)} of {len(rows)}" in page
+    assert f"{100 * found['ccbench_wins']['set1']['ndm_tcp']:.1f} %" in page
 
 
 def test_a_board_takes_no_kept_run_of_another_network(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -291,6 +292,10 @@ def test_claims_are_counted_on_recorded_rounds(
     assert row[1:4] == ["2", "2", "1"]
     assert run_command(["claims", str(dataset)]) == 0
     assert capsys.readouterr().out.count("\n") == len(properties.PROPERTIES)
+    assert run_command(["claims", str(dataset), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["rounds"] > 0 and len(said["claims"]) == len(properties.PROPERTIES) - 2
+    assert all((row["inside"] == 0) == (row["median"] is None) for row in said["claims"])
     assert run_command(["claims", str(tmp_path / "none")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 

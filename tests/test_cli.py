@@ -40,6 +40,22 @@ def test_every_verb_explains_itself(
         assert not any(letter.isdigit() for letter in named), "a value, not the name of one"
 
 
+WITHOUT_JSON = {
+    *("dataset convert", "data core", "data record", "data lock", "convert", "lab build"),
+    *("lab plot", "lab scenarios", "lab host-record", "completion", "bpf load", "bpf unload"),
+    *("trace", "bpf events"),
+}
+"""They write files or change the kernel; the last two print rows, CSV and text."""
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_results_can_be_printed_as_json(
+    words: tuple[str, ...], parsers: dict[tuple[str, ...], cli.Parser]
+) -> None:
+    options = {option for action in parsers[words]._actions for option in action.option_strings}
+    assert ("--json" in options) != (" ".join(words) in WITHOUT_JSON)
+
+
 @pytest.mark.parametrize("group", ["", *GROUPS])
 def test_help_lists_the_verbs(group: str, capsys: pytest.CaptureFixture[str]) -> None:
     before = [group] if group else []

@@ -14,7 +14,7 @@ EXAMPLE = """example:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ndm eval`."""
-    parser.add_argument("run", type=Path, help="folder of a training run")
+    parser.add_argument("run", metavar="RUN", type=Path, help="folder of a training run")
     parser.add_argument("--data", type=Path, required=True, help="dataset folder")
     parser.add_argument("--json", action="store_true", help="everything, per flow too")
 

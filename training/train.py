@@ -43,7 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data", type=Path, nargs="+", required=True, help="dataset folders, put together"
     )
-    parser.add_argument("-o", "--out", type=Path, required=True, help="run folder; resumes")
+    parser.add_argument(
+        "-o", "--out", type=Path, required=True, help="run folder; an interrupted run goes on there"
+    )
     parser.add_argument(
         "--objective",
         choices=OBJECTIVES,

@@ -11,7 +11,9 @@ highest output in the box.
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -27,17 +29,30 @@ from ndm_tcp.training import derived
 SLOW_START = next(i.index for i in c.DENSE if i.name == "slow_start") - 1
 
 
-def table(layers: list[Layer], x: IntArray) -> Iterator[str]:
-    """Lines of the table.
+@dataclass(frozen=True)
+class Row:
+    """Recorded rounds in the box of one claim."""
+
+    claim: str
+    inside: int
+    broken: int
+    """of those inside: rounds in which the network breaks the claim"""
+    slow_start: int
+    """of those broken: rounds in slow start"""
+    lowest: float | None
+    median: float | None
+    highest: float | None
+    """output in the box; None: no round is inside"""
+
+
+def rows(layers: list[Layer], x: IntArray) -> Iterator[Row]:
+    """A row a claim that has a limit.
 
     Args:
         layers: the network.
         x: [n, dense] inputs of rounds, Q12.
     """
     out = fixedpoint.forward(layers, x).outputs
-    yield f"{len(x)} rounds"
-    head = f"{'claim':44}{'inside':>8}{'broken':>8}{'slow start':>12}"
-    yield f"{head}{'lowest':>9}{'median':>9}{'highest':>9}"
     for prop in properties.PROPERTIES:
         if prop.limit is None:
             continue
@@ -46,10 +61,23 @@ def table(layers: list[Layer], x: IntArray) -> Iterator[str]:
         found = out[inside, prop.output]
         broken = prop.sign * found > prop.sign * prop.limit
         starting = broken & (x[inside, SLOW_START] > 0)
-        line = f"{prop.name:44}{len(found):8}{broken.sum():8}{starting.sum():12}"
+        counts = (len(found), int(broken.sum()), int(starting.sum()))
         if len(found):
             ends = np.array([found.min(), np.median(found), found.max()]) / (1 << c.Q_PRE)
-            line += "".join(f"{value:9.3f}" for value in ends)
+            yield Row(prop.name, *counts, *ends.tolist())
+        else:
+            yield Row(prop.name, *counts, None, None, None)
+
+
+def table(layers: list[Layer], x: IntArray) -> Iterator[str]:
+    """Lines of the table; arguments as those of `rows`."""
+    yield f"{len(x)} rounds"
+    head = f"{'claim':44}{'inside':>8}{'broken':>8}{'slow start':>12}"
+    yield f"{head}{'lowest':>9}{'median':>9}{'highest':>9}"
+    for row in rows(layers, x):
+        line = f"{row.claim:44}{row.inside:8}{row.broken:8}{row.slow_start:12}"
+        for value in (row.lowest, row.median, row.highest):
+            line += "" if value is None else f"{value:9.3f}"
         yield line
 
 
@@ -60,6 +88,7 @@ EXAMPLE = """example:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The argument of `ndm claims`."""
     parser.add_argument("data", metavar="DIR", type=Path, nargs="+", help="dataset folders")
+    parser.add_argument("--json", action="store_true", help="print the rows as JSON")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -68,5 +97,9 @@ def main(args: argparse.Namespace) -> int:
     rounds = store.load_all(args.data).rounds
     x = derived.dense(rounds).astype(np.int64)
     valid = rounds.column("valid").to_numpy(zero_copy_only=False).astype(bool)
+    if args.json:
+        found = [asdict(row) for row in rows(layers, x[valid])]
+        print(json.dumps({"rounds": int(valid.sum()), "claims": found}, indent=2))
+        return 0
     print("\n".join(table(layers, x[valid])))
     return 0

@@ -366,7 +366,7 @@ def record_plan(plan: Path, out: Path, only: str | None = None) -> list[Path]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `ndm lab host-record`."""
-    parser.add_argument("plan", type=Path, help="TOML file, one table per transfer")
+    parser.add_argument("plan", metavar="PLAN", type=Path, help="TOML file, one table per transfer")
     parser.add_argument("-o", "--out", type=Path, required=True, help="folder of the recordings")
     parser.add_argument("--only", metavar="NAME", help="record only this transfer")
 

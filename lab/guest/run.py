@@ -294,7 +294,9 @@ def require_free(out: Path, scenario: Scenario, cc: str, seed: int) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `ndm lab run`."""
-    parser.add_argument("scenario", type=Path, help="TOML file, or one below lab/scenarios")
+    parser.add_argument(
+        "scenario", metavar="SCENARIO", type=Path, help="TOML file, or one below lab/scenarios"
+    )
     parser.add_argument("--cc", required=True, help="algorithm under test, such as cubic, ndm_tcp")
     parser.add_argument("--seed", type=int, default=1, help="of all randomness in the guest")
     parser.add_argument("-o", "--out", type=Path, help="folder to leave (default: out/lab/...)")

@@ -134,7 +134,9 @@ def add_arguments(parser: argparse.ArgumentParser, cc: str | None, seeds: int) -
         default=seeds,
         help="runs of each, times the scenario's repeat; two, if those end alike",
     )
-    parser.add_argument("-o", "--out", type=Path, required=True, help="folder; resumes")
+    parser.add_argument(
+        "-o", "--out", type=Path, required=True, help="folder; interrupted runs go on there"
+    )
     lab_run.add_jobs(parser)
     lab_run.add_kmod(parser)
     parser.add_argument("--json", action="store_true", help="print the results as JSON")

@@ -124,13 +124,13 @@ def shrink(runs: Path, out: Path, jobs: int) -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ndm data record`."""
-    parser.add_argument("name", help="a recording of rounds.lock")
+    parser.add_argument("name", metavar="NAME", help="a recording of rounds.lock")
     parser.add_argument(
         "-o",
         "--out",
         type=Path,
         default=rounds_lock.HERE,
-        help="folder; resumes (default: %(default)s)",
+        help="folder; an interrupted recording goes on there (default: %(default)s)",
     )
     lab_run.add_jobs(parser)
     lab_run.add_kmod(parser)

@@ -18,9 +18,11 @@ significant.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from ndm_tcp import files
 from ndm_tcp.lab.score import tables
@@ -124,22 +126,50 @@ def _fairness(board: Board) -> Iterator[str]:
         yield ""
 
 
+def _rates(board: Board, prefix: str) -> dict[str, float]:
+    """Share of won paths of every algorithm in a set of ccBench, best first."""
+    cells = [c for n, group in board.items() if n.startswith(prefix) for c in group.values()]
+    return winning_rates(cells, set_two=prefix == "set2-")
+
+
 def _ccbench(board: Board) -> Iterator[str]:
     yield "## ccBench, reduced\n"
     yield "| set | ndm_tcp | the five best |"
     yield "|---|---|---|"
     for title, prefix in SETS.items():
-        cells = [c for n, group in board.items() if n.startswith(prefix) for c in group.values()]
-        rates = winning_rates(cells, set_two=prefix == "set2-")
+        rates = _rates(board, prefix)
         own = rates[OWN]
         bar = rates["htcp"] if prefix == "set2-" else max(rates.values())
         best = ", ".join(f"{cc} {100 * r:.1f} %" for cc, r in list(rates.items())[:5])
         yield f"| {title} | {_verdict(own >= bar, f'{100 * own:.1f} %')} | {best} |"
 
 
+def _boards(folder: Path) -> dict[str, Board]:
+    return {name: load(folder / f"{name}.csv") for name in ("published", "ccbench", "fairness")}
+
+
+def facts(folder: Path) -> dict[str, Any]:
+    """The values and verdicts behind the page of a folder of boards."""
+    boards = _boards(folder)
+    words = ("goodput", "retransmission_rate", "rtt")  # a path without an RTT has two verdicts
+    reached = {
+        name: dict(zip(words, _published_row(name, cells)[1], strict=False))
+        for name, cells in boards["published"].items()
+    }
+    fairness = {
+        name: {
+            cc: cell.mean["share" if name.startswith("beside") else "jain"]
+            for cc, cell in cells.items()
+        }
+        for name, cells in boards["fairness"].items()
+    }
+    wins = {prefix.rstrip("-"): _rates(boards["ccbench"], prefix) for prefix in SETS.values()}
+    return {"published_reached": reached, "fairness": fairness, "ccbench_wins": wins}
+
+
 def text(folder: Path) -> str:
     """The page of a folder of boards."""
-    boards = {name: load(folder / f"{name}.csv") for name in ("published", "ccbench", "fairness")}
+    boards = _boards(folder)
     runs = {
         name: sorted({c.runs for group in board.values() for c in group.values()})
         for name, board in boards.items()
@@ -164,11 +194,12 @@ EXAMPLE = """example:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The argument of `ndm lab bars`."""
     parser.add_argument("folder", type=Path, metavar="DIR", help="of boards as CSV")
+    parser.add_argument("--json", action="store_true", help="print values and verdicts as JSON")
 
 
 def main(args: argparse.Namespace) -> int:
     """Write bars.md beside the boards, and print it."""
     page = text(args.folder)
     files.write_text(args.folder / "bars.md", page)
-    print(page)
+    print(json.dumps(facts(args.folder), indent=2) if args.json else page)
     return 0

@@ -81,3 +81,7 @@ def test_one_bad_file_does_not_spoil_the_others(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("ndm: left out: ") and "bad.json" in line and said in line
     assert len(models.load_all(tmp_path / "out")) == 1
+    assert run_command(["path", "import", *files, "-o", str(tmp_path / "out"), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["models"]) == 1 and Path(found["models"][0]).is_file()
+    assert found["left_out"] == files[:1]

@@ -118,6 +118,7 @@ def screen(found: Comparison) -> str:
 def _picture(found: Comparison, flows: Sequence[Flow]) -> str:
     """The share of each group's flows with less than a goodput, and than an RTT."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FormatStrFormatter, LogFormatter
 
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     panels = figure.subplots(1, 2)
@@ -134,6 +135,8 @@ def _picture(found: Comparison, flows: Sequence[Flow]) -> str:
                 panel.ecdf(values, label=group.name, color=color)
     for panel, title in zip(panels, ("goodput, Mbit/s", "mean RTT, ms"), strict=True):
         panel.set(title=title, xscale="log", ylabel="share of the flows", ylim=(0, 1))
+        panel.xaxis.set_major_formatter(FormatStrFormatter("%g"))
+        panel.xaxis.set_minor_formatter(LogFormatter())
     if panels[0].lines:
         panels[0].legend()
     buffer = io.BytesIO()

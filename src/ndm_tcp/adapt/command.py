@@ -43,7 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "sources", nargs="+", type=Path, metavar="SRC", help="capture, run folder, or folder"
     )
-    parser.add_argument("-o", "--out", type=Path, required=True, metavar="RUN", help="resumes")
+    parser.add_argument(
+        "-o",
+        "--out",
+        type=Path,
+        required=True,
+        metavar="RUN",
+        help="folder of the results; an interrupted run goes on there",
+    )
     parser.add_argument("--cc", help="the captures' algorithm (default: as captured, or cubic)")
     parser.add_argument(
         "--lab-rounds",

@@ -63,7 +63,7 @@ def guard_text(found: Adapted) -> str:
     """The guard in a sentence."""
     g = found.guard
     if g is None:
-        return "No guard was asked for: what the network does on other paths is not known."
+        return "No guard suite was run, so nothing is known of the network on other paths."
     said = "not significantly worse" if g.passed else "significantly worse"
     return (
         f"On the {g.scenarios} paths of {g.suites} it is {said} than the shipped network: score "
@@ -92,7 +92,7 @@ def write(found: Adapted, folder: Path, models: Sequence[PathModel]) -> Path:
     of_name = {model.name: model for model in models}
     page = pages.render(
         "adapt.html.j2",
-        title=f"Adapted to {folder.name}",
+        title=f"Adapted network: {folder.name}",
         sentence=found.sentence,
         judged_on=judged_on(found),
         guard=guard_text(found),
