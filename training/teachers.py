@@ -55,7 +55,7 @@ def outputs(policies: Sequence[Policy], x: Tensor) -> Tensor:
     total = torch.zeros(len(x), len(policies[0].lo))
     with torch.no_grad():
         for policy in policies:
-            total += torch.cat([policy.raw(part) for part in x.split(AT_ONCE)])
+            total += torch.cat([policy.raw(part) for part in torch.split(x, AT_ONCE)])
     mean = total / len(policies)
     gain = mean[:, 0].clamp(policies[0].lo[0], policies[0].hi[0])
     return torch.stack([gain, mean[:, 1].sigmoid()], dim=1)

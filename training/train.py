@@ -135,6 +135,11 @@ def _add_objective(parser: argparse.ArgumentParser, default: TrainConfig) -> Non
     )
     parser.add_argument("--beta", type=float, default=default.beta, help="advantage temperature")
     parser.add_argument("--gamma", type=float, default=default.gamma, help="discount per round")
+    _add_run(parser, default)
+
+
+def _add_run(parser: argparse.ArgumentParser, default: TrainConfig) -> None:
+    """Which networks, and what is told of them."""
     parser.add_argument(
         "--seed", type=int, default=default.seed, help="of weights and order of rounds"
     )
