@@ -37,6 +37,8 @@ LOSSY, LOSSY_SHORT, HIDDEN_PACKETS = 0.02, 0.01, 8
 likely: their packets in such a queue cannot be told from the receiver's timer."""
 RECEIVER_LIMITED = 0.5
 """of the ACKs: from here on the receiver's window, not the path, held the flow back"""
+LOCAL_S = 1e-3
+"""Baseline RTT below which packets of up to 64 KB and pauses of the hosts look like rivals."""
 UNKNOWN, ROUGH, JITTERED, UNFILLED, FILLED = 1.0, 0.4, 0.15, 0.1, 0.03
 """Expected |log2| errors of a target window, by what is known: docs/paths.md has those measured."""
 Levels = tuple[tuple[float, float], ...]
@@ -196,6 +198,8 @@ def _label_error(f: Found) -> float:
         return FILLED
     if f.unfilled or not shared.counted or (shared.rivals and not shared.by_clock):
         return UNKNOWN
+    if f.order.base < LOCAL_S:
+        return ROUGH
     if shared.rivals:
         return UNFILLED if shared.rivals == 1 and f.fair else ROUGH
     if _hides_rivals(f):
@@ -221,6 +225,11 @@ def _notes(f: Found, rwnd: float) -> tuple[str, ...]:
     if f.policer:
         notes.append(
             "A policer cuts the rate: beyond its bucket it drops packets, and has no queue."
+        )
+    if f.order.base < LOCAL_S:
+        notes.append(
+            "A local network: large packets and pauses of the hosts look like rivals or jitter; "
+            "no value is certain."
         )
     if f.unfilled and not f.shared.rivals:
         notes.append("The flow never filled the path: the rate is a lower bound.")

@@ -17,7 +17,7 @@ from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.readers import run_folder, sources
 from ndm_tcp.datasets.rounds.flow import FlowRecords
 from ndm_tcp.errors import NdmError
-from ndm_tcp.paths import aqm, label, model, rates, report, trains
+from ndm_tcp.paths import aqm, assemble, label, model, rates, report, trains
 from ndm_tcp.paths.estimate import estimate, name_of
 from ndm_tcp.paths.model import Burst, Kind, PathModel, Rival
 from ndm_tcp.paths.observed import observe
@@ -186,6 +186,18 @@ def cut(flow: FlowRecords, n: int) -> FlowRecords:
         rwnd_limited=flow.rwnd_limited[:n],
         loss_cause=flow.loss_cause[:n],
     )
+
+
+def test_a_flow_of_a_local_network_is_marked(
+    clean: FlowRecords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is moved instead of the flow: no capture of a data centre ships."""
+    far = estimate(clean, "far")
+    monkeypatch.setattr(assemble, "LOCAL_S", 2 * far.rtt_us.value / 1e6)
+    near = estimate(clean, "near")
+    assert far.label_error_log2 < label.WORST < near.label_error_log2
+    assert not any("local network" in note for note in far.notes)
+    assert any("local network" in note for note in near.notes)
 
 
 def test_a_short_flow_is_refused(clean: FlowRecords) -> None:
