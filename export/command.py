@@ -21,7 +21,7 @@ from ndm_tcp import files
 from ndm_tcp.datasets.store import store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export import judge, source
-from ndm_tcp.export.integers import generated, golden, qat, quantize, speed
+from ndm_tcp.export.integers import blob, generated, golden, qat, quantize, speed
 from ndm_tcp.export.integers.network import IntegerNetwork, shape_of
 from ndm_tcp.export.integers.sensitivity import require_alive, sensitivity
 from ndm_tcp.export.proof import certificate, law
@@ -62,7 +62,7 @@ def export(
     measure: bool = False,
     even_if_worse: bool = True,
 ) -> Report:
-    """Write header, twin, vectors and stream to `out`, the full vectors and reports beside `what`.
+    """Write header, twin, vectors and stream to `out`; blob, all vectors, reports beside `what`.
 
     Args:
         what: folder of a training run, or an ONNX file.
@@ -81,6 +81,7 @@ def export(
     onnx_error = given.compare(network.inputs.astype(np.float32))
     require_sound(network, what)
     generated.write(network, out)
+    blob.write(network, given.folder / blob.NAME)
     files.write_text(given.folder / "vectors.json", _vectors_json(network))
     cost, no_cost = _cost(network, out) if measure else (None, NOT_MEASURED)
     report = Report(

@@ -450,7 +450,7 @@ def test_a_file_is_exported_with_all_proofs(tmp_path: Path) -> None:
     report = export(path, kmod / "generated")
     assert check.check(kmod)["model"] == report.model
     assert {p.name for p in path.with_suffix(".export").iterdir()} == {
-        "vectors.json", "export.json", "MODEL_CARD.md", "report.html",
+        "ndm_model.blob", "vectors.json", "export.json", "MODEL_CARD.md", "report.html",
     }  # fmt: skip
     header = (kmod / "generated" / "ndm_model.h").read_text()
     assert "made by: skl2onnx 1.20.0" in header and report.onnx_sha256 in header
