@@ -225,13 +225,19 @@ test-ray: setup ## building datasets on a Ray cluster of two workers; installs r
 	$(BIN)/pytest tests/test_ray.py
 
 FUZZ_SECONDS ?= 600
-fuzz: setup test-packages ## the readers of captures and logs: C under sanitizers, then Python
+fuzz: setup test-packages ## readers of captures and logs, in C under sanitizers and in Python; of blobs
 	@$(PIP) --no-build-isolation -e '.[fuzz]' $(PIP_QUIET)
 	@mkdir -p $(OUT)/fuzz/native $(OUT)/fuzz/readers
 	clang -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -I. \
 		tests/fuzz/fuzz_native.c datasets/native/*.c -lm -o $(OUT)/fuzz/fuzz_native
 	$(BIN)/python -m tests.fuzz.corpus $(OUT)/fuzz/seeds
 	$(OUT)/fuzz/fuzz_native $(OUT)/fuzz/native $(OUT)/fuzz/seeds -max_len=8000 -timeout=10 \
+		-max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 -artifact_prefix=$(OUT)/fuzz/
+	clang -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -I. \
+		tests/fuzz/fuzz_blob.c -o $(OUT)/fuzz/fuzz_blob
+	@mkdir -p $(OUT)/fuzz/blob
+	$(BIN)/python -m tests.fuzz.corpus $(OUT)/fuzz/blobs blob
+	$(OUT)/fuzz/fuzz_blob $(OUT)/fuzz/blob $(OUT)/fuzz/blobs -max_len=20000 -timeout=10 \
 		-max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 -artifact_prefix=$(OUT)/fuzz/
 	$(BIN)/python -m tests.fuzz.fuzz_readers $(OUT)/fuzz/readers -max_len=40000 -timeout=20 \
 		-rss_limit_mb=3000 -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=$(OUT)/fuzz/

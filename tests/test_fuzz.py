@@ -58,6 +58,27 @@ def test_the_c_readers_under_sanitizers(tmp_path: Path) -> None:
     assert "Done 6000 runs" in done.stderr
 
 
+@pytest.mark.skipif(shutil.which("clang") is None, reason="no clang")
+@pytest.mark.parametrize("bound", [True, False], ids=["as it is", "without its bound"])
+def test_the_parser_of_networks_under_sanitizers(bound: bool, tmp_path: Path) -> None:
+    """And the fuzzer finds a parser that accepts a network whose accumulators overflow."""
+    shutil.copytree(ROOT / "kmod", tmp_path / "kmod")
+    header = tmp_path / "kmod" / "ndm_blob.h"
+    text, proof = header.read_text(), "return -low <= 0x7fffffff &&"
+    assert text.count(proof) == 1
+    header.write_text(text if bound else text.replace(proof, "return 1 ||"))
+    program = tmp_path / "fuzz_blob"
+    words = ["clang", "-g", "-O1", SANITIZERS, "-fno-sanitize-recover=undefined", f"-I{tmp_path}"]
+    source = str(ROOT / "tests" / "fuzz" / "fuzz_blob.c")
+    subprocess.run([*words, source, "-o", str(program)], check=True)
+    assert corpus.write_blobs(tmp_path / "seeds") == 3
+    run = [str(program), str(tmp_path / "seeds"), "-runs=6000", "-seed=1", "-max_len=20000"]
+    run += ["-timeout=20", f"-artifact_prefix={tmp_path}/"]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) == bound, done.stderr[-3000:]
+    assert ("Done 6000 runs" in done.stderr) == bound
+
+
 @pytest.mark.parametrize("name", ["bomb.json.gz", "bomb.log.zst", "bomb.pcap.zst"])
 def test_decompression_bombs_take_bounded_memory(tmp_path: Path, name: str) -> None:
     """4 GB out of less than a megabyte: read on or refused, but not held."""

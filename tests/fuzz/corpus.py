@@ -2,6 +2,7 @@
 """What fuzzing starts from: the beginnings of the shipped traces and of what lies beside the tree.
 
 python -m tests.fuzz.corpus FOLDER      writes one seed per file, for fuzz_native.c
+python -m tests.fuzz.corpus FOLDER blob writes networks, for fuzz_blob.c
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from ndm_tcp.datasets.readers import mlab, pcap, ss, streams, tcp_probe
 from ndm_tcp.errors import NdmError
+from tests import blobs
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared"
@@ -74,5 +76,15 @@ def write(folder: Path, step: int = 1) -> int:
     return number
 
 
+def write_blobs(folder: Path) -> int:
+    """Write the shipped network and others in blobs; returns how many."""
+    folder.mkdir(parents=True, exist_ok=True)
+    models = [blobs.shipped(), blobs.other(1), blobs.other(2)]
+    for number, model in enumerate(models):
+        (folder / f"{number}").write_bytes(bytes([number % 2]) + blobs.of(model))
+    return len(models)
+
+
 if __name__ == "__main__":
-    print(write(Path(sys.argv[1])), "seeds")
+    writer = write_blobs if "blob" in sys.argv[2:] else write
+    print(writer(Path(sys.argv[1])), "seeds")
