@@ -7,7 +7,10 @@
  *   ndm_bpf status			counters as key=value; exit code 1 if not loaded
  *   ndm_bpf events			a line per round, until interrupted
  *   ndm_bpf unload
- *   ndm_bpf replay [OBJECT] <IN >OUT	records of ndm_bpf_replay.h through the programs
+ *   ndm_bpf swap BLOB			another network, checked in the kernel; under traffic
+ *   ndm_bpf swap --built-in		the compiled network again
+ *   ndm_bpf replay [OBJECT] [--blob BLOB] <IN >OUT
+ *					records of ndm_bpf_replay.h through the programs
  *
  * OBJECT: ndm_tcp.bpf.o beside this program.
  */
@@ -34,9 +37,19 @@ int fail(const char *format, ...)
 	return 1;
 }
 
+static struct slots slots_of(const struct loaded *loaded)
+{
+	return (struct slots){
+		.models = bpf_object__find_map_fd_by_name(loaded->object, "ndm_models"),
+		.active = bpf_object__find_map_fd_by_name(loaded->object, "ndm_active"),
+		.infer = program_of(loaded, "ndm_check_infer"),
+	};
+}
+
 static int load(const char *object)
 {
 	struct loaded loaded;
+	struct slots slots;
 	int err;
 
 	if (!geteuid() && is_pinned())
@@ -44,7 +57,12 @@ static int load(const char *object)
 	err = load_object(object, false, &loaded);
 	if (!err)
 		err = check_loaded(&loaded);
-	return err ? err : attach_and_pin(&loaded);
+	if (err)
+		return err;
+	slots = slots_of(&loaded);
+	if (set_active(&slots, 0, true))
+		return fail("%s: %s; build it again: make -C bpf", object, strerror(errno));
+	return attach_and_pin(&loaded);
 }
 
 static int check(const char *object)
@@ -58,6 +76,7 @@ static int check(const char *object)
 static int status(void)
 {
 	struct ndm_shared shared;
+	char hash[NDM_HASH_BYTES];
 
 	if (geteuid())
 		return fail("not root: only root may read BPF maps; run it with sudo");
@@ -65,10 +84,10 @@ static int status(void)
 		puts("loaded=0");
 		return 1;
 	}
-	if (open_shared(&shared) < 0)
+	if (open_shared(&shared) < 0 || read_hash(&shared, hash))
 		return 2;
-	printf("loaded=1\npin=" PINS "\nmodel_hash=%.16s\ncontract_hash=%.16s\n", shared.model,
-	       shared.contract);
+	printf("loaded=1\npin=" PINS "\nmodel_hash=%.16s\nbuilt_in=%.16s\ncontract_hash=%.16s\n",
+	       hash, shared.model, shared.contract);
 	printf("flows=%lld\nrounds=%lld\nfallbacks=%lld\nguarded=%lld\n",
 	       (long long)shared.count[NDM_COUNT_FLOWS], (long long)shared.count[NDM_COUNT_ROUNDS],
 	       (long long)shared.count[NDM_COUNT_FALLBACKS],
@@ -104,13 +123,27 @@ static int unload(void)
 	return detach();
 }
 
-static int replay(const char *object)
+/* The records run with the network of a blob, not with the compiled one. */
+static int replay_with(const struct loaded *loaded, const char *path)
+{
+	struct slots slots = slots_of(loaded);
+
+	if (read_blob(path))
+		return 1;
+	if (put_slot(&slots, 1) || set_active(&slots, 1, true))
+		return fail("%s cannot be written to a slot: %s", path, strerror(errno));
+	return 0;
+}
+
+static int replay(const char *object, const char *blob)
 {
 	struct ndm_replay_record record;
 	struct loaded loaded;
 	int err = load_object(object, true, &loaded), fd;
 	unsigned long n = 0;
 
+	if (!err && blob)
+		err = replay_with(&loaded, blob);
 	if (err)
 		return err;
 	fd = program_of(&loaded, "ndm_replay");
@@ -136,14 +169,21 @@ static const char *own_object(void)
 
 int main(int argc, char **argv)
 {
-	const char *verb = argc > 1 ? argv[1] : "", *object = NULL;
+	const char *verb = argc > 1 ? argv[1] : "", *object = NULL, *blob = NULL;
+	bool built_in = false;
 
 	for (int i = 2; i < argc; i++) {
 		if (!strcmp(argv[i], "--verbose"))
 			verbose = true;
+		else if (!strcmp(argv[i], "--built-in"))
+			built_in = true;
+		else if (!strcmp(argv[i], "--blob") && i + 1 < argc)
+			blob = argv[++i];
 		else
 			object = argv[i];
 	}
+	if (!strcmp(verb, "swap") && built_in == !object)
+		return swap_model(object);
 	if (!object)
 		object = own_object();
 	if (!strcmp(verb, "load"))
@@ -157,6 +197,7 @@ int main(int argc, char **argv)
 	if (!strcmp(verb, "unload"))
 		return unload();
 	if (!strcmp(verb, "replay"))
-		return replay(object);
-	return fail("use: ndm_bpf load|check|status|events|unload|replay [OBJECT] [--verbose]");
+		return replay(object, blob);
+	return fail("use: ndm_bpf load|check|status|events|unload|replay [OBJECT] [--verbose], or: "
+		    "ndm_bpf swap BLOB|--built-in");
 }

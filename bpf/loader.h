@@ -43,4 +43,22 @@ int detach(void);
 int open_shared(struct ndm_shared *shared);	/* the map's descriptor; negative: fail()'s */
 int print_events(void);
 
+/* Descriptors by which networks are swapped. */
+struct slots {
+	int models;
+	int active;
+	int infer;	/* the program that computes a golden vector */
+};
+
+int open_slots(struct slots *slots);	/* zero, or what fail() returned */
+int read_active(const struct slots *slots, struct ndm_active *active);	/* likewise */
+/* Hash of the network that runs: of the compiled one unless another was swapped in. */
+int read_hash(const struct ndm_shared *shared, char hash[NDM_HASH_BYTES]);
+
+/* loader_swap.c: another network for the loaded programs; NULL: the compiled one again. */
+int swap_model(const char *path);
+int read_blob(const char *path);	/* checked, and kept for put_slot() */
+int put_slot(const struct slots *slots, u32 slot);
+int set_active(const struct slots *slots, u32 slot, bool settled);
+
 #endif /* _NDM_LOADER_H */

@@ -11,6 +11,8 @@
 
 #include <arpa/inet.h>
 
+#include "kmod/ndm_weights.h"
+
 #include "loader.h"
 
 #define BPFFS		"/sys/fs/bpf"
@@ -22,8 +24,13 @@
 #define PIN_OPS		PINS "/ops"
 #define PIN_SHARED	PINS "/shared"
 #define PIN_EVENTS	PINS "/events"
+#define PIN_MODELS	PINS "/models"
+#define PIN_ACTIVE	PINS "/active"
+#define PIN_INFER	PINS "/infer"
 
-static const char *const pins[] = { PIN_LINK, PIN_OPS, PIN_SHARED, PIN_EVENTS };
+static const char *const pins[] = {
+	PIN_LINK, PIN_OPS, PIN_SHARED, PIN_EVENTS, PIN_MODELS, PIN_ACTIVE, PIN_INFER,
+};
 
 bool is_pinned(void)
 {
@@ -49,12 +56,23 @@ static void remove_pins(void)
 	rmdir(PINS);
 }
 
-static int pin_map(const struct loaded *loaded, const char *name, const char *path)
+static bool pin_map(const struct loaded *loaded, const char *name, const char *path)
 {
 	struct bpf_map *map = bpf_object__find_map_by_name(loaded->object, name);
 
 	unlink(path);
-	return map ? bpf_obj_pin(bpf_map__fd(map), path) : -ENOENT;
+	return map && !bpf_obj_pin(bpf_map__fd(map), path);
+}
+
+/* All that later runs of the loader open. */
+static bool pin_parts(const struct loaded *loaded)
+{
+	unlink(PIN_INFER);
+	return pin_map(loaded, "ndm_shared", PIN_SHARED) &&
+	       pin_map(loaded, "ndm_events", PIN_EVENTS) &&
+	       pin_map(loaded, "ndm_models", PIN_MODELS) &&
+	       pin_map(loaded, "ndm_active", PIN_ACTIVE) &&
+	       !bpf_obj_pin(program_of(loaded, "ndm_check_infer"), PIN_INFER);
 }
 
 /* Register; the link, or without one the map, is pinned, so that it outlives this process. */
@@ -79,7 +97,7 @@ int attach_and_pin(const struct loaded *loaded)
 
 	if (err)
 		return err;
-	if (pin_map(loaded, "ndm_shared", PIN_SHARED) || pin_map(loaded, "ndm_events", PIN_EVENTS))
+	if (!pin_parts(loaded))
 		err = fail(PINS ": %s", strerror(errno));
 	if (!err)
 		err = register_ops(loaded);
@@ -112,6 +130,44 @@ int open_shared(struct ndm_shared *shared)
 	if (bpf_map_lookup_elem(fd, &zero, shared))
 		return -fail(PIN_SHARED ": %s; load it again", strerror(errno));
 	return fd;
+}
+
+int open_slots(struct slots *slots)
+{
+	slots->models = bpf_obj_get(PIN_MODELS);
+	slots->active = bpf_obj_get(PIN_ACTIVE);
+	slots->infer = bpf_obj_get(PIN_INFER);
+	if (slots->models < 0 || slots->active < 0 || slots->infer < 0)
+		return fail(PINS ": another version pinned it; run: ndm bpf unload, then load");
+	return 0;
+}
+
+int read_active(const struct slots *slots, struct ndm_active *active)
+{
+	u32 zero = 0;
+
+	if (bpf_map_lookup_elem(slots->active, &zero, active))
+		return fail(PIN_ACTIVE ": %s; load it again", strerror(errno));
+	return 0;
+}
+
+int read_hash(const struct ndm_shared *shared, char hash[NDM_HASH_BYTES])
+{
+	static struct ndm_weights weights;
+	struct ndm_active active;
+	struct slots slots;
+	u32 entry;
+
+	memcpy(hash, shared->model, NDM_HASH_BYTES);
+	if (open_slots(&slots) || read_active(&slots, &active))
+		return 1;
+	if (!active.slot)
+		return 0;
+	entry = active.slot - 1;
+	if (bpf_map_lookup_elem(slots.models, &entry, &weights))
+		return fail(PIN_MODELS ": %s; load it again", strerror(errno));
+	snprintf(hash, NDM_HASH_BYTES, "%016llx", (unsigned long long)weights.model);
+	return 0;
 }
 
 static volatile sig_atomic_t ended;

@@ -9,13 +9,25 @@
 #define NDM_HASH_BYTES	17
 #define NDM_TRACE_MOST	256	/* pre-activations of all layers, at most */
 
+/*
+ * The map ndm_models: entries 0 and 1 are the slots 1 and 2, each a network that was swapped
+ * in. Slot 0 stands for the compiled network, which no swap changes.
+ */
+#define NDM_SLOTS	2
+
+/* The one entry of the map ndm_active; the kernel copies it in one piece. */
+struct ndm_active {
+	u32 slot;	/* whose network runs */
+	u32 settled;	/* not zero: no program runs on with another one */
+};
+
 /* The one entry of the map ndm_shared. */
 struct ndm_shared {
 	s64 count[NDM_N_COUNTERS];
 	u64 events_lost;	/* the ring buffer was full */
 	u64 no_memory;		/* rounds that passed without the socket's storage */
 	u32 events;		/* not zero: somebody reads the events */
-	char model[NDM_HASH_BYTES];
+	char model[NDM_HASH_BYTES];	/* the compiled network */
 	char contract[NDM_HASH_BYTES];
 };
 
@@ -33,6 +45,7 @@ struct ndm_event {
 
 /* Contexts of the programs that the loader runs before it registers anything. */
 struct ndm_check_infer {
+	u32 slot;		/* whose network to run */
 	s16 x[NDM_N_DENSE];
 	s32 out[NDM_N_OUTPUTS];
 	s32 trace[NDM_TRACE_MOST];

@@ -12,7 +12,7 @@ int ndm_check_infer(struct ndm_check_infer *check)
 	u32 i;
 
 	memcpy(net->x, check->x, sizeof(net->x));
-	ndm_bpf_infer(net);
+	ndm_infer_by(check->slot, net);
 	memcpy(check->out, net->out, sizeof(net->out));
 	/* A context has constant offsets only. */
 #pragma clang loop unroll(full)

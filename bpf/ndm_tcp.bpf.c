@@ -23,6 +23,7 @@
 #pragma clang attribute push(__attribute__((nodebug)), apply_to = variable(unless(is_parameter)))
 #include "kmod/ndm_policy.h"
 #include "kmod/generated/ndm_model.h"
+#include "kmod/ndm_weights.h"
 #pragma clang attribute pop
 #include "ndm_bpf.h"
 
@@ -63,6 +64,21 @@ struct {
 	__type(key, u32);
 	__type(value, struct ndm_shared);
 } ndm_shared SEC(".maps");
+
+/* Networks that were swapped in, by slot less 1; nothing is written to the slot that runs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, NDM_SLOTS);
+	__type(key, u32);
+	__type(value, struct ndm_weights);
+} ndm_models SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct ndm_active);
+} ndm_active SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -120,33 +136,85 @@ static __always_inline void ndm_count(enum ndm_counter counter, int by)
 /*
  * ndm_infer(), but in the memory that it is given: 768 bytes of stack are more than BPF has.
  * The compiler must know the layers: a model's tables of pointers do not reach the kernel.
+ * weights: of a slot; NULL: the compiled ones.
  */
-__attribute__((noinline)) int ndm_bpf_infer(struct ndm_net *net)
+static __always_inline void ndm_run_layers(struct ndm_net *net, const struct ndm_weights *weights)
 {
-	s32 *pre, *out;
+	const u64 *pair = weights ? weights->pair : NULL;
+	const u8 *shift = weights ? weights->shift : NULL;
+	s32 *pre = net->trace, *out = net->out;
 	u32 i, l;
 
-	if (!net)
-		return 1;
-	pre = net->trace;
-	out = net->out;
 	for (i = 0; i < NDM_N_DENSE; i++)
 		net->in[i] = (u64)net->x[i];
 #pragma clang loop unroll(full)
 	for (l = 0; l < sizeof(ndm_model_layer) / sizeof(*ndm_model_layer); l++) {
-		const struct ndm_layer *layer = &ndm_model_layer[l];
+		struct ndm_layer layer = ndm_model_layer[l];
+		const u32 pairs = (layer.n_out + 1U) / 2;
 
 		if (l) {
-			ndm_activate(layer - 1, pre, net->in);
-			pre += (layer - 1)->n_out;
+			ndm_activate(&ndm_model_layer[l - 1], pre, net->in);
+			pre += ndm_model_layer[l - 1].n_out;
 		}
-		ndm_layer_forward(layer, net->in, pre);
+		if (weights) {
+			layer.weight = pair;
+			layer.bias = pair + pairs * layer.n_in;
+			layer.shift = shift;
+			pair += pairs * (layer.n_in + 1U);
+			shift += 2 * pairs;
+		}
+		ndm_layer_forward(&layer, net->in, pre);
 	}
 	out[NDM_OUT_CWND_GAIN] = ndm_clamp(pre[NDM_OUT_CWND_GAIN], NDM_OUT_CWND_GAIN_LO,
 					   NDM_OUT_CWND_GAIN_HI);
 	out[NDM_OUT_CONGESTION] = ndm_clamp(pre[NDM_OUT_CONGESTION], NDM_OUT_CONGESTION_LO,
 					    NDM_OUT_CONGESTION_HI);
+}
+
+__attribute__((noinline)) int ndm_bpf_infer(struct ndm_net *net)
+{
+	if (!net)
+		return 1;
+	ndm_run_layers(net, NULL);
 	return 0;
+}
+
+/* The verifier walks this once, and not again in every program that calls it. */
+__attribute__((noinline)) int ndm_bpf_infer_slot(struct ndm_net *net,
+						 const struct ndm_weights *weights)
+{
+	if (!net || !weights)
+		return 1;
+	ndm_run_layers(net, weights);
+	return 0;
+}
+
+/* Of a slot from 1 on; NULL: there is no such slot. */
+static __always_inline struct ndm_weights *ndm_weights_of(u32 slot)
+{
+	u32 entry = slot - 1;
+
+	return bpf_map_lookup_elem(&ndm_models, &entry);
+}
+
+/* The network of a slot on net->x. */
+static __always_inline void ndm_infer_by(u32 slot, struct ndm_net *net)
+{
+	struct ndm_weights *weights = slot ? ndm_weights_of(slot) : NULL;
+
+	if (weights)
+		ndm_bpf_infer_slot(net, weights);
+	else
+		ndm_bpf_infer(net);
+}
+
+/* Read once in a round: all of an inference is by one network. */
+static __always_inline u32 ndm_active_slot(void)
+{
+	u32 zero = 0;
+	struct ndm_active *active = bpf_map_lookup_elem(&ndm_active, &zero);
+
+	return active ? *(volatile u32 *)&active->slot : 0;
 }
 
 /* x is that of the facts in a socket's storage. */
@@ -155,7 +223,7 @@ static __always_inline void ndm_predict(u32 window, const s16 *x, s32 *out)
 	struct ndm_more *more = (void *)x - __builtin_offsetof(struct ndm_more, facts.x);
 
 	memcpy(more->net.x, x, sizeof(more->net.x));
-	ndm_bpf_infer(&more->net);
+	ndm_infer_by(ndm_active_slot(), &more->net);
 	memcpy(out, more->net.out, sizeof(more->net.out));
 }
 

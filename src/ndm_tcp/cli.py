@@ -77,6 +77,10 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
         "ndm_tcp.status_command",
         "show module and BPF form: network, flows, counters; for Prometheus too",
     ),
+    ("swap",): (
+        "ndm_tcp.swap_command",
+        "give the loaded form another network, under traffic (root)",
+    ),
     ("kmod", "status"): (
         "ndm_tcp.kmod_status",
         "show whether the module is loaded, its network and users",

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndm_tcp.bpf.loader import NAME
+from tests import blobs
 from tests.bpf import records
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,21 +61,30 @@ def times_of(program: list[Path | str], flows: bytes) -> NDArray[np.float64]:
 
 
 def replayed(folder: Path) -> None:
-    """The same records through both."""
+    """The same records through both, and through BPF with a network that was swapped in."""
     flows = b"".join(records.flow(seed, 1000, timed=True) for seed in range(20))
     split = records.split(flows)
     quiet = struct.pack("I", NOTHING)
     nothing = b"".join(quiet + record[4:] for record in split)
     acks = np.array([record[0] == records.ACK for record in split])
-    found = []
-    for words in ([folder / "ndm_bpf", "replay"], [folder / "replay"]):
-        program: list[Path | str] = [*words]
-        empty = np.median(times_of(program, nothing))
-        found.append(times_of(program, flows)[acks] - empty)
+    (folder / "same.blob").write_bytes(blobs.of(blobs.shipped()))
+    bpf = [folder / "ndm_bpf", "replay"]
+    programs: dict[str, list[Path | str]] = {
+        "BPF": [*bpf],
+        "BPF, swapped in": [*bpf, "--blob", folder / "same.blob"],
+        "module": [folder / "replay"],
+    }
+    found = {}
+    for name, words in programs.items():
+        empty = np.median(times_of(words, nothing))
+        found[name] = times_of(words, flows)[acks] - empty
     print(f"{acks.sum()} ACKs of {len(split)} records, ns without what measuring takes:")
-    for name, of in (("median", np.median), ("mean", np.mean)):
-        ours, theirs = (float(of(times)) for times in found)
-        print(f"  {name:7} {ours:6.0f} BPF {theirs:6.0f} module {ours / theirs:6.2f} ratio")
+    for name, times in found.items():
+        shown = [f"  {name:16}"]
+        for what, of in (("median", np.median), ("mean", np.mean)):
+            ratio = float(of(times)) / float(of(found["module"]))
+            shown.append(f"{what} {float(of(times)):6.0f}, {ratio:5.2f} of the module's")
+        print("   ".join(shown))
 
 
 def transfer(algorithm: str, seconds: int) -> None:

@@ -121,13 +121,20 @@ def test_without_a_loader_the_line_says_how_to_build_it(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not root: cannot become somebody else")
-@pytest.mark.parametrize("verb", ["load", "check", "status", "events", "unload", "replay"])
+@pytest.mark.parametrize(
+    "verb", ["load", "check", "status", "events", "unload", "replay", "swap --built-in"]
+)
 def test_only_root_may(verb: str, built: Path, tmp_path: Path) -> None:
     program = Path("/tmp") / f"ndm_bpf.{os.getpid()}"
     shutil.copy(built / "ndm_bpf", program)
     try:
         done = subprocess.run(
-            [program, verb], capture_output=True, text=True, check=False, user=65534, group=65534
+            [program, *verb.split()],
+            capture_output=True,
+            text=True,
+            check=False,
+            user=65534,
+            group=65534,
         )
     finally:
         program.unlink()

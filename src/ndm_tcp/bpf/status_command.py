@@ -32,8 +32,9 @@ def read(folder: Path) -> dict[str, str | int | bool]:
         folder: where the loader is.
 
     Returns:
-        kernel and loaded; if loaded the pinned folder, both hashes, whether the contract is this
-        program's, and `COUNTERS`.
+        kernel and loaded; if loaded the pinned folder, the hashes of the network that runs, of the
+        one that it was built with and of the contract, whether that is this program's, and
+        `COUNTERS`.
 
     Raises:
         NdmError: not root, or the pins are damaged.
@@ -46,6 +47,7 @@ def read(folder: Path) -> dict[str, str | int | bool]:
     }
     if found["loaded"]:
         found |= {name: said[name] for name in ("pin", "model_hash", "contract_hash")}
+        found["built_in"] = said.get("built_in", said["model_hash"])
         found["contract_is_ours"] = said["contract_hash"] == contract.HASH
         found |= {name: int(said[name]) for name in COUNTERS if name in said}
     return found
@@ -58,7 +60,9 @@ def text(found: dict[str, str | int | bool]) -> str:
         return "\n".join([*lines, f"{loader.NAME}  not loaded; run: sudo ndm bpf load"])
     other = "" if found["contract_is_ours"] else f", but this program's is {contract.HASH}"
     lines.append(f"{loader.NAME}  loaded, pinned at {found['pin']}")
-    lines.append(f"model        {found['model_hash']}")
+    swapped = found["model_hash"] != found["built_in"]
+    instead = f", swapped in; built with {found['built_in']}" if swapped else ""
+    lines.append(f"model        {found['model_hash']}{instead}")
     lines.append(f"contract     {found['contract_hash']}{other}")
     lines += [f"{name:12} {found[name]} {what}" for name, what in COUNTERS.items() if name in found]
     return "\n".join(lines)
