@@ -19,9 +19,9 @@
  * tcp_congestion_ops and the way of an ACK. ndm_policy.h decides at the end of a round and
  * draws the modes; ndm_path.h defines queue, scatter, full pipe and pausing hosts.
  *
- * The weights are fixed when the module is built (generated/ndm_model.h). Before it
- * registers, the module computes the exporter's golden vectors and refuses to load if one
- * bit differs.
+ * The weights are those that the module was built with (generated/ndm_model.h), until root
+ * swaps in others (ndm_swap.h). Before it registers, the module computes the exporter's
+ * golden vectors and refuses to load if one bit differs.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -32,6 +32,7 @@
 #include "compat.h"
 #include "ndm_policy.h"
 #include "ndm_selftest.h"
+#include "ndm_swap.h"
 
 #define CREATE_TRACE_POINTS
 #include "ndm_trace.h"
@@ -83,7 +84,7 @@ static inline void ndm_report(const struct sock *sk, const struct ndm_facts *r, 
 #else
 static inline void ndm_predict(u32 window, const s16 *x, s32 *out)
 {
-	ndm_infer(&ndm_model, x, out, NULL);
+	ndm_infer_swapped(x, out);
 }
 #endif
 
@@ -128,8 +129,12 @@ static const struct kernel_param_ops ndm_hash_ops = {
 	.get = param_get_charp,
 };
 
-static char *model_hash = NDM_MODEL_HASH;
-module_param_cb(model_hash, &ndm_hash_ops, &model_hash, 0444);
+static const struct kernel_param_ops ndm_model_hash_ops = {
+	.set = ndm_refuse_parameter,
+	.get = ndm_get_hash,
+};
+
+module_param_cb(model_hash, &ndm_model_hash_ops, NULL, 0444);
 MODULE_PARM_DESC(model_hash, "hash of the network's integers (read only)");
 
 static char *contract_hash = NDM_CONTRACT_HASH;
@@ -185,10 +190,13 @@ static int __init ndm_register(void)
 	if (failure) {
 		pr_err("golden %s: index %u, element %u: want %d, got %d\n",
 		       failure, r.index, r.element, r.want, r.got);
-		return -EINVAL;
+		err = -EINVAL;
+	} else {
+		err = tcp_register_congestion_control(&ndm_ops);
 	}
-	err = tcp_register_congestion_control(&ndm_ops);
-	if (!err)
+	if (err)
+		ndm_swap_in(NULL);
+	else
 		pr_info("model %s, %u golden vectors\n", NDM_MODEL_HASH, (u32)NDM_VECTORS);
 	return err;
 }
@@ -196,6 +204,7 @@ static int __init ndm_register(void)
 static void __exit ndm_unregister(void)
 {
 	tcp_unregister_congestion_control(&ndm_ops);
+	ndm_swap_in(NULL);
 }
 
 module_init(ndm_register);

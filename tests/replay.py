@@ -12,6 +12,7 @@ import pyarrow as pa
 from ndm_tcp import core
 from ndm_tcp.datasets.module_event import event_lines
 from ndm_tcp.export.integers import generated, model_c
+from ndm_tcp.fixedpoint import Layer
 
 STEADY, SHORT, EMPTIES = 4096 // 16, 4096 // 2, 4096 // 4
 ROUNDS, SETTLES = 31, 2
@@ -24,9 +25,9 @@ def inputs(table: pa.Table) -> npt.NDArray[np.int16]:
     return np.ascontiguousarray(np.stack(columns, axis=1).astype(np.int16))
 
 
-def assert_replays(table: pa.Table) -> int:
-    """Both outputs of every valid round are the shipped network's; how many rounds those are."""
-    layers = model_c.from_json(generated.GENERATED / "ndm_model.json").layers
+def assert_replays(table: pa.Table, layers: list[Layer] | None = None) -> int:
+    """Both outputs of every valid round are a network's, else the shipped one's; how many."""
+    layers = layers or model_c.from_json(generated.GENERATED / "ndm_model.json").layers
     valid = table["valid"].to_numpy(zero_copy_only=False)
     out, _ = core.infer(layers, inputs(table)[valid])
     assert (out[:, 0] == table["cwnd_gain"].to_numpy()[valid]).all()

@@ -79,7 +79,7 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
     ),
     ("swap",): (
         "ndm_tcp.swap_command",
-        "give the loaded form another network, under traffic (root)",
+        "give each loaded form another network, under traffic (root)",
     ),
     ("kmod", "status"): (
         "ndm_tcp.kmod_status",

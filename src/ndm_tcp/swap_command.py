@@ -1,22 +1,30 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`ndm swap`: another network for the form that is loaded, while connections use it."""
+"""`ndm swap`: another network for each form that is loaded, while connections use it."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import time
 from pathlib import Path
 
+from ndm_tcp import files, kmod_status
 from ndm_tcp.bpf import loader, status_command
 from ndm_tcp.errors import NdmError
 
-EXAMPLE = """example:  (as root, with ndm_tcp_bpf loaded)
+EXAMPLE = """example:  (as root, with the module or its BPF form loaded)
   ndm export out/run && ndm swap out/run
   ndm swap out/run/ndm_model.blob          # the same
   ndm swap --built-in                      # back to the network that it was built with"""
 
 BLOB = "ndm_model.blob"
 """beside the reports of an export"""
+HEAD_BYTES = 36
+BUILT_IN = "built-in"
+FIRMWARE = Path("lib/firmware/ndm_tcp")
+PARAMETER = Path("sys/module/ndm_tcp/parameters/model")
+Done = dict[str, str | float]
 
 
 def blob_of(what: Path) -> Path:
@@ -35,32 +43,80 @@ def blob_of(what: Path) -> Path:
     return found
 
 
-def swap(folder: Path, blob: Path | None) -> dict[str, str | float]:
-    """Swap in a blob, or the network of the build again.
+def hash_of(blob: Path) -> str:
+    """The hash by which a blob names its network; what else it holds is the kernel's to check.
+
+    Raises:
+        NdmError: too short to be a blob.
+    """
+    head = blob.read_bytes()[:HEAD_BYTES]
+    if len(head) < HEAD_BYTES:
+        raise NdmError(f"{blob}: too short for a blob; run: ndm export RUN")
+    return f"{int.from_bytes(head[24:32], 'little'):016x}"
+
+
+def swap_bpf(folder: Path, blob: Path | None) -> Done:
+    """Swap the network of the BPF form; see `swap`."""
+    before = status_command.read(folder)
+    _, text = loader.run(folder, "swap", str(blob) if blob else f"--{BUILT_IN}")
+    said = loader.facts(text)
+    return {
+        "form": loader.NAME,
+        "before": str(before["model_hash"]),
+        "model_hash": str(status_command.read(folder)["model_hash"]),
+        "swap_ms": float(said["swap_ms"]),
+        "settled_ms": float(said["settled_ms"]),
+    }
+
+
+def swap_module(blob: Path | None, root: Path = Path("/")) -> Done:
+    """Swap the network of the module; see `swap`. root: where lib and sys are."""
+    parameter = root / PARAMETER
+    before = kmod_status.read(root)["model_hash"]
+    if not parameter.exists():
+        raise NdmError("the loaded module cannot swap; build and load it again: make -C kmod")
+    name = BUILT_IN
+    if blob:
+        name = hash_of(blob)
+        with files.replacing(root / FIRMWARE / name) as temporary:
+            temporary.write_bytes(blob.read_bytes())
+    began = time.monotonic()
+    try:
+        parameter.write_text(name + "\n")
+    except OSError as error:
+        raise NdmError(
+            f"{blob}: the module refuses it ({files.why(error)}); the reason: dmesg | tail"
+        ) from None
+    settled = round(1e3 * (time.monotonic() - began), 3)
+    after = kmod_status.read(root)["model_hash"]
+    return {"form": "ndm_tcp", "before": str(before), "model_hash": str(after),
+            "settled_ms": settled}  # fmt: skip
+
+
+def swap(folder: Path, blob: Path | None) -> list[Done]:
+    """Give every loaded form a blob's network, or the one that it was built with.
 
     Args:
         folder: where the loader of the BPF form is.
         blob: the file; None: the built-in network.
 
     Returns:
-        model_hash before and after; swap_ms, until new rounds use it; settled_ms, until no round
-        uses the former one.
+        per form model_hash before and after; settled_ms, until no round uses the former network;
+        of BPF swap_ms, until new rounds use the new one.
 
     Raises:
-        NdmError: not root, not loaded, or the network is refused; the former one runs on then.
+        NdmError: not root, nothing loaded, or the network is refused; the former one runs on then.
     """
-    before = status_command.read(folder)
-    if not before["loaded"]:
-        raise NdmError(f"{loader.NAME} is not loaded; run: ndm bpf load")
-    _, text = loader.run(folder, "swap", str(blob) if blob else "--built-in")
-    said = loader.facts(text)
-    return {
-        "form": "bpf",
-        "before": str(before["model_hash"]),
-        "model_hash": str(status_command.read(folder)["model_hash"]),
-        "swap_ms": float(said["swap_ms"]),
-        "settled_ms": float(said["settled_ms"]),
-    }
+    if os.geteuid():
+        raise NdmError("not root: only root may swap a network; run it with sudo")
+    module = bool(kmod_status.read()["loaded"])
+    done = [swap_module(blob)] if module else []
+    if not module or (folder / "ndm_bpf").is_file():
+        if status_command.read(folder)["loaded"]:
+            done.append(swap_bpf(folder, blob))
+        elif not module:
+            raise NdmError("neither form is loaded; run: ndm bpf load, or: make -C kmod load")
+    return done
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +127,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "what", metavar="RUN", nargs="?", type=Path, help="what was exported, or a blob"
     )
     what.add_argument(
-        "--built-in", action="store_true", help="the network that it was built with again"
+        f"--{BUILT_IN}", action="store_true", help="the network that it was built with again"
     )
     parser.add_argument("--json", action="store_true", help="print it as JSON")
 
@@ -81,9 +137,10 @@ def main(args: argparse.Namespace) -> int:
     done = swap(args.folder, None if args.built_in else blob_of(args.what))
     if args.json:
         print(json.dumps(done, indent=1))
-    else:
+        return 0
+    for form in done:
         print(
-            f"{loader.NAME}: network {done['model_hash']} instead of {done['before']}, in "
-            f"{done['swap_ms']} ms; no round uses the former one after {done['settled_ms']} ms"
+            f"{form['form']}: network {form['model_hash']} instead of {form['before']}; "
+            f"no round uses the former one after {form['settled_ms']} ms"
         )
     return 0

@@ -139,7 +139,7 @@ def test_from_the_command_line(
     assert "run: ndm export RUN" in capsys.readouterr().err
     shutil.copy(files[0], run / "ndm_model.blob")
     assert run_command(["swap", str(run), *words, "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
+    [said] = json.loads(capsys.readouterr().out)
     assert (said["before"], said["model_hash"]) == (SHIPPED.hash(), OTHER.hash())
     assert run_command(["bpf", "status", *words]) == 0
     assert f"{OTHER.hash()}, swapped in; built with {SHIPPED.hash()}" in capsys.readouterr().out

@@ -28,6 +28,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # for use as a program
 
+from tests import blobs
 from tests.kernel.kbuild import (
     KERNELS,
     BuildFailed,
@@ -41,6 +42,8 @@ from tests.kernel.kbuild import (
 
 HERE = Path(__file__).resolve().parent
 MARK = "NDM-PROOF"
+OTHER = blobs.other()
+"""the network that the guest swaps in"""
 # What guest.sh reports, and what in addition where tc and sch_netem can be had.
 STEPS = (
     "parameter-refused",
@@ -48,6 +51,8 @@ STEPS = (
     "ipv4",
     "ipv6",
     "switch",
+    "swap",
+    "swap-refused",
     "busy",
     "unload",
     "corrupt-refused",
@@ -55,7 +60,7 @@ STEPS = (
     "small-window",
     "final-unload",
 )
-NETEM_STEPS = ("netem", "delay", "loss", "trace", "ecn", "outage")
+NETEM_STEPS = ("netem", "delay", "loss", "trace", "swapped-trace", "ecn", "outage")
 # Words that a sound kernel does not write to its log.
 _TROUBLE = re.compile(
     r"WARNING:|BUG:|Oops|Call Trace|general protection|UBSAN|KASAN|refcount_t|"
@@ -290,6 +295,11 @@ def make_initramfs(kernel: Kernel, module: Path, corrupt: Path, scratch: Path) -
     archive = begin_initramfs(kernel, HERE / "guest.sh", scratch)
     archive.file("ndm_tcp.ko", module.read_bytes())
     archive.file("corrupt.ko", corrupt.read_bytes())
+    good = blobs.of(OTHER)
+    archive.file("lib/firmware/ndm_tcp/other.blob", good)
+    wrong = blobs.changed(good, len(good) - 12, bytes([good[-12] ^ 1]))
+    archive.file("lib/firmware/ndm_tcp/bad.blob", wrong)
+    archive.file("other.hash", OTHER.hash().encode())
     return archive.image()
 
 

@@ -35,6 +35,37 @@ busy() {
 	return 0
 }
 
+# Networks swapped without a pause while data flows.
+parameters=/sys/module/ndm_tcp/parameters
+swap() {
+	built_in=$(cat $parameters/model_hash)
+	tcp_transfer -b 24000000 >swap.txt &
+	transfer=$!
+	swaps=0
+	while kill -0 $transfer 2>/dev/null; do
+		echo other.blob >$parameters/model || return 1
+		test "$(cat $parameters/model_hash)" = "$(cat /other.hash)" || return 1
+		echo built-in >$parameters/model || return 1
+		test "$(cat $parameters/model_hash)" = "$built_in" || return 1
+		swaps=$((swaps + 2))
+	done
+	wait $transfer || { cat swap.txt; return 1; }
+	echo "swaps=$swaps $(cat swap.txt)"
+	test $swaps -gt 4
+}
+
+# Refused, with a line each; the network before stays, and is freed with the module.
+swap_refused() {
+	echo other.blob >$parameters/model || return 1
+	dmesg -c >>log.txt
+	for name in bad.blob missing.blob ../ndm_tcp/other.blob .. ""; do
+		echo "$name" >$parameters/model 2>/dev/null && { echo "took $name"; return 1; }
+	done
+	test "$(cat $parameters/model_hash)" = "$(cat /other.hash)" || return 1
+	dmesg | grep -q 'ndm_tcp/bad.blob: vector: output differs' || { dmesg; return 1; }
+	dmesg | grep -o 'ndm_tcp: ndm_tcp/missing.blob: .*'
+}
+
 unload() {
 	for i in 1 2 3 4 5; do rmmod ndm_tcp 2>rmmod.txt && break; sleep 1; done
 	loaded && { cat rmmod.txt; return 1; }
@@ -66,7 +97,8 @@ through_netem() {
 # The event of every round, to the console for the host to compute again.
 trace_rounds() {
 	tracing=/sys/kernel/tracing
-	mount -t tracefs trace $tracing || return 1
+	test -e $tracing/events || mount -t tracefs trace $tracing || return 1
+	echo >$tracing/trace
 	echo 1 >$tracing/events/ndm_tcp/ndm_tcp_round/enable || return 1
 	tcp_transfer -b 9000000 -t 90 || return 1
 	echo 0 >$tracing/events/ndm_tcp/ndm_tcp_round/enable
@@ -100,6 +132,8 @@ step load load /ndm_tcp.ko
 step ipv4 tcp_transfer -b 8000000
 step ipv6 tcp_transfer -6 -b 8000000
 step switch tcp_transfer -b 8000000 -a cubic,ndm_tcp,reno,ndm_tcp
+step swap swap
+step swap-refused swap_refused
 step busy busy
 step unload unload
 step corrupt-refused corrupt_refused
@@ -119,6 +153,10 @@ if test -e /sch_netem.ko; then
 	netem delay 20ms loss 2% rate 20mbit
 	step trace trace_rounds
 	cat trace.txt
+	echo other.blob >$parameters/model
+	step swapped-trace trace_rounds
+	sed s/ndm_tcp_round:/ndm_swapped_round:/ trace.txt
+	echo built-in >$parameters/model
 	echo 1 >/proc/sys/net/ipv4/tcp_ecn
 	# Else a lost SYN, resent without ECN, would leave nothing to mark.
 	echo 0 >/proc/sys/net/ipv4/tcp_ecn_fallback

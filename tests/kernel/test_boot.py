@@ -11,7 +11,7 @@ import pytest
 from ndm_tcp.datasets.module_event import event_lines
 
 from ..replay import assert_replays
-from .boot import NETEM_STEPS, STEPS, Report, parse_console, prove
+from .boot import NETEM_STEPS, OTHER, STEPS, Report, parse_console, prove
 from .kbuild import KERNELS, Unavailable, find_headers
 
 SERIES = [
@@ -65,6 +65,18 @@ def test_the_trace_replays_bit_by_bit(series: str, scratch: Path) -> None:
     assert assert_replays(rounds) > 20
     assert set(rounds["why"].to_pylist()) >= {"network", "slow_start"}
     assert 3 in rounds["ca_state"].to_pylist()  # in a recovery too
+
+
+@pytest.mark.parametrize("series", SERIES)
+def test_a_swapped_network_decides(series: str, scratch: Path) -> None:
+    report, steps = result(series, scratch)
+    if "swapped-trace" not in steps:
+        pytest.skip("no tc or no usable sch_netem: apt-get install iproute2")
+    swapped = scratch / f"{series}.swapped"
+    lines = [line for line in report.console.splitlines() if "ndm_swapped_round:" in line]
+    swapped.write_text("\n".join(lines).replace("ndm_swapped_round:", "ndm_tcp_round:") + "\n")
+    rounds = event_lines.read(swapped)
+    assert assert_replays(rounds, OTHER.layers) > 20
 
 
 @pytest.mark.parametrize("series", SERIES)

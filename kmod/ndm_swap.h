@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Another network under traffic. Root writes NAME to the parameter `model`; the kernel reads
+ * the blob ndm_tcp/NAME from where firmware is, ndm_blob.h checks it, and the next rounds use
+ * it. "built-in" is the compiled network, which also runs until then. If anything fails, the
+ * former network runs on, and one line says why.
+ */
+#ifndef _NDM_SWAP_H
+#define _NDM_SWAP_H
+
+#include <linux/device.h>
+#include <linux/firmware.h>
+#include <linux/mm.h>
+#include <linux/moduleparam.h>
+#include <linux/rcupdate.h>
+#include <linux/sizes.h>
+#include <linux/slab.h>
+
+#include "ndm_blob.h"
+#include "generated/ndm_model.h"
+
+/* NULL: the compiled network. Written under the lock of the module's parameters. */
+static struct ndm_blob __rcu *ndm_swapped;
+
+/* One network for all of a round. */
+static inline void ndm_infer_swapped(const s16 *x, s32 *out)
+{
+	const struct ndm_blob *blob;
+
+	rcu_read_lock();
+	blob = rcu_dereference(ndm_swapped);
+	ndm_infer(blob ? &blob->model : &ndm_model, x, out, NULL);
+	rcu_read_unlock();
+}
+
+/* When it returns, no round uses the former network. */
+static void ndm_swap_in(struct ndm_blob *blob)
+{
+	struct ndm_blob *former = rcu_replace_pointer(ndm_swapped, blob, true);
+
+	synchronize_rcu();
+	kvfree(former);
+}
+
+/* A blob that passed every check, or NULL after a line in the log. */
+static struct ndm_blob *ndm_check_firmware(const struct firmware *file, const char *path)
+{
+	struct ndm_blob *blob = kvmalloc(sizeof(*blob), GFP_KERNEL);
+	struct ndm_blob_fault fault = { "no memory, or 1 MB or more", 0, 0 };
+
+	if (blob && file->size < SZ_1M &&
+	    ndm_blob_read(blob, &ndm_model, file->data, (u32)file->size, &fault) &&
+	    ndm_blob_verify(blob, &fault)) {
+		blob->vectors = NULL;	/* they go with the file */
+		return blob;
+	}
+	pr_err("%s: %s (index %u, element %u); the former network runs on\n", path, fault.what,
+	       fault.index, fault.element);
+	kvfree(blob);
+	return NULL;
+}
+
+static struct ndm_blob *ndm_read_firmware(const char *path)
+{
+	struct device *device = root_device_register(KBUILD_MODNAME);
+	const struct firmware *file;
+	struct ndm_blob *blob = NULL;
+	int err;
+
+	err = IS_ERR(device) ? PTR_ERR(device) : request_firmware_direct(&file, path, device);
+	if (err) {
+		pr_err("%s: cannot be read as firmware, error %d; the former network runs on\n",
+		       path, err);
+	} else {
+		blob = ndm_check_firmware(file, path);
+		release_firmware(file);
+	}
+	if (!IS_ERR(device))
+		root_device_unregister(device);
+	return blob;
+}
+
+static int ndm_set_model(const char *value, const struct kernel_param *param)
+{
+	char path[64] = "ndm_tcp/", *name = path + strlen(path);
+	struct ndm_blob *blob;
+
+	if (strscpy(name, value, sizeof(path) - (name - path)) < 0)
+		return -ENAMETOOLONG;
+	name[strcspn(name, "\n")] = '\0';
+	if (!*name || *name == '.' || strchr(name, '/'))
+		return -EINVAL;
+	if (!strcmp(name, "built-in")) {
+		ndm_swap_in(NULL);
+		return 0;
+	}
+	blob = ndm_read_firmware(path);
+	if (!blob)
+		return -EINVAL;
+	ndm_swap_in(blob);
+	return 0;
+}
+
+static const struct kernel_param_ops ndm_model_ops = {
+	.set = ndm_set_model,
+};
+
+module_param_cb(model, &ndm_model_ops, NULL, 0200);
+MODULE_PARM_DESC(model, "file below /lib/firmware/ndm_tcp with another network, or built-in");
+
+static int ndm_get_hash(char *buffer, const struct kernel_param *param)
+{
+	const struct ndm_blob *blob;
+	int n;
+
+	rcu_read_lock();
+	blob = rcu_dereference(ndm_swapped);
+	if (blob)
+		n = scnprintf(buffer, PAGE_SIZE, "%016llx\n", blob->weights.model);
+	else
+		n = scnprintf(buffer, PAGE_SIZE, "%s\n", NDM_MODEL_HASH);
+	rcu_read_unlock();
+	return n;
+}
+
+#endif /* _NDM_SWAP_H */
