@@ -65,7 +65,8 @@ def transfers(path: str, seconds: float, *clients: list[str]) -> Iterator[list[d
     Yields:
         A list that has what iperf3 wrote of each once the block has ended.
     """
-    servers, started, found = [], [], list[dict[str, Any]]()
+    servers, started = list[subprocess.Popen[Any]](), list[subprocess.Popen[Any]]()
+    found = list[dict[str, Any]]()
     ports = range(5201, 5201 + len(clients))
     for port in ports:
         command = ["iperf3", "-s", "-1", "-p", str(port)]

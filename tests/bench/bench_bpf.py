@@ -68,9 +68,9 @@ def replayed(folder: Path) -> None:
     nothing = b"".join(quiet + record[4:] for record in split)
     acks = np.array([record[0] == records.ACK for record in split])
     (folder / "same.blob").write_bytes(blobs.of(blobs.shipped()))
-    bpf = [folder / "ndm_bpf", "replay"]
+    bpf: list[Path | str] = [folder / "ndm_bpf", "replay"]
     programs: dict[str, list[Path | str]] = {
-        "BPF": [*bpf],
+        "BPF": bpf,
         "BPF, swapped in": [*bpf, "--blob", folder / "same.blob"],
         "module": [folder / "replay"],
     }
