@@ -124,25 +124,35 @@ def need_debug_kernel() -> uml_build.UmlKernel:
 
 
 def console(
-    work: Path, plan: str, files: list[Path], limit_s: float = 120, debug: bool = False
+    work: Path,
+    plan: str,
+    files: list[Path],
+    limit_s: float = 120,
+    debug: bool = False,
+    seed: int = 1,
 ) -> str:
     """What the guest says of a script, with modules and programs beside it."""
     work.mkdir()
     for path in files:
         shutil.copy(path, work)
     (work / "plan.sh").write_text(plan, encoding="ascii")
-    return lab_boot.boot(work, 1, None, limit_s, debug=debug)
+    return lab_boot.boot(work, seed, None, limit_s, debug=debug)
 
 
 def boot(
-    work: Path, plan: str, files: list[Path], limit_s: float = 120, debug: bool = False
+    work: Path,
+    plan: str,
+    files: list[Path],
+    limit_s: float = 120,
+    debug: bool = False,
+    seed: int = 1,
 ) -> str:
     """Run a script in the guest; the console.
 
     Raises:
         AssertionError: the script failed, or the kernel has complained.
     """
-    log = console(work, plan, files, limit_s, debug)
+    log = console(work, plan, files, limit_s, debug, seed)
     assert lab_boot.verdict(log) is None, log[-2000:]
     troubles = [line for line in log.splitlines() if lab_boot.TROUBLE.search(line)]
     assert not troubles, log[max(log.index(troubles[0]) - 500, 0) :][:4000]

@@ -55,7 +55,7 @@ def begins_drain(row: dict[str, Any]) -> bool:
 def test_a_late_flow_comes_to_see_the_lowest_rtt(tmp_path: Path) -> None:
     """Two times 100 packets, where 50 fill the pipe: a queue of 90 ms."""
     lowest, afterwards = [], set()
-    for start in (4, 6, 8):
+    for start in (4, 5, 6, 7, 8):
         text = TWO.replace("start_s = 6.0", f"start_s = {start}.0")
         result, rounds = stand(text, tmp_path / str(start))
         late = result["flows"][1]
@@ -67,6 +67,7 @@ def test_a_late_flow_comes_to_see_the_lowest_rtt(tmp_path: Path) -> None:
     assert "drain" not in rounds["why"].to_pylist()
     without = result["flows"][1]["rtt_min_ms"] / LOWEST_MS
     print(f"\nits lowest RTT, of the path's: {lowest}, without drains {without:.3f}")
+    # It does if its drain meets the other's: two starts of five at least.
     assert sorted(lowest)[1] < 1.05 < 1.5 < without
     assert max(lowest) < without
 

@@ -181,7 +181,8 @@ sleep 130
     first, rest = rounds(script, NOISE, flow, tmp_path)
     assert len(first) > 2 and all(row["ssthresh"] == 100 for row in first[:-1])
     assert first[-1]["cwnd"] < 100 and first[-1]["why"] == "network"
-    assert (grown(rest), again(first + rest)) == (0, 0)
+    # A timeout, which these losses may bring, leaves one packet.
+    assert grown(rest) <= 1 and again(first + rest) == 0
 
 
 @pytest.mark.parametrize("percent", [0, 4])
