@@ -192,8 +192,10 @@ def noise(copies: int, suites: Sequence[str], lab_seeds: int, jobs: int, work: P
     for number in range(copies):
         units = (number + 1) // 2 * (-1) ** number
         print(f"noise: copy {number + 1} of {copies}", file=sys.stderr, flush=True)
-        kmod = moved(shipped, units, work / "kmod" / f"shipped{units:+}")
-        points_of = measure(f"shipped{units:+}", kmod, suites, lab_seeds, jobs, work)
+        # The network itself may have run already, beside a population.
+        name = f"shipped{units:+}" if units else "shipped"
+        kmod = moved(shipped, units, work / "kmod" / name) if units else shipped
+        points_of = measure(name, kmod, suites, lab_seeds, jobs, work)
         scores.append(float(np.mean([*points_of.values()])))
     return float(np.std(scores, ddof=1))
 
