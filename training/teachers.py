@@ -17,10 +17,8 @@ from torch import Tensor
 from ndm_tcp import files
 from ndm_tcp.errors import NdmError
 from ndm_tcp.training import checkpoint as ckpt
+from ndm_tcp.training.evaluate import AT_ONCE
 from ndm_tcp.training.model import Policy
-
-AT_ONCE = 1 << 16
-"""rounds: bounds the memory"""
 
 
 def load(runs: Sequence[str], mask: tuple[int, ...]) -> tuple[tuple[str, ...], list[Policy]]:
