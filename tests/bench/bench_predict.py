@@ -17,16 +17,16 @@ import math
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from ndm_tcp.adapt.experiments import families
 from ndm_tcp.lab.guest import uml_build
-from ndm_tcp.paths.estimate_command import estimate_all
 from ndm_tcp.paths.model import PathModel, Seen
 from ndm_tcp.paths.predict import DRAWS, Entrant, Prediction, predict
-from ndm_tcp.paths.replay import Replay, replay, seen
+from ndm_tcp.paths.replay import Replay, seen
 
 APART = 1.03
 """two algorithms with closer goodput have no order"""
@@ -102,14 +102,12 @@ class Errors:
         return f"| {group} | {len(self.goodput)} | {' | '.join(cells)} |"
 
 
-def accepted(copies: Path, ccs: Mapping[str, str], out: Path, jobs: int) -> list[PathModel]:
+def accepted(copies: Path, ccs: dict[str, str], out: Path, jobs: int) -> list[PathModel]:
     """Models whose replay is close; says what became of the others."""
-    made, refused = estimate_all(sorted(copies.iterdir()), out / "paths", True)
-    models = [replace(one, cc=ccs[one.source]) for one in made.values()]
-    found = replay(models, out / "replays", None, jobs)
+    found, refused = families.replayed(sorted(copies.iterdir()), ccs, out, jobs)
     good = [one.model for one in found.values() if isinstance(one, Replay) and one.accepted]
     print(
-        f"{len(ccs)} captures: {len(refused)} refused, {len(made) - len(good)} rejected by replay"
+        f"{len(ccs)} captures: {len(refused)} refused, {len(found) - len(good)} without a close replay"
     )
     return good
 

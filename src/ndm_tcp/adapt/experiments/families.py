@@ -120,10 +120,10 @@ def captured(family: str, out: Path, jobs: int) -> tuple[list[Path], dict[str, s
     return sorted(copies), ccs
 
 
-def accepted(
+def replayed(
     copies: Sequence[Path], ccs: dict[str, str], out: Path, jobs: int
-) -> tuple[list[PathModel], list[str]]:
-    """Models of the captures whose replay is close, and why the others are not there.
+) -> tuple[dict[str, Replay | NdmError], dict[str, str]]:
+    """Replays of the captures' models by name, and why other captures have no model.
 
     Args:
         copies: the captures.
@@ -135,7 +135,14 @@ def accepted(
 
     made, refused = estimate_all(copies, out / "paths", True)
     models = [replace(m, cc=ccs.get(m.source, m.cc)) for m in made.values()]
-    found = replay(models, out / "paths" / "runs" / "replay", None, jobs)
+    return replay(models, out / "paths" / "runs" / "replay", None, jobs), refused
+
+
+def accepted(
+    copies: Sequence[Path], ccs: dict[str, str], out: Path, jobs: int
+) -> tuple[list[PathModel], list[str]]:
+    """Models whose replay is close and that teach, and why the others are not there."""
+    found, refused = replayed(copies, ccs, out, jobs)
     reasons = list(refused.values())
     good = []
     for name, one in found.items():
