@@ -107,7 +107,7 @@ def accepted(copies: Path, ccs: dict[str, str], out: Path, jobs: int) -> list[Pa
     found, refused = families.replayed(sorted(copies.iterdir()), ccs, out, jobs)
     good = [one.model for one in found.values() if isinstance(one, Replay) and one.accepted]
     print(
-        f"{len(ccs)} captures: {len(refused)} refused, {len(found) - len(good)} without a close replay"
+        f"{len(ccs)} captures: {len(refused)} refused, {len(found) - len(good)} not replayed well"
     )
     return good
 
