@@ -6,10 +6,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from ndm_tcp.bpf import default, loader
 
@@ -61,6 +63,13 @@ def loadable(built: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
+def alone() -> Iterator[None]:
+    """One file of tests at a time: the kernel has one ndm_tcp_bpf for all processes."""
+    with FileLock(Path(tempfile.gettempdir()) / "ndm-tcp-tests-bpf.lock"):
+        yield
+
+
+@pytest.fixture(scope="module")
 def path() -> Iterator[str]:
     """The prefix of three network namespaces."""
     with namespaces.three() as prefix:
@@ -68,7 +77,7 @@ def path() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def loaded(loadable: Path) -> Iterator[Path]:
+def loaded(loadable: Path, alone: None) -> Iterator[Path]:
     """The same folder, with the algorithm registered."""
     if loader.NAME in default.AVAILABLE.read_text():
         pytest.skip("somebody uses ndm_tcp_bpf on this host")

@@ -34,7 +34,7 @@ def ndm_bpf(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def unloaded(loadable: Path) -> Iterator[Path]:
+def unloaded(loadable: Path, alone: None) -> Iterator[Path]:
     """Nothing loaded, before and after."""
     if PINS.exists():
         pytest.skip(f"{PINS} exists: somebody uses ndm_tcp_bpf on this host")

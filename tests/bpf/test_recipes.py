@@ -100,7 +100,7 @@ def used(path: str, address: str) -> str:
         return algorithm(made)
 
 
-def test_the_unit_loads_and_unloads(built: Path, loadable: Path) -> None:
+def test_the_unit_loads_and_unloads(built: Path, loadable: Path, alone: None) -> None:
     """Its two commands, as systemd runs them; before other tests have it loaded."""
     if loader.NAME in default.AVAILABLE.read_text():
         pytest.skip("somebody uses ndm_tcp_bpf on this host")
