@@ -57,6 +57,9 @@ class Recording:
     """SHA-256 of the module's sources; empty: there was none, or they are not known"""
     network: str
     """hash of the module's network; empty: there is none"""
+    programs: str
+    """hash of the guest's programs (lab/guest/root.py); empty: they were the host's, with all of
+    its files beside them, so that nobody can have the same bytes again"""
     rounds_in: str
     """the project's commit that still holds the rounds; empty: they were never committed"""
     flows: int

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 import time
@@ -19,6 +18,7 @@ from filelock import FileLock, Timeout
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import uml_build
 from ndm_tcp.lab.guest.plan import MARK
+from ndm_tcp.lab.guest.root import guest_root
 
 START_NS = 1_700_000_000_000_000_000
 """CLOCK_REALTIME when the guest boots"""
@@ -30,7 +30,7 @@ TROUBLE = re.compile(
 )
 COMMAND_LINE = (
     *("mem=2G", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro"),
-    *("init=/proc/self/cwd/init.sh", "con=null", "con0=null,fd:1", "ipv6.disable=1"),
+    *("init=/proc/self/cwd/root/usr/bin/guest", "con=null", "con0=null,fd:1", "ipv6.disable=1"),
     *("time-travel=inf-cpu", f"time-travel-start={START_NS}", "panic=-1", "thash_entries=512"),
 )
 """Constant: the kernel stirs it into its random numbers."""
@@ -62,17 +62,14 @@ def _one_cpu(cpu: int | None) -> Iterator[int]:
 def start_kernel(
     work: Path, seed: int, cpu: int, extra: tuple[str, ...] = (), debug: bool = False
 ) -> subprocess.Popen[bytes]:
-    """Start the kernel on a folder with init.sh, guest and plan.sh; it prints to stdout.
+    """Start the kernel on a folder with plan.sh; it prints to stdout.
 
     Args:
         extra: more words for the kernel's command line, such as module parameters.
         debug: take the debugging kernel.
     """
     kernel, programs = uml_build.build(quiet=True, debug=debug), uml_build.build_programs()
-    shutil.copy(programs.guest, work / "guest")
-    shutil.copy(programs.patience, work / "patience")
-    shutil.copy(uml_build.RECIPE / "init.sh", work / "init.sh")
-    (work / "init.sh").chmod(0o755)
+    (work / "root").symlink_to(guest_root())
     (work / "out").mkdir()
     words = ["setarch", "-R", "taskset", "-c", str(cpu), str(kernel.vmlinux)]
     # Nothing of this process's environment: it would move the kernel's stack.

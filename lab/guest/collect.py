@@ -20,6 +20,7 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import uml_build
 from ndm_tcp.lab.guest.boot import START_NS
 from ndm_tcp.lab.guest.plan import FIRST_PORT, WEB_PORT, shaped_device
+from ndm_tcp.lab.guest.root import guest_root
 from ndm_tcp.lab.guest.scrub import compress, iperf3_report, toml
 from ndm_tcp.lab.paths import scenario as scenarios
 from ndm_tcp.lab.paths.scenario import UNDER_TEST, Scenario
@@ -286,7 +287,7 @@ def collect(
     drops = _drop_rows(scenario, (out / "drops").read_bytes(), _qdisc_drop(kernel.dir))
     causes = [row[3] for row in drops]
     result: dict[str, Any] = {"scenario": scenario.name, "title": scenario.title, "cc": cc}
-    result |= {"seed": seed, "kernel": kernel.release}
+    result |= {"seed": seed, "kernel": kernel.release, "programs": guest_root().name}
     model = (out / "model").read_text().strip()
     if model:
         result["model"] = model

@@ -20,7 +20,7 @@ MARK = "NDM-LAB"
 MAC = "02:00:00:00:00:01"  # of both ends of every wire: without ARP they must be the same
 TCP_MEM_PAGES = "262144 327680 393216"
 """tcp_mem of tcp(7), of 4 KiB; the guest has 2 GiB"""
-PATIENCE = "LD_PRELOAD=/run/host/patience"
+PATIENCE = "LD_PRELOAD=/usr/lib/patience"
 
 
 def _percent(chance: float) -> str:

@@ -10,7 +10,7 @@ Loss by netem and loss by the queue happen on different devices of a path, so ev
 packet has a certain cause. On the loopback device the packet's way out of the kernel shows the
 cause; where netem's own queue was full, it counts as the queue's.
 
-A run is a function of scenario, algorithm, seed, kernel and module. All its files, except
+A run is a function of scenario, algorithm, seed, kernel, module and programs. All its files, except
 for `wall_s` in result.json, are the same in every repetition on a machine. A light run gives the
 same measurements as a whole one.
 

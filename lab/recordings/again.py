@@ -2,8 +2,8 @@
 """`ndm data record`: a recording of rounds.lock, made again in the lab, byte for byte.
 
 The lab is deterministic: its clock is virtual, and a run is a function of path, algorithm, seed,
-kernel and module. So is a dataset of its runs, given the readers. A recording of another module or
-network is made again with its sources as --kmod.
+kernel, module and programs. So is a dataset of its runs, given the readers. A recording of another
+module or network is made again with its sources as --kmod.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ndm_tcp.datasets.store import rounds_lock, store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import run as lab_run
 from ndm_tcp.lab.guest import uml_build
+from ndm_tcp.lab.guest.root import guest_root
 from ndm_tcp.lab.guest.suite import SUITES
 from ndm_tcp.lab.recordings import command
 
@@ -145,9 +146,10 @@ def main(args: argparse.Namespace) -> int:
     kmod = args.kmod or uml_build.KMOD
     require_here(recording, kmod)
     found = make(recording, args.out, args.jobs, kmod)
-    same = found == recording.sha256
-    print(
-        f"{args.out / recording.name}: "
-        + ("the bytes of rounds.lock" if same else f"SHA-256 {found}, not that of rounds.lock")
-    )
+    said = "the bytes of rounds.lock"
+    if not (same := found == recording.sha256):
+        said = f"SHA-256 {found}, not that of rounds.lock"
+        if recording.programs != guest_root().name:
+            said += ": other programs ran in the guest"
+    print(f"{args.out / recording.name}: {said}")
     return 0 if same else 1

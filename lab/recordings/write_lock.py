@@ -19,6 +19,7 @@ from ndm_tcp.datasets.rounds.columns import DETAIL, begins
 from ndm_tcp.datasets.store import rounds_lock, store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import uml_build
+from ndm_tcp.lab.guest.root import guest_root
 
 POOL, OWN, LAN = "reno,cubic,bbr", "ndm_tcp", "training-lan"
 COMMITTED = ("lab-rounds/core", "lab-rounds/jitter", "lab-rounds/lan", "lab-rounds/lan-short")
@@ -123,6 +124,7 @@ def entry(
         commit=recipe.commit or commit,
         module=uml_build.sources_digest(uml_build.KMOD) if ours else "",
         network=model["model"] if ours else recipe.network,
+        programs=guest_root().name if recipe.here else "",
         rounds_in="" if recipe.here else recipe.rounds_in,
         flows=int(begins(table).sum()),
         rounds=table.num_rows,
@@ -131,7 +133,8 @@ def entry(
     )
     if known is None or known.sha256 != found.sha256:
         return found
-    return replace(found, commit=known.commit, module=known.module, network=known.network)
+    kept = ("commit", "module", "network", "programs")
+    return replace(found, **{name: getattr(known, name) for name in kept})
 
 
 def make(recorded: Path, folder: Path) -> rounds_lock.Lock:

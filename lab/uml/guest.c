@@ -2,6 +2,7 @@
 /*
  * What the lab's guest needs beside the programs of the host:
  *
+ *   guest, as the first process    make the folder "root" on the host the root, and run init.sh
  *   guest off                      power off
  *   guest hostfs PATH DIRECTORY    mount a directory of the host
  *   guest in NAMESPACE PROGRAM...  run a program in a network namespace
@@ -42,6 +43,7 @@
 #include <sys/mount.h>
 #include <sys/reboot.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -397,10 +399,48 @@ static int fetch(char **argv)
 
 /* --------------------------------------------------------------------------- */
 
+static void mounted(const char *what, const char *type, const char *at, unsigned long flags,
+		    const char *options)
+{
+	if (mount(what, at, type, flags, options))
+		die(at);
+}
+
+/*
+ * The kernel's root is the host's, of which this uses nothing: it would run differently
+ * on another host. The kernel's working directory on the host is reached through its /proc.
+ */
+static int start(void)
+{
+	static char *const words[] = { "sh", "/init.sh", NULL };
+	static char *const environment[] = {
+		"PATH=/usr/bin", "HOME=/", "LC_ALL=C", "TZ=UTC", "TMPDIR=/run", NULL
+	};
+	char here[4000], root[4096];
+	ssize_t length = readlink("/proc/self/cwd", here, sizeof(here) - 1);
+
+	if (length < 0)
+		die("/proc/self/cwd");
+	here[length] = 0;
+	snprintf(root, sizeof(root), "%s/root", here);
+	mounted("root", "hostfs", "/proc", MS_RDONLY, root);
+	if (chdir("/proc") || mount(".", "/", NULL, MS_MOVE, NULL) || chroot(".") || chdir("/"))
+		die(root);
+	mounted("run", "tmpfs", "/run", 0, "size=100%");
+	if (mkdir("/run/host", 0755) || mkdir("/run/out", 0755))
+		die("/run");
+	mounted("host", "hostfs", "/run/host", 0, here);
+	execve("/bin/sh", words, environment);
+	die("/bin/sh");
+	return 1;
+}
+
 int main(int argc, char **argv)
 {
 	const char *verb = argc > 1 ? argv[1] : "";
 
+	if (getpid() == 1)
+		return start();
 	if (!strcmp(verb, "off"))
 		return reboot(RB_POWER_OFF);
 	if (!strcmp(verb, "hostfs") && argc == 4) {

@@ -127,16 +127,21 @@ forth 1000 delay 20ms rate 30mbit loss 5%
 flow send 10.2.0.2 5000 ndm_tcp {"send:1000 " * 40} info sleep:3000 put:1000 info
 counter TCPLossProbeRecovery
 """
-    percent = []
-    for changes in ((), ((REMEMBERS, ""),)):
-        folder = tmp_path / str(len(changes))
-        folder.mkdir()
-        seen = play(script, flow, folder, changes)
-        assert seen.value("TCPLossProbeRecovery") > 0
-        percent.append([paced(row) for row in seen.info])
-    print(f"\npacing, percent of the window in an RTT: {percent[0]}, remembered {percent[1]}")
-    assert percent[0][0] < 300 and percent[0][1] > 1500
-    assert max(percent[1]) < 300
+    before, after, remembered = [], [], []
+    # Where the kernel has counted a loss beside the probe's, bursts end for that, too.
+    for seed in range(1, 5):
+        for changes in ((), ((REMEMBERS, ""),)):
+            folder = tmp_path / f"{seed}-{len(changes)}"
+            folder.mkdir()
+            seen = play(script, flow, folder, changes, seed=seed)
+            if not seen.value("TCPLossProbeRecovery"):
+                continue
+            percent = [paced(row) for row in seen.info]
+            before.append(percent[0])
+            (remembered if changes else after).append(percent[1])
+    print(f"\npacing, percent of the window in an RTT: {after}, remembered {remembered}")
+    assert max(before) < 300 and max(after) > 1500
+    assert max(remembered) < 300
 
 
 def test_a_window_that_is_not_used_does_not_grow(flow: Path, tmp_path: Path) -> None:
@@ -211,7 +216,8 @@ flow send 10.2.0.2 5000 ndm_tcp send:4000000 info
     assert seen.rounds is not None
     rows = seen.rounds.to_pylist()
     cuts = [
-        (max(a["cwnd"], a["target"]), b["ssthresh"])  # the window has grown since by at most that
+        # The window has grown since by at most that.
+        (max(a["cwnd"] * (1 + (a["why"] == "slow_start")), a["target"]), b["ssthresh"])
         for a, b in itertools.pairwise(rows)
         if a["ca_state"] == 0 and b["ca_state"] == 2
     ]
