@@ -6,9 +6,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pytest
@@ -22,6 +22,7 @@ from ndm_tcp.lab.paths.scenario import Scenario, parse
 
 from ..kernel.kbuild import copy_kmod
 
+T = TypeVar("T")
 EVENT = "ndm_tcp/ndm_tcp_round"
 OUTPUTS = "ndm_test_outputs.h"
 # A server sends one object.
@@ -97,19 +98,36 @@ def answers(gain: object, congestion: object) -> tuple[str, str]:
     return outputs(f"out[0] = {gain};\n\tout[1] = {congestion};")
 
 
-def drive(text: str, to: Path, changes: Changes = ()) -> tuple[dict[str, Any], pa.Table]:
+SEEDS = range(1, 9)
+
+
+def where(seen: Callable[[int], T], shows: Callable[[T], bool]) -> T:
+    """What is seen with the first lab seed whose random draws show what a test is about.
+
+    Which packets a path loses is chance. A new version of a program of the guest draws anew.
+    """
+    for seed in SEEDS:
+        if shows(found := seen(seed)):
+            return found
+    raise AssertionError(f"no lab seed of {SEEDS} shows it")
+
+
+def drive(
+    text: str, to: Path, changes: Changes = (), seed: int = 1
+) -> tuple[dict[str, Any], pa.Table]:
     """Run a scenario with a changed module: its result, and its rounds.
 
     Args:
         text: the scenario.
         to: a folder for sources and run.
         changes: of the module's sources.
+        seed: of the lab.
     """
     need_kernel()
     sources = copy_kmod(to / "kmod")
     change(sources, changes)
     out = to / "run"
-    result = lab_run.run(scenario(text), "ndm_tcp", 1, out, module=sources, events=(EVENT,))
+    result = lab_run.run(scenario(text), "ndm_tcp", seed, out, module=sources, events=(EVENT,))
     assert "kernel_trouble" not in result
     return result, event_lines.read(out / "tcp_probe.txt.zst")
 
