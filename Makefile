@@ -32,7 +32,7 @@ CROSS_PACKAGES = $(CLANG_RT) gcc-aarch64-linux-gnu gcc-arm-linux-gnueabihf gcc-i
 BOARD = docs/board
 ROUNDS = $(addprefix datasets/lab-rounds/,core jitter lan lan-short)
 # Parts of the weight in training: the traces', then those of ROUNDS.
-SHARES = 0.03,0.91,0.015,0.02,0.025
+SHARES = 0.03,0.8603,0.0282,0.036,0.0455
 NOTEBOOKS = training_run policy quantisation your_own_trace your_path closed_loop
 ABLATION = $(OUT)/ablation
 KDIR ?= $(firstword $(wildcard /lib/modules/$(shell uname -r)/build) \

@@ -5,8 +5,8 @@ The target window of a lone flow is the bottleneck's bandwidth-delay product (BD
 enough for the link never to idle, too little for a queue worth the name. Other paths differ:
 
 - among flows that yield to a queue as this one does: the flow's share of that, and three packets,
-- packets delayed by jitter: three tenths of the BDP more, and three packets. A link that waits for
-  a late packet idles.
+- packets delayed by jitter: the delays that most packets stay below count as part of the RTT, and
+  three packets more. Where packets are lost, too, three tenths of the BDP instead of one.
 - random loss without jitter: a tenth, the lost packets, three packets and the square root of the
   BDP. The number of losses in a round trip differs by no more.
 - beside flows that fill the queue until it overflows, where such a window would starve: the flow's
@@ -120,7 +120,8 @@ def _path(scenario: Scenario) -> _Path:
             target = CODEL_TARGET_S * link.rate_bps / 8 / IP_PACKET_BYTES
             queue = max(target, EXTRA_PACKETS / QUEUE_SHARE)
         clean = not (link.loss or link.burst or link.jitter_us)
-        extra = EXTRA_SHARE_NOISE if link.jitter_us else EXTRA_SHARE + link.loss
+        noisy = link.jitter_us and (link.loss or link.burst)
+        extra = EXTRA_SHARE_NOISE if noisy else EXTRA_SHARE + link.loss
         return _Path(
             *(rates, link.rtt_us, link.jitter_us, IP_PACKET_BYTES, queue, extra),
             clean=clean,

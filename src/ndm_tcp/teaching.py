@@ -57,10 +57,10 @@ CHOICES = (
     Choice(
         "EXTRA_SHARE_NOISE",
         0.3,
-        "the same where packets are delayed by jitter",
-        "a link that waits for a late packet idles; with a tenth, jitter without loss had 0.968 of "
-        "the best goodput, and heavy loss with jitter lost a seventh",
-        "2026-11-24-06-record-jitter-without-loss",
+        "the same where jitter delays packets and others are lost",
+        "with a tenth, heavy loss with jitter lost a seventh of the goodput; without loss a tenth "
+        "is enough, and three cost a tenth of the RTT on paths like DSL",
+        "2026-11-26-09-measure-the-window-that-jitter-needs",
     ),
     Choice(
         "EXTRA_PACKETS",
