@@ -14,6 +14,9 @@ SEEDS ?= 5
 # Of the shipped network.
 SEED = 3
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# pip compiles nothing here (--no-compile). Where Python must not keep what it compiles, which images
+# of containers forbid it, every import of torch compiles all of it again.
+unexport PYTHONDONTWRITEBYTECODE
 
 # The newest 6.12 headers change their name with every security update.
 HEADERS_612 = $(shell apt-cache search --names-only '^linux-headers-6\.12\.[0-9]+.*-amd64$$' 2>/dev/null | \

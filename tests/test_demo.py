@@ -69,6 +69,14 @@ def test_torch_comes_from_where_the_user_says(tmp_path: Path) -> None:
     assert "torch.invalid" not in make(tmp_path, "-n", "demo").stdout
 
 
+def test_python_keeps_what_it_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pip compiled nothing; to compile torch again takes two seconds an import."""
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    said = make(tmp_path, "--eval=shown: ; @env", "shown")
+    assert "PIP_DISABLE_PIP_VERSION_CHECK=1" in said.stdout
+    assert "PYTHONDONTWRITEBYTECODE" not in said.stdout
+
+
 @pytest.mark.parametrize(
     ("changed", "again"),
     [
