@@ -5,12 +5,8 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from ndm_tcp.fixedpoint import Layer
 
 SLOWEST = (
     *(
@@ -25,8 +21,6 @@ SLOWEST = (
 """Files that take longest on one processor, the longest first."""
 ROOT = Path(__file__).resolve().parents[1]
 TRACES = ROOT / "datasets" / "traces"
-PROVED: dict[str, Any] = {}
-"""proofs of this process, by the integers of the network"""
 EMPTY_PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -51,25 +45,6 @@ def no_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     # Not imported here, since it brings torch.
     if page := sys.modules.get("ndm_tcp.export.report.page"):
         monkeypatch.setattr(page, "histograms", lambda *_: "<svg></svg>")
-
-
-@pytest.fixture
-def proved_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests of something else than the proof: a network is proved once, not at every export."""
-    from ndm_tcp.export.proof import certificate
-
-    prove = certificate.prove
-
-    def once(layers: list[Layer]) -> certificate.Proof:
-        parts = [
-            (x.weight.tobytes(), x.bias.tobytes(), x.shift.tobytes(), x.clamped) for x in layers
-        ]
-        key = repr((parts, [x.weight.shape for x in layers]))
-        if key not in PROVED:
-            PROVED[key] = prove(layers)
-        return PROVED[key]
-
-    monkeypatch.setattr(certificate, "prove", once)
 
 
 @pytest.fixture(scope="session")

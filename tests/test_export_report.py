@@ -32,8 +32,6 @@ from ndm_tcp.training.model import Policy
 
 from .test_export import KMOD
 
-pytestmark = pytest.mark.usefixtures("proved_once")
-
 
 @pytest.fixture(scope="session")
 def model() -> model_c.Model:

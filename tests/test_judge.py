@@ -18,8 +18,6 @@ from ndm_tcp.export.integers import generated, model_c, quantize
 from ndm_tcp.export.onnx import writer
 from ndm_tcp.training.loop import RESULTS
 
-pytestmark = pytest.mark.usefixtures("proved_once")
-
 
 @pytest.fixture
 def copy(run: Path, tmp_path: Path) -> Path:

@@ -18,8 +18,6 @@ from ndm_tcp.export.integers import golden, model_c, qat, quantize
 from ndm_tcp.export.integers.quantize import Dense
 from ndm_tcp.training.model import Policy
 
-pytestmark = pytest.mark.usefixtures("proved_once")
-
 
 def network(seed: int, hidden: tuple[int, ...], scale: float) -> list[Dense]:
     torch.manual_seed(seed)

@@ -20,8 +20,6 @@ from ndm_tcp.export.integers.network import IntegerNetwork
 from ndm_tcp.export.report import chosen
 from ndm_tcp.lab.guest import uml_build
 
-pytestmark = pytest.mark.usefixtures("proved_once")
-
 ALONE = {
     "goodput_mbps": 10.0,
     "rtt_mean_ms": 40.0,

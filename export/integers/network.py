@@ -17,6 +17,9 @@ from ndm_tcp.export.proof import certificate
 from ndm_tcp.fixedpoint import Layer
 from ndm_tcp.model_json import Model
 
+PROOFS: dict[str, certificate.Proof] = {}
+"""of this process, by the model's hash: an export and the check after it prove one network"""
+
 
 @dataclass(frozen=True)
 class IntegerNetwork:
@@ -44,14 +47,17 @@ class IntegerNetwork:
         """Hidden layers and the output layer."""
         return self.model.layers
 
-    @cached_property
+    @property
     def proof(self) -> certificate.Proof:
         """Bounds for every input in the box.
 
         Raises:
             NdmError: see `certificate.prove`.
         """
-        return certificate.prove(self.layers)
+        integers = self.model.hash()
+        if integers not in PROOFS:
+            PROOFS[integers] = certificate.prove(self.layers)
+        return PROOFS[integers]
 
     @cached_property
     def bound(self) -> Floats:
