@@ -72,13 +72,16 @@ def digests(vectors: Vectors) -> list[int]:
     Every step maps the state one to one, so any single wrong integer changes the digest.
     """
     words = np.concatenate([vectors.x, vectors.pre, vectors.out], axis=1).astype(np.uint32)
-    result = []
-    for start in range(0, len(words), BLOCK):
-        state = 0xCBF29CE484222325
-        for word in words[start : start + BLOCK].ravel().tolist():
-            state = ((state ^ word) * 0x100000001B3) & ((1 << 64) - 1)
-        result.append(state)
-    return result
+    blocks = -(-len(words) // BLOCK)
+    state = np.full(blocks, 0xCBF29CE484222325, dtype=np.uint64)
+    for i in range(BLOCK):  # of all blocks at once; the last may be shorter
+        rows = words[i::BLOCK]
+        for column in rows.T:
+            part = state[: len(rows)]
+            part ^= column
+            part *= np.uint64(0x100000001B3)  # modulo 2**64
+    found: list[int] = state.tolist()
+    return found
 
 
 def _ends() -> npt.NDArray[np.bool_]:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
 
 from ndm_tcp import contract as c
 from ndm_tcp import fixedpoint
@@ -149,15 +150,23 @@ def segment_errors() -> tuple[Interval, ...]:
 
 def table_error(pre: Interval) -> Interval:
     """Table minus tanh for every Q16 integer of an interval, in units."""
-    errors = segment_errors()
+    errors = _error_array()
     found = []
     if pre[1] >= 0:
         first, last = max(pre[0], 0) >> STEP_BITS, pre[1] >> STEP_BITS
-        found += list(errors[min(first, STEPS) : min(last, STEPS) + 1])
+        part = errors[min(first, STEPS) : min(last, STEPS) + 1]
+        found.append((int(part[:, 0].min()), int(part[:, 1].max())))
     if pre[0] < 0:
         first, last = max(-pre[1], 0) >> STEP_BITS, -pre[0] >> STEP_BITS
-        found += [(-b, -a) for a, b in errors[min(first, STEPS) : min(last, STEPS) + 1]]
+        part = errors[min(first, STEPS) : min(last, STEPS) + 1]
+        found.append((-int(part[:, 1].max()), -int(part[:, 0].min())))
     return min(low for low, _ in found), max(high for _, high in found)
+
+
+@functools.cache
+def _error_array() -> npt.NDArray[np.int64]:
+    """[STEPS + 1, 2]: `segment_errors`, of which a proof asks thousands of times."""
+    return np.array(segment_errors(), dtype=np.int64)
 
 
 @functools.cache

@@ -42,14 +42,6 @@ class Found:
     """[dense], Q12"""
 
 
-def _pre(layer: Layer, h: IntArray) -> IntArray:
-    """[..., out] pre-activations for [..., in] inputs; as `fixedpoint.forward`, but fast:
-    sums of a layer's products of s16 stay far below 2**53, so float64 is exact."""
-    product = h.astype(np.float64) @ layer.weight.astype(np.float64).T
-    shift = layer.shift.astype(np.int64)
-    return fixedpoint.round_shift(product.astype(np.int64) + layer.bias, shift)
-
-
 def _values(layers: list[Layer], targets: list[Target], x: IntArray) -> IntArray:
     """[targets, n] signed values of each target on its own inputs [targets, n, dense]."""
     result = np.empty(x.shape[:2], dtype=np.int64)
@@ -60,7 +52,8 @@ def _values(layers: list[Layer], targets: list[Target], x: IntArray) -> IntArray
         rows = [targets[i].row for i in own]
         h = x[own]
         for below in layers[:number]:
-            h = fixedpoint.activate(below, _pre(below, h))
+            pre = fixedpoint.round_shift(fixedpoint.accumulate(below, h), below.shift)
+            h = fixedpoint.activate(below, pre)
         value = np.einsum("tni,ti->tn", h, layer.weight[rows].astype(np.int64))
         value += layer.bias[rows, None]
         if number + 1 == len(layers):
