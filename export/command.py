@@ -61,6 +61,7 @@ def export(
     qat_data: Path | None = None,
     measure: bool = False,
     even_if_worse: bool = True,
+    reports: bool = True,
 ) -> Report:
     """Write header, twin, vectors and stream to `out`; blob, all vectors, reports beside `what`.
 
@@ -71,6 +72,7 @@ def export(
         measure: time an inference, too; the report is then another one every time.
         even_if_worse: export a run that on held-out paths does not beat a constant window,
             and state that in card and report; the command line refuses it by default.
+        reports: write blob, vectors and reports, too.
 
     Raises:
         NdmError: bad run or file, a run that is not fit (`judge`), a network that cannot be
@@ -81,8 +83,6 @@ def export(
     onnx_error = given.compare(network.inputs.astype(np.float32))
     require_sound(network, what)
     generated.write(network, out)
-    blob.write(network, given.folder / blob.NAME)
-    files.write_text(given.folder / "vectors.json", _vectors_json(network))
     cost, no_cost = _cost(network, out) if measure else (None, NOT_MEASURED)
     report = Report(
         model=network.model.hash(),
@@ -105,7 +105,10 @@ def export(
         cost=cost,
         no_cost=no_cost,
     )
-    write_reports(report, network, given.folder)
+    if reports:
+        blob.write(network, given.folder / blob.NAME)
+        files.write_text(given.folder / "vectors.json", _vectors_json(network))
+        write_reports(report, network, given.folder)
     return report
 
 

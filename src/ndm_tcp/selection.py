@@ -72,13 +72,14 @@ def points(
     return power - lost + math.log(max(jain, LEAST))
 
 
-def sources(run: Path | None, to: Path, even_if_worse: bool = False) -> Path:
+def sources(run: Path | None, to: Path, even_if_worse: bool = False, reports: bool = True) -> Path:
     """A copy of kmod with the network of a run; without one, with the committed network.
 
     Args:
         run: of a training.
         to: the folder to make, or to make anew.
         even_if_worse: export a run that does not beat a constant window, too.
+        reports: write the export's reports into the run.
 
     Raises:
         NdmError: see `export`.
@@ -92,7 +93,7 @@ def sources(run: Path | None, to: Path, even_if_worse: bool = False) -> Path:
     built = shutil.ignore_patterns(*uml_build.BUILT_FILES)
     shutil.copytree(generated.GENERATED.parent, to, ignore=built)
     if run is not None:
-        export(run, to / "generated", even_if_worse=even_if_worse)
+        export(run, to / "generated", even_if_worse=even_if_worse, reports=reports)
     return to
 
 

@@ -80,7 +80,8 @@ def network(steps: Steps, plan: recordings.Plan, started_s: float) -> Path:
         folders += recordings.record(jobs, explorer, steps.jobs)
         say(f"{len(folders)} recordings", started_s)
         run = train(steps, folders, turn)
-        kmod = module(run, steps.out / f"kmod-{turn}")
+        # Only the last network is checked, and has reports; the loop judges, not the step.
+        kmod = sources(run, steps.out / f"kmod-{turn}", even_if_worse=True, reports=False)
         say(f"network {turn + 1} of {steps.iterations} trained and exported", started_s)
     best = offset(steps, [m for m in plan.models if plan.splits[m.name] == "train"], kmod)
     say(f"offset of the steps, by the loop: {best:+.2f}", started_s)
@@ -136,7 +137,7 @@ def module(run: Path, to: Path) -> Path:
     """A copy of the module's sources with the network of a run, checked."""
     from ndm_tcp.export.check import check
 
-    check(sources(run, to, even_if_worse=True))  # the loop judges, not the step
+    check(sources(run, to, even_if_worse=True))
     return to
 
 
