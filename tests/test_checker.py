@@ -100,7 +100,7 @@ def test_the_shipped_card_says_what_is_proved(layers: list[Layer]) -> None:
     [((16, 16), 1.0), ((12,), 3.0), ((6, 6, 6), 1.0), ((16, 16), 8.0), ((4,), 30.0)],
 )
 def test_the_checker_accepts_other_networks(
-    folder: Path, hidden: tuple[int, ...], scale: float
+    folder: Path, hidden: tuple[int, ...], scale: float, few_boxes: None
 ) -> None:
     layers = network(4, scale, hidden)
     model = model_c.Model(layers, {"network": "a test"})

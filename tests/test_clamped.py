@@ -34,6 +34,7 @@ from .test_checker import forge, refused
 from .test_mutants import FLAGS, report
 from .test_portability import TARGETS, Target, compile_and_run
 
+pytestmark = pytest.mark.usefixtures("few_boxes")
 KMOD = generated.GENERATED.parent
 SHARES = [1.0, 0.4]
 

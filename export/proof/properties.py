@@ -151,7 +151,7 @@ def decide(
     layers: list[Layer],
     prop: Property,
     seen: tuple[int, list[int]],
-    boxes: int = BOXES,
+    boxes: int | None = None,
 ) -> Verdict:
     """Branch and bound.
 
@@ -159,9 +159,9 @@ def decide(
         layers: the network.
         prop: the property to decide.
         seen: the worst output found by search [Q16] and the input [dense] that gives it.
-        boxes: sub-boxes to bound, at most.
+        boxes: sub-boxes to bound, at most; None: `BOXES`.
     """
-    bounder = Bounder(layers, prop.output, prop.sign)
+    bounder, boxes = Bounder(layers, prop.output, prop.sign), boxes or BOXES
     best, witness = prop.sign * seen[0], seen[1]
     limit = None if prop.limit is None else prop.sign * prop.limit
     o = c.OUTPUTS[prop.output]

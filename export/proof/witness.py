@@ -52,7 +52,9 @@ def _values(layers: list[Layer], targets: list[Target], x: IntArray) -> IntArray
         rows = [targets[i].row for i in own]
         h = x[own]
         for below in layers[:number]:
-            pre = fixedpoint.round_shift(fixedpoint.accumulate(below, h), below.shift)
+            pre = fixedpoint.round_shift(
+                fixedpoint.accumulate(below, h), below.shift.astype(np.int64)
+            )
             h = fixedpoint.activate(below, pre)
         value = np.einsum("tni,ti->tn", h, layer.weight[rows].astype(np.int64))
         value += layer.bias[rows, None]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from .lab import drive, outputs
 
@@ -52,10 +53,14 @@ def begins_drain(row: dict[str, Any]) -> bool:
     return bool(row["why"] == "drain" and row["target"] < row["cwnd"])
 
 
-def test_a_late_flow_comes_to_see_the_lowest_rtt(tmp_path: Path) -> None:
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_a_late_flow_comes_to_see_the_lowest_rtt(every: bool, tmp_path: Path) -> None:
     """Two times 100 packets, where 50 fill the pipe: a queue of 90 ms."""
-    lowest, afterwards = [], set()
+    lowest: list[float] = []
+    afterwards: set[int] = set()
     for start in (4, 5, 6, 7, 8):
+        if not every and sum(one < 1.05 for one in lowest) > 1 and len(afterwards) > 1:
+            break  # shown; each further start takes seconds
         text = TWO.replace("start_s = 6.0", f"start_s = {start}.0")
         result, rounds = stand(text, tmp_path / str(start))
         late = result["flows"][1]
