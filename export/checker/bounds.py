@@ -48,6 +48,8 @@ class Tanh:
             self.error.append((Q(min(e) - margin - (one >> 42), one), Q(max(e) + margin, one)))
         last = Q(table[-1], 2**15)
         self.error.append((last - 1, last - self.node[-1][0]))
+        # In 2^-60, outward: a range holds hundreds of steps, and fractions compare slowly.
+        self.scaled = [(a * one // 1, -(-b * one // 1)) for a, b in self.error]
 
     @staticmethod
     def fraction(i: int) -> tuple[Any, ...]:
@@ -74,11 +76,11 @@ class Tanh:
         """Table minus tanh over the integers of a Q16 interval."""
         found = []
         if pre[1] >= 0:
-            found += self.error[self.step(max(pre[0], 0)) : self.step(pre[1]) + 1]
+            found += self.scaled[self.step(max(pre[0], 0)) : self.step(pre[1]) + 1]
         if pre[0] < 0:
-            part = self.error[self.step(max(-pre[1], 0)) : self.step(-pre[0]) + 1]
+            part = self.scaled[self.step(max(-pre[1], 0)) : self.step(-pre[0]) + 1]
             found += [(-b, -a) for a, b in part]
-        return min(a for a, _ in found), max(b for _, b in found)
+        return Q(min(a for a, _ in found), 1 << 60), Q(max(b for _, b in found), 1 << 60)
 
     def slope(self, low: Q, high: Q) -> tuple[Any, ...]:
         """1 - tanh^2 over [low, high]."""
