@@ -111,6 +111,23 @@ def test_a_failed_step_is_not_taken_for_done(tmp_path: Path) -> None:
     assert not Path(target).exists()
 
 
+@pytest.mark.parametrize(("leaves", "taken"), [("adapt.json", True), ("network-0", False)])
+def test_an_adaptation_that_ends_without_a_report_has_failed(
+    leaves: str, taken: bool, tmp_path: Path
+) -> None:
+    """Advice against the network and a traceback both exit with 1."""
+    for name in ("stamps", "out/demo/done", "bin"):
+        (tmp_path / name).mkdir(parents=True)
+    target = f"{tmp_path}/out/demo/done/adapt"
+    assert make(tmp_path, "-t", "HAS_PACKAGES=1", target).returncode == 0
+    Path(target).unlink()
+    ndm = tmp_path / "bin" / "ndm"
+    ndm.write_text(f"#!/bin/sh\nmkdir -p $4 && touch $4/{leaves}; exit 1\n")
+    ndm.chmod(0o755)
+    said = make(tmp_path, "HAS_PACKAGES=1", f"BIN={ndm.parent}", target)
+    assert Path(target).exists() is taken is (said.returncode == 0), said.stderr
+
+
 def test_the_kernel_needs_no_package_of_python(tmp_path: Path) -> None:
     """It compiles while these are installed."""
     command = [sys.executable, "-S", "-m", "ndm_tcp.cli", "lab", "build", "--check"]
