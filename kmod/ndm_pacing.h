@@ -79,18 +79,20 @@ static NDM_RARE u64 ndm_path_rate(const struct sock *sk)
 }
 
 /*
- * The largest window of use where hosts hold ACKs back, packets: rate x baseline RTT, an
- * eighth more unless the path lost packets lately, and half a millisecond, because TCP
- * hands over a millisecond's data at once. The baseline RTT contains the longest pause: a
- * queue shorter than that does not show in the RTT, and a larger window could only fill it.
+ * The window up to which a round where hosts hold ACKs back may grow, packets: its rate x
+ * baseline RTT, an eighth more unless the path lost packets lately, and half a millisecond,
+ * because TCP hands over a millisecond's data at once. The baseline RTT contains the longest
+ * pause: a queue shorter than that does not show in the RTT, and a larger window could only
+ * fill it. The rate is this round's: after a pause a token bucket or a host passes a burst at
+ * many times the path's rate, and max_rate keeps that rate for ten rounds. x: its inputs.
  */
-static u32 ndm_paused_window(const struct sock *sk)
+static u32 ndm_paused_window(const struct ndm *ca, const s16 *x)
 {
-	const struct ndm *ca = inet_csk_ca(sk);
+	u32 rate = (u32)(((u64)ndm_max_rate(ca) * x[NDM_IN_DELIVERY_RATIO]) >> NDM_Q_INPUT);
 	u32 us = ndm_baseline_of(ca);
 
 	us += 500 + (ca->ceiling_rounds ? 0 : us >> 3);
-	return (u32)(((u64)ndm_max_rate(ca) * us) >> NDM_RATE_SHIFT);
+	return (u32)(((u64)rate * us) >> NDM_RATE_SHIFT);
 }
 
 /*

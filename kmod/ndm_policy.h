@@ -232,11 +232,14 @@ static void ndm_update_ceiling(struct ndm *ca, const struct ndm_facts *r)
 		ca->ceiling_rounds = NDM_CEILING_ROUNDS;
 }
 
-/* NETWORK: the target of the control law, below the ceiling. */
+/*
+ * NETWORK: the target of the control law, below the ceiling. Where hosts pause, a round with
+ * a low rate stops the growth and does not shrink the window: the pause may be the cause.
+ */
 static u32 ndm_network_target(struct sock *sk, const struct ndm_facts *r)
 {
 	struct ndm *ca = inet_csk_ca(sk);
-	u32 bound = ca->f.paused ? ndm_paused_window(sk) : ~0U;
+	u32 bound = ca->f.paused ? max(r->window, ndm_paused_window(ca, r->x)) : ~0U;
 	s32 gain = r->out[NDM_OUT_CWND_GAIN] + ndm_explore(&ca->watchdog);
 	u32 target = ndm_law(r->window, gain, ca->phase++, r->x, r->lost, r->flags, bound);
 

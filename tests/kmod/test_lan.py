@@ -64,6 +64,7 @@ NO_GUARD = ("x[NDM_IN_LOSS_RATE] >= NDM_FLOOD_LOSS &&", "false &&")
 DEAF = ("r->marked = (r->repairs || r->spared) && !ndm_prior_ssthresh(tp);", "r->marked = false;")
 EAGER = ("return (acked + (tp->delivered & 3)) >> 2;", "return acked;")
 PROBING = ("ca->f.paused && ndm_pauses_overflow(r->x)", "false")
+BURSTS = ("x[NDM_IN_DELIVERY_RATIO]) >> NDM_Q_INPUT);\n\tu32 us", "NDM_ONE) >> NDM_Q_INPUT);\n\tu32 us")
 # Every loss is random, and the window should double.
 RECKLESS = answers(65536, -524288)
 
@@ -101,6 +102,15 @@ def test_where_hosts_pause_a_loss_ends_the_probing(tmp_path: Path) -> None:
     print(f"\n{share(ours):.2%} retransmitted, {share(without):.2%} if it goes on")
     assert share(ours) < 0.9 * share(without)
     assert ours["total_mbps"] > 0.95 * without["total_mbps"]
+
+
+def test_where_hosts_pause_the_rate_of_a_round_bounds_growth(tmp_path: Path) -> None:
+    """By the highest of ten rounds, which a burst sets, the window overflows the queue."""
+    ours, _ = drive(HELD, tmp_path / "rule")
+    without, _ = drive(HELD, tmp_path / "none", [BURSTS])
+    print(f"\n{share(ours):.2%} retransmitted, {share(without):.2%} by the highest rate")
+    assert share(ours) < 0.8 * share(without)
+    assert ours["total_mbps"] > 0.98 * without["total_mbps"]
 
 
 @pytest.mark.parametrize("text", [HELD, OWN_QUEUE], ids=["held", "own-queue"])
