@@ -83,7 +83,7 @@ def test_beside_cubic_and_bbr(path: str, loaded: Path) -> None:
 
 
 def test_a_burst_of_tokens_is_not_the_rate(path: str, loaded: Path) -> None:
-    """A bucket passes bursts at the host's speed; no window grows by that rate. Last: a new bucket."""
+    """A bucket passes bursts at the host's speed; no window grows by it. Last: a new bucket."""
     bucket = ["tc", "-n", f"{path}r", "qdisc", "replace", "dev", "b0", "root"]
     subprocess.run([*bucket, *SHORT_BUCKET.split()], check=True)
     seen = [transfer(path, [loader.NAME])[loader.NAME] for _ in range(3)]
