@@ -207,7 +207,7 @@ def test_no_address_in_any_file_of_a_dataset(tmp_path: Path) -> None:
 def test_the_shipped_network_learned_from_what_ships(root: Path, tmp_path: Path) -> None:
     """What changes a recorded round makes another network: run `make shipped`."""
     model = model_c.from_json(root / "kmod" / "generated" / "ndm_model.json")
-    build.build([TRACES], tmp_path, jobs=2, quiet=True)
+    build.build([TRACES], tmp_path, jobs=2, quiet=True, labeller=label.labeller())
     recorded = sorted((root / "datasets" / "lab-rounds").glob("*/dataset.json"))
     found = [orjson.loads(p.read_bytes())["sha256"] for p in [tmp_path / "dataset.json", *recorded]]
     digest = hashlib.sha256("".join(found).encode()).hexdigest()
