@@ -32,6 +32,8 @@ ASSUMED_HOLD_S = 3e-3
 """as the hosts of the lab, whose programs read so late"""
 SAME_RATE = 0.05
 """between windows and trains: both saw the link"""
+CERTAIN = 10
+"""random losses beside jitter and overflows from which on there is random loss"""
 LOSSY, LOSSY_SHORT, HIDDEN_PACKETS = 0.02, 0.01, 8
 """Random loss without a queue, and any loss beside a queue so short, from which on rivals are as
 likely: their packets in such a queue cannot be told from the receiver's timer."""
@@ -205,8 +207,9 @@ def _label_error(f: Found) -> float:
     if _hides_rivals(f):
         return ROUGH
     if f.order.jitter:
-        # Jitter makes levels, and random loss parts the trains whose noise measures it.
-        lossy = f.losses.random > 0 and not f.losses.overflow
+        # Jitter makes levels, and random loss parts the trains whose noise measures it. The
+        # target window depends on whether there is any.
+        lossy = f.losses.random > 0 and (not f.losses.overflow or f.losses.n_random < CERTAIN)
         return ROUGH if lossy or len(f.levels) > 1 else JITTERED
     return FILLED if f.losses.overflow else UNFILLED
 
