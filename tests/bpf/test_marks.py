@@ -89,22 +89,30 @@ def transfer(two: list[str]) -> tuple[int, int]:
 
 
 def test_marks_cut_once_in_a_round(two: list[str], loaded: Path, tmp_path: Path) -> None:
-    text = tmp_path / "rounds.txt"
-    with text.open("w") as out:
-        reader = subprocess.Popen([loaded / "ndm_bpf", "events"], stdout=out)
-        time.sleep(0.5)
-        marks, counted = transfer(two)
-        reader.send_signal(signal.SIGTERM)
-        assert reader.wait(10) == 0
-    table = event_lines.read(text)
-    rows = [row for row in table.to_pylist() if row["dport"] == PORT]
-    cuts = [
-        (before, row)
-        for before, row in pairwise(rows)
-        if row["ca_state"] == CWR and before["ca_state"] != CWR
-    ]
-    print(f"\n{len(rows)} rounds, {marks} marks, {counted} counted, {len(cuts)} reductions")
-    assert assert_replays(table) > 20
+    marks, cuts = 0, []
+    # A busy host may leave few rounds in which the queue stood.
+    for turn in range(4):
+        text = tmp_path / f"rounds-{turn}.txt"
+        with text.open("w") as out:
+            reader = subprocess.Popen([loaded / "ndm_bpf", "events"], stdout=out)
+            time.sleep(0.5)
+            more, counted = transfer(two)
+            reader.send_signal(signal.SIGTERM)
+            assert reader.wait(10) == 0
+        table = event_lines.read(text)
+        rows = [row for row in table.to_pylist() if row["dport"] == PORT]
+        marks += more
+        cuts += [
+            (before, row)
+            for before, row in pairwise(rows)
+            if row["ca_state"] == CWR and before["ca_state"] != CWR
+        ]
+        print(
+            f"\n{len(rows)} rounds, {more} marks, {counted} counted, {len(cuts)} reductions so far"
+        )
+        assert assert_replays(table) > 20
+        if len(cuts) > 3:
+            break
     assert marks > 20 and len(cuts) > 3
     # A reduction for every mark would be more of them, and deeper than half of the window.
     assert len(cuts) < marks / 2
