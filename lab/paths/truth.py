@@ -119,14 +119,13 @@ def _path(scenario: Scenario) -> _Path:
         if link.qdisc in CODEL:
             target = CODEL_TARGET_S * link.rate_bps / 8 / IP_PACKET_BYTES
             queue = max(target, EXTRA_PACKETS / QUEUE_SHARE)
-        clean = not (link.loss or link.burst or link.jitter_us)
-        noisy = link.jitter_us and (link.loss or link.burst)
-        extra = EXTRA_SHARE_NOISE if noisy else EXTRA_SHARE + link.loss
+        lossy, jittery = bool(link.loss or link.burst), bool(link.jitter_us)
+        extra = EXTRA_SHARE_NOISE if lossy and jittery else EXTRA_SHARE + link.loss
         return _Path(
             *(rates, link.rtt_us, link.jitter_us, IP_PACKET_BYTES, queue, extra),
-            clean=clean,
+            clean=not (lossy or jittery),
             own_queue=link.qdisc in OWN_QUEUE,
-            lossy=not (clean or link.jitter_us),
+            lossy=lossy and not jittery,
             hold_us=link.ack_hold_us[1],
             offloads=link.offloads,
         )
