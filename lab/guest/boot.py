@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import uml_build
 from ndm_tcp.lab.guest.plan import MARK
-from ndm_tcp.lab.guest.root import guest_root
+from ndm_tcp.lab.guest.root import ROOT, guest_root
 
 START_NS = 1_700_000_000_000_000_000
 """CLOCK_REALTIME when the guest boots"""
@@ -30,7 +30,7 @@ TROUBLE = re.compile(
 )
 COMMAND_LINE = (
     *("mem=2G", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro"),
-    *("init=/proc/self/cwd/root/usr/bin/guest", "con=null", "con0=null,fd:1", "ipv6.disable=1"),
+    *(f"init=/proc/self/cwd/{ROOT}/usr/bin/guest", "con=null", "con0=null,fd:1", "ipv6.disable=1"),
     *("time-travel=inf-cpu", f"time-travel-start={START_NS}", "panic=-1", "thash_entries=512"),
 )
 """Constant: the kernel stirs it into its random numbers."""
@@ -69,7 +69,7 @@ def start_kernel(
         debug: take the debugging kernel.
     """
     kernel, programs = uml_build.build(quiet=True, debug=debug), uml_build.build_programs()
-    (work / "root").symlink_to(guest_root())
+    (work / ROOT).symlink_to(guest_root())
     (work / "out").mkdir()
     words = ["setarch", "-R", "taskset", "-c", str(cpu), str(kernel.vmlinux)]
     # Nothing of this process's environment: it would move the kernel's stack.

@@ -19,6 +19,8 @@ from pathlib import Path
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import uml_build
 
+ROOT = "root"
+"""its name in the folder of a run, which lab/uml/guest.c knows, too"""
 PROGRAMS = (
     *("sh", "awk", "cat", "chroot", "cp", "env", "grep", "mkdir", "mount", "rm", "sleep", "true"),
     *("insmod", "lsmod", "rmmod", "ip", "tc", "iperf3"),
@@ -63,7 +65,7 @@ def guest_root() -> Path:
         NdmError: a program is missing.
     """
     files = _files()
-    total = hashlib.sha256(Path(__file__).read_bytes())
+    total = hashlib.sha256(repr((FOLDERS, MERGED)).encode())
     for name, path in files.items():
         total.update(f"{name} {path.stat().st_size}\n".encode() + path.read_bytes())
     target = uml_build.cache() / "roots" / total.hexdigest()[:16]
