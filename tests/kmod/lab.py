@@ -157,20 +157,13 @@ def console(
     return lab_boot.boot(work, seed, None, limit_s, debug=debug)
 
 
-def boot(
-    work: Path,
-    plan: str,
-    files: list[Path],
-    limit_s: float = 120,
-    debug: bool = False,
-    seed: int = 1,
-) -> str:
-    """Run a script in the guest; the console.
+def boot(work: Path, plan: str, files: list[Path], *how: Any, **named: Any) -> str:
+    """Run a script in the guest, given as to `console`; the console.
 
     Raises:
         AssertionError: the script failed, or the kernel has complained.
     """
-    log = console(work, plan, files, limit_s, debug, seed)
+    log = console(work, plan, files, *how, **named)
     assert lab_boot.verdict(log) is None, log[-2000:]
     troubles = [line for line in log.splitlines() if lab_boot.TROUBLE.search(line)]
     assert not troubles, log[max(log.index(troubles[0]) - 500, 0) :][:4000]
