@@ -186,6 +186,18 @@ def test_the_page_is_self_contained(made: tuple[tables.Board, list[suite.Outcome
     assert not re.search(r'(src|href)="(?!data:|#)', text)
 
 
+def test_every_panel_of_the_picture_says_what_it_shows(
+    made: tuple[tables.Board, list[suite.Outcome]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Any] = []
+    monkeypatch.setattr(figures, "_png", lambda figure: drawn.append(figure) or b"")
+    figures.picture(*made)
+    titles = [panel.get_title(loc="left") or panel.get_title() for panel in drawn[0].axes]
+    names = [name for name, _ in tables.sections(made[0])]
+    window, *others = figures.OVER_TIME
+    assert titles == [title for name in names for title in (f"{name}\n{window}", *others)]
+
+
 RIVAL, OURS = 5001, 5000
 
 

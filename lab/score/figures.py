@@ -139,7 +139,7 @@ def picture(board: tables.Board, outcomes: list[Outcome]) -> bytes:
     for row, scenario in zip(axes, scenarios, strict=True):
         runs = [(cc, folders[scenario, cc]) for cc in SHOWN if (scenario, cc) in folders]
         _draw_over_time(row, runs)
-        row[1].set_title(scenario)
+        row[0].set_title(f"{scenario}\n{next(iter(OVER_TIME))}")
     return _png(figure)
 
 
