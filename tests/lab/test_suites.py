@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Suites: what they are called, which runs they ask for, and where their paths lie."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from ndm_tcp.errors import NdmError
+from ndm_tcp.lab.guest import suite
+from ndm_tcp.lab.paths import ccbench, scenario, training_paths
+
+PATHS = tuple(training_paths.SUITES)
+SCENARIO = """
+title = "A made-up path"
+seconds = 10
+topology = "path"
+[link]
+rate_bps = 10_000_000
+rtt_us = 40_000
+queue_packets = 60
+"""
+
+
+def test_runs_that_tell_little_are_repeated(tmp_path: Path) -> None:
+    made = scenario.parse("repeat = 3" + SCENARIO, "made-up", "made-up.toml")
+    jobs = suite.jobs_of([made], ["reno"], 2, tmp_path)
+    assert [job.seed for job in jobs] == [1, 2, 3, 4, 5, 6]
+    assert len({job.folder for job in jobs}) == 6
+    for bad in ("repeat = 0", "repeat = 1.5"):
+        with pytest.raises(NdmError, match="made-up.toml: .*repeat"):
+            scenario.parse(bad + SCENARIO, "made-up", "made-up.toml")
+
+
+def test_fixed_windows_are_parameters() -> None:
+    assert suite.split_cc("fixed_cwnd:40") == ("fixed_cwnd", {"cwnd": 40})
+    for bad in ("cubic:3", "fixed_cwnd:x"):
+        with pytest.raises(NdmError, match="only fixed_cwnd"):
+            suite.algorithms(bad)
+
+
+def test_algorithms_all_and_once() -> None:
+    names = suite.algorithms("ndm_tcp,all,cubic")
+    assert names[0] == "ndm_tcp" and names.count("cubic") == 1 and len(names) == 18
+    with pytest.raises(NdmError, match="no algorithm"):
+        suite.algorithms(" , ")
+
+
+def test_suites_are_found_by_name_and_refused_by_name() -> None:
+    assert len(suite.load_suite("published")) >= 24
+    assert len(suite.load_suite("ccbench")) == len(ccbench.scenarios())
+    with pytest.raises(NdmError, match=r"nowhere: no scenario file.*ccbench"):
+        suite.load_suite("nowhere")
+
+
+@pytest.mark.parametrize(
+    ("folder", "made"),
+    [
+        (ccbench.FOLDER, ccbench.scenarios()),
+        *((training_paths.FOLDER / name, training_paths.scenarios(name)) for name in PATHS),
+    ],
+    ids=["ccbench", *PATHS],
+)
+def test_generated_scenarios_are_current(folder: Path, made: dict[str, str]) -> None:
+    assert {p.name for p in folder.iterdir()} == set(made)
+    for name, text in made.items():
+        assert (folder / name).read_text() == text
+        scenario.parse(text, name, name)
+
+
+def test_training_paths_stay_away_from_evaluation_paths() -> None:
+    evaluated = [
+        s.link
+        for name in ("published", "ccbench", "fairness")
+        for s in suite.load_suite(name)
+        if s.link
+    ]
+    texts = [text for name in PATHS for text in training_paths.scenarios(name).values()]
+    links = [tomllib.loads(text).get("link") for text in texts]
+    for link in filter(None, links):
+        for other in evaluated:
+            same_rate = abs(link["rate_bps"] / other.rate_bps - 1) < 0.1
+            same_rtt = other.rtt_us and abs(link["rtt_us"] / other.rtt_us - 1) < 0.1
+            assert not (same_rate and same_rtt)
