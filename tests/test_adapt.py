@@ -158,7 +158,7 @@ def test_the_loop_chooses_the_offset(
 
     monkeypatch.setattr("ndm_tcp.paths.predict.predict", predicted)
     monkeypatch.setattr(steps, "_tried", lambda kmod, offset, to: to)
-    setting = steps.Steps(tmp_path, (), 1, 1, "", 1)
+    setting = steps.Steps(tmp_path, (), 1, 1, 1)
     assert steps.offset(setting, [path("a"), path("b", 40)], uml_build.KMOD) == pytest.approx(best)
     assert len(tried) == len(set(tried)) <= 2 + steps.MOST_OFFSETS
 

@@ -13,11 +13,14 @@ import torch
 from ndm_tcp import files
 from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.builder.build import build
+from ndm_tcp.errors import NdmError
 from ndm_tcp.training import checkpoint as ckpt
 from ndm_tcp.training import teachers
 from ndm_tcp.training.config import TrainConfig
 from ndm_tcp.training.loop import Trainer
-from ndm_tcp.training.prepared import prepare
+from ndm_tcp.training.model import Policy
+from ndm_tcp.training.objective import STEP_RANGE
+from ndm_tcp.training.prepared import Prepared, _rows, prepare
 
 from .conftest import TRACES
 
@@ -78,6 +81,47 @@ def test_a_network_that_learns_the_mean_is_nearer_to_it_than_its_teachers_are(
     with torch.no_grad():
         own = apart(student.raw(batch.x)[:, 0])
         assert all(own < 0.6 * apart(net.raw(batch.x)[:, 0]) for net in nets)
+
+
+def test_what_is_kept_has_the_outputs_of_the_start_and_the_rest_its_own_targets(
+    data: Path, tmp_path: Path
+) -> None:
+    """Fine-tuning on one's own paths: these have an offset, other datasets stay as they are."""
+    build([TRACES / "lab/train-03-loss--bbr--1"], tmp_path / "mine", quiet=True)
+    folders = [tmp_path / "mine", data]
+    config = TrainConfig(init="shipped", epochs=8, lr=2e-3, batch=256)
+    plain = prepare(folders, config)
+    moved = prepare(folders, replace(config, offsets=(-0.2, 0.0), kept=(1,)))
+    start = Policy(plain.config.hidden, plain.config.mask)
+    assert plain.start is not None
+    plain.start.copy_to(start)
+    part = torch.from_numpy(plain.examples.part[_rows(plain.examples, "train")].astype("int64"))
+    with torch.no_grad():
+        own = start.raw(plain.train.x)
+    kept, mine = part == 1, part == 0
+    assert kept.any() and mine.any()
+    assert torch.allclose(moved.train.action[kept], own[kept, 0].clamp(-1, 1), atol=1e-6)
+    known = kept & (plain.train.cause >= 0)
+    assert torch.allclose(moved.train.cause[known], own[known, 1].sigmoid(), atol=1e-6)
+    asked = (plain.train.action[mine] - 0.2).clamp(*STEP_RANGE)
+    assert torch.allclose(moved.train.action[mine], asked, atol=1e-6)
+    assert torch.equal(moved.train.cause[mine], plain.train.cause[mine])
+
+    def changed(prepared: Prepared, name: str) -> float:
+        """How far training moves the gain on the data to keep."""
+        Trainer(prepared, tmp_path / name, prepared.config).run(quiet=True)
+        net, _ = ckpt.load_policy(tmp_path / name)
+        with torch.no_grad():
+            return float((net.raw(plain.train.x) - own)[kept, 0].abs().mean())
+
+    free = prepare(folders, replace(config, offsets=(-0.2, 0.0)))
+    assert changed(moved, "kept") < 0.6 * changed(free, "free")
+
+
+def test_random_weights_have_nothing_to_keep() -> None:
+    for init in ("auto", "random"):
+        with pytest.raises(NdmError, match="name a network to start from"):
+            TrainConfig(init=init, kept=(0,))
 
 
 def test_bad_teachers_are_one_line(

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ndm_tcp import contract
+from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.builder.build import build
 from ndm_tcp.datasets.rounds.columns import Named
 from ndm_tcp.datasets.store import store
@@ -216,6 +217,19 @@ def test_shares_are_of_the_weight_that_trains(taught: Path, tmp_path: Path) -> N
         objective.examples(table, TrainConfig(shares=(0.2, 0.3, 0.5)))
     with pytest.raises(NdmError, match="sum up to 1"):
         TrainConfig(shares=(0.2, 0.3))
+
+
+def test_a_run_of_several_datasets_is_measured_on_another_one(
+    taught: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Shares and offsets belong to the datasets of the run."""
+    build([TRACES / "lab/train-03-loss--bbr--1"], tmp_path / "one", quiet=True)
+    config = TrainConfig(epochs=1, shares=(0.3, 0.7), offsets=(0.1, 0.0))
+    Trainer([tmp_path / "one", taught], tmp_path / "run", config).run(quiet=True)
+    assert run_command(["eval", str(tmp_path / "run"), "--data", str(taught)]) == 0
+    assert "rounds" in capsys.readouterr().out
+    with pytest.raises(NdmError, match="3 given for 2 datasets"):
+        prepared.prepare([tmp_path / "one", taught], TrainConfig(offsets=(0.1, 0.2, 0.3)))
 
 
 def test_auc_is_the_probability_of_the_right_order() -> None:

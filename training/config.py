@@ -51,6 +51,11 @@ class TrainConfig:
     flows weigh. Fine-tuning on a few captures keeps what it knew only if it sees the rest, too"""
     held_out_shares: tuple[float, ...] = ()
     """the same for held-out rounds, whose loss chooses the epoch; none: as `shares`"""
+    offsets: tuple[float, ...] = ()
+    """log2, added to the target steps of each dataset; none: nothing"""
+    kept: tuple[int, ...] = ()
+    """numbers, from 0, of the datasets whose targets are the outputs of the network to start from:
+    fine-tuning then changes these outputs as little as the other datasets allow"""
     congestion_weight: float = 0.1
     """weight of the congestion logit's cross-entropy beside the gain's Huber loss"""
     mask: tuple[int, ...] = ()
@@ -100,6 +105,10 @@ class TrainConfig:
         for shares in (self.shares, self.held_out_shares):
             if shares and (min(shares) < 0 or abs(sum(shares) - 1) > 1e-6):
                 raise NdmError(f"shares {shares}: expected parts that sum up to 1")
+        if self.kept and self.init in (AUTO, RANDOM):
+            raise NdmError(
+                "kept: random weights have nothing to keep; name a network to start from"
+            )
         if not 0 < self.expectile < 1:
             raise NdmError(f"expectile {self.expectile}: expected a number between 0 and 1")
         if self.epochs < 1 or self.batch < 0 or self.beta <= 0 or not 0 <= self.gamma < 1:

@@ -65,6 +65,8 @@ class Examples:
     cause: npt.NDArray[np.int8]
     """[n] 1: overflow loss, 0: random loss, -1: nothing lost, or cause unknown"""
     split: npt.NDArray[np.str_]
+    part: npt.NDArray[np.int16]
+    """[n] number of the dataset that each round comes from"""
     flows: Named
     ccs: Named
     masked: dict[str, int]
@@ -245,6 +247,20 @@ def _shared_out(
     return made
 
 
+def _moved(action: Floats, part: npt.NDArray[np.int16], offsets: tuple[float, ...]) -> Floats:
+    """[n] the actions and the offset of each one's dataset.
+
+    Raises:
+        NdmError: not one offset for each dataset.
+    """
+    if len(offsets) != int(part.max()) + 1:
+        raise NdmError(
+            f"offsets: {len(offsets)} given for {part.max() + 1} datasets; name one for each"
+        )
+    moved = action + np.asarray(offsets)[part]
+    return np.asarray(np.clip(moved, *STEP_RANGE), dtype=np.float64)
+
+
 def examples(table: pa.Table, config: TrainConfig) -> Examples:
     """Everything the trainer needs from a dataset.
 
@@ -295,8 +311,13 @@ def examples(table: pa.Table, config: TrainConfig) -> Examples:
     noise = (data["loss_cause"] == LossCause.RANDOM) | (data["loss_cause"] == LossCause.REORDERED)
     cause[hit & noise] = 0
     split = _split(texts, edges, config)
-    if config.shares:
-        weight = _shared_out(weight, policy, split, table[PART.name].to_numpy(), config)
+    part = np.zeros(n, dtype=np.int16)
+    if PART.name in table.column_names:  # else of one dataset, which need not be one of the run's
+        part = table[PART.name].to_numpy()
+        if config.shares:
+            weight = _shared_out(weight, policy, split, part, config)
+        if config.offsets:
+            action = _moved(action, part, config.offsets)
     x = derived.dense(table).astype(np.float32)
     x *= np.float32(1 / (1 << contract.Q_INPUT))
     return Examples(
@@ -309,6 +330,7 @@ def examples(table: pa.Table, config: TrainConfig) -> Examples:
         weight=weight.astype(np.float32),
         cause=cause,
         split=split,
+        part=part,
         flows=texts["flow_id"],
         ccs=texts["cc"],
         masked=dict(masked),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -84,6 +85,13 @@ def prepare(data: Sequence[Path], config: TrainConfig) -> Prepared:
     # Both kinds of loss weigh the same in sum; a frozen logit is not trained.
     both = bool((share > 0).all()) and CONGESTION not in config.freeze
     balance = share.sum() / (2 * share.clamp(min=1)) if both else torch.zeros(2)
+    if start and config.kept:
+        network = Policy(config.hidden, config.mask)
+        start.copy_to(network)
+        train, val = (
+            _taught(batch, [network], np.isin(found.part[_rows(found, split)], config.kept))
+            for batch, split in ((train, "train"), (val, "val"))
+        )
     if config.teachers:
         names, networks = teachers.load(config.teachers, config.mask)
         train, val = _taught(train, networks), _taught(val, networks)
@@ -92,12 +100,19 @@ def prepare(data: Sequence[Path], config: TrainConfig) -> Prepared:
     return Prepared(found, sha256, config, start, train, val, balance)
 
 
-def _taught(batch: Batch, networks: Sequence[Policy]) -> Batch:
-    """The same rounds with the teachers' outputs as targets."""
+def _taught(
+    batch: Batch, networks: Sequence[Policy], which: npt.NDArray[np.bool_] | None = None
+) -> Batch:
+    """The same rounds with the teachers' outputs as targets, of all or of which: [n]."""
     if not len(batch.x):
         return batch
     gain, likely = teachers.outputs(networks, batch.x).unbind(1)
-    return replace(batch, action=gain, cause=torch.where(batch.cause >= 0, likely, batch.cause))
+    mine = torch.ones(len(gain), dtype=torch.bool) if which is None else torch.from_numpy(which)
+    return replace(
+        batch,
+        action=torch.where(mine, gain, batch.action),
+        cause=torch.where(mine & (batch.cause >= 0), likely, batch.cause),
+    )
 
 
 def batch_of(config: TrainConfig, rounds: int) -> int:
@@ -105,8 +120,13 @@ def batch_of(config: TrainConfig, rounds: int) -> int:
     return config.batch or min(BATCH, max(FEWEST, rounds // STEPS))
 
 
+def _rows(data: Examples, split: str) -> npt.NDArray[np.bool_]:
+    """[n] rounds of a split that teach something."""
+    return np.asarray((data.split == split) & (data.policy | (data.cause >= 0)), dtype=np.bool_)
+
+
 def _batch(data: Examples, split: str, value: Value | None, config: TrainConfig) -> Batch:
-    rows = (data.split == split) & (data.policy | (data.cause >= 0))
+    rows = _rows(data, split)
     weight, x = data.weight[rows], data.x[rows]
     if value is not None and data.return_to_go is not None:
         weight = weight * weights(value, x, data.return_to_go[rows], config.beta)

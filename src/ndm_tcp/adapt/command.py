@@ -95,7 +95,6 @@ def main(args: argparse.Namespace) -> int:
         tuple(args.lab_rounds) if args.lab_rounds else shipped_rounds(),
         args.draws,
         args.iterations,
-        args.guard,
         args.jobs,
     )
     started_s = time.monotonic()
@@ -109,7 +108,10 @@ def main(args: argparse.Namespace) -> int:
     if _same(kmod):
         print("No step of training was better on the held-out rounds. " + verdict.STAY)
         return NOT_ADVISED
-    guarded = steps.guard(setting, kmod, started_s) if setting.guard else None
+    guarded = None
+    if args.guard:
+        guarded = steps.guard(args.guard, kmod, args.out / "guard", args.jobs)
+        steps.say(f"guard: {guarded.scenarios} paths, score {guarded.score:+.4f}", started_s)
     of = steps.judge(setting, plan, kmod, started_s)
     advised, sentence = verdict.sentence(of, guarded)
     place = _place(setting.out, kmod, advised)

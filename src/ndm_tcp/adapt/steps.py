@@ -37,7 +37,6 @@ class Steps:
     draws: int
     """of each model: those that train, and as many to judge"""
     iterations: int
-    guard: str
     jobs: int
 
 
@@ -85,17 +84,27 @@ def network(steps: Steps, plan: recordings.Plan, started_s: float) -> Path:
         say(f"network {turn + 1} of {steps.iterations} trained and exported", started_s)
     best = offset(steps, [m for m in plan.models if plan.splits[m.name] == "train"], kmod)
     say(f"offset of the steps, by the loop: {best:+.2f}", started_s)
-    return module(shifted(run, best, steps.out / "network"), steps.out / "kmod-last")
+    if best:
+        run = train(steps, folders, steps.iterations, offset=best)
+    last = steps.out / "network"
+    if last.exists():
+        shutil.rmtree(last)
+    shutil.copytree(run, last)
+    return module(last, steps.out / "kmod-last")
 
 
-def train(steps: Steps, folders: list[Path], turn: int, seed: int = 1) -> Path:
+def train(steps: Steps, folders: list[Path], turn: int, seed: int = 1, offset: float = 0.0) -> Path:
     """Fine-tune the shipped network on the recordings, the captures and the lab's rounds.
+
+    Of the lab's rounds it keeps the outputs that it has, so that it changes where the user's paths
+    are and nowhere else. Li and Hoiem, "Learning without forgetting", 2016 (arXiv:1606.09282).
 
     Args:
         steps: the setting.
         folders: the recordings.
         turn: number of the training, from 0; names its folders.
         seed: of the order of rounds.
+        offset: log2, added to the target steps of recordings and captures.
     """
     import torch
 
@@ -118,8 +127,11 @@ def train(steps: Steps, folders: list[Path], turn: int, seed: int = 1) -> Path:
     flows = [store.manifest_of(folder)["flows"] for folder in steps.lab_rounds]
     shares += [(1 - SHARE) * number / sum(flows) for number in flows]
     held_out += [0.0] * len(steps.lab_rounds)
+    mine = len(data) - len(steps.lab_rounds)
     config = TrainConfig(
         init=SHIPPED,
+        offsets=(offset,) * mine + (0.0,) * len(steps.lab_rounds),
+        kept=tuple(range(mine, len(data))),
         lr=RATE,
         epochs=EPOCHS,
         shares=tuple(shares),
@@ -138,21 +150,6 @@ def module(run: Path, to: Path) -> Path:
     from ndm_tcp.export.check import check
 
     check(sources(run, to, even_if_worse=True))
-    return to
-
-
-def shifted(run: Path, offset: float, to: Path) -> Path:
-    """A copy of a run whose network predicts larger steps by an offset, log2."""
-    from ndm_tcp.training import checkpoint as ckpt
-
-    if to.exists():
-        shutil.rmtree(to)
-    shutil.copytree(run, to, ignore=shutil.ignore_patterns("plots", ckpt.PROGRESS))
-    found = ckpt.load(run / ckpt.MODEL)
-    last = max(name for name in found.tensors if name.endswith(".bias"))
-    tensors = {name: tensor.clone() for name, tensor in found.tensors.items()}
-    tensors[last][GAIN] += offset
-    ckpt.save(to / ckpt.MODEL, replace(found, tensors=tensors))
     return to
 
 
@@ -193,17 +190,20 @@ def offset(steps: Steps, models: Sequence[PathModel], kmod: Path) -> float:
     return 0.0
 
 
-def guard(steps: Steps, kmod: Path, started_s: float) -> verdict.Guard:
-    """Both networks on suites that neither was trained for."""
+def guard(suites: str, kmod: Path, work: Path, jobs: int) -> verdict.Guard:
+    """The adapted network and the shipped one on suites that neither was trained for.
+
+    Args:
+        suites: names, separated by commas.
+        kmod: the module's sources with the adapted network.
+        work: folder of the runs; those that are there are not run again.
+        jobs: guests at a time.
+    """
     from ndm_tcp.lab.guest import uml_build
 
-    suites = [name for name in steps.guard.split(",") if name]
-    work = steps.out / "guard"
-    shipped = measure("shipped", uml_build.KMOD, suites, 1, steps.jobs, work)
-    adapted = measure("adapted", kmod, suites, 1, steps.jobs, work)
-    found = verdict.guard(steps.guard, adapted, shipped)
-    say(f"guard: {found.scenarios} paths, score {found.score:+.4f}", started_s)
-    return found
+    names = [name for name in suites.split(",") if name]
+    shipped = measure("shipped", uml_build.KMOD, names, 1, jobs, work)
+    return verdict.guard(suites, measure("adapted", kmod, names, 1, jobs, work), shipped)
 
 
 def judge(steps: Steps, plan: recordings.Plan, kmod: Path, started_s: float) -> verdict.Of:

@@ -20,7 +20,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -169,14 +169,13 @@ def networks(
     jobs = plan.jobs(recordings.OWN, explorer, runs)
     folders += recordings.record(jobs, explorer, setting.jobs)
     found = []
+    # Networks of other seeds are alike, and every offset takes minutes.
+    first = steps.module(steps.train(setting, folders, 0), setting.out / "kmod-first")
+    random_ = any(scenario.scenario(m, m.name).draws() for m in plan.models)
+    several = replace(setting, draws=SEEDS if random_ else 1)
+    offset = steps.offset(several, plan.models, first)
     for seed in range(1, seeds + 1):
-        run = steps.train(setting, folders, seed, seed)
-        if seed == 1:  # networks of other seeds are alike, and every offset takes minutes
-            kmod = steps.module(run, setting.out / "kmod-first")
-            random_ = any(scenario.scenario(m, m.name).draws() for m in plan.models)
-            several = replace(setting, draws=SEEDS if random_ else 1)
-            offset = steps.offset(several, plan.models, kmod)
-        run = steps.shifted(run, offset, setting.out / f"shifted-{seed}")
+        run = steps.train(setting, folders, seed, seed, offset)
         found.append(steps.module(run, setting.out / f"kmod-{seed}"))
     files.write_text(setting.out / "offset", f"{offset:+.2f}\n")
     return found
@@ -246,15 +245,20 @@ def compared(found: dict[str, dict[str, list[Seen]]], seeds: int) -> dict[str, o
 
 
 def run(
-    family: str, out: Path, seeds: int, jobs: int, captures: list[Path] | None = None
+    family: str,
+    out: Path,
+    seeds: int,
+    jobs: int,
+    guards: str,
+    captures: list[Path] | None = None,
 ) -> dict[str, object]:
-    """One family, or captures by this name, up to the comparison; resumes."""
+    """One family, or captures by this name, up to the comparison and the guard; resumes."""
     started_s = time.monotonic()
     out = out / family
     copies, ccs = (captures, {}) if captures else captured(family, out, jobs)
     models, reasons = accepted(copies, ccs, out, jobs)
     steps.say(f"{family}: {len(models)} of {len(copies)} captures accepted", started_s)
-    setting = steps.Steps(out, shipped_rounds(), 1, 1, "", jobs)
+    setting = steps.Steps(out, shipped_rounds(), 1, 1, jobs)
     adapted = networks(family, models, copies, setting, seeds)
     steps.say(f"{family}: {seeds} networks adapted", started_s)
     kmods: dict[str, Path | None] = {**dict.fromkeys(CAPTURED), "shipped": uml_build.KMOD}
@@ -274,8 +278,10 @@ def run(
         }
         for name, of in found.items()
     }
+    guard = steps.guard(guards, adapted[0], out.parent / "guard", jobs) if guards else None
     result = {
         "family": family,
+        "guard of the first network": guard and asdict(guard),
         "accepted": len(models),
         "captures": len(copies),
         "rejected": reasons,
@@ -294,15 +300,16 @@ def main() -> None:
     parser.add_argument("--captures", nargs="+", type=Path, help="adapt to these, too")
     parser.add_argument("-o", "--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=5, help="trainings of each family")
+    parser.add_argument("--guard", default="", help="suites to run the first network on, too")
     parser.add_argument("--jobs", type=int, default=1, help="guests at a time")
     args = parser.parse_args()
     if unknown := {*args.families} - {*FAMILIES}:
         parser.error(f"no such family: {', '.join(unknown)}; there are {', '.join(FAMILIES)}")
     uml_build.build()
     for family in args.families:
-        print(json.dumps(run(family, args.out, args.seeds, args.jobs), indent=1))
+        print(json.dumps(run(family, args.out, args.seeds, args.jobs, args.guard), indent=1))
     if args.captures:
-        found = run("captures", args.out, args.seeds, args.jobs, args.captures)
+        found = run("captures", args.out, args.seeds, args.jobs, args.guard, args.captures)
         print(json.dumps(found, indent=1))
 
 
