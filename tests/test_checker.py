@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,8 @@ from ndm_tcp.export.check import CHECKER, run_checker
 from ndm_tcp.export.checker import bounds
 from ndm_tcp.export.integers import generated, model_c
 from ndm_tcp.export.integers.network import IntegerNetwork
-from ndm_tcp.export.proof import certificate, enclosure, law
+from ndm_tcp.export.proof import certificate, enclosure, law, properties
+from ndm_tcp.export.proof.relaxation import Bounder
 from ndm_tcp.export.report.card import claims_text
 from ndm_tcp.fixedpoint import Layer
 
@@ -51,6 +53,34 @@ def test_the_certificate_is_the_same_every_time(layers: list[Layer]) -> None:
     model = model_c.from_json(GENERATED / "ndm_model.json").hash()
     proof = certificate.prove(layers)
     assert certificate.to_json(proof, model, texts) == (GENERATED / certificate.NAME).read_text()
+
+
+@pytest.mark.parametrize("seed", [42, 53, 115])
+def test_no_bound_is_below_the_checkers_own(seed: int, layers: list[Layer]) -> None:
+    """These networks have lines that are nearly equal, of which the checker takes the other."""
+    rng = np.random.default_rng(seed)
+
+    def near(weight: fixedpoint.IntArray) -> fixedpoint.IntArray:
+        moved = weight * (1 + 0.1 * rng.standard_normal(weight.shape))
+        return np.clip(np.round(moved), -(2**15), 2**15 - 1).astype(weight.dtype)
+
+    others = [replace(layer, weight=near(layer.weight)) for layer in layers]
+    rows = [
+        [
+            (w.tolist(), int(b), int(s), False)
+            for w, b, s in zip(x.weight, x.bias, x.shift, strict=True)
+        ]
+        for x in others
+    ]
+    own = bounds.Relaxation(rows, bounds.Tanh([int(v) for v in fixedpoint.tanh_table()]))
+    below = 0
+    for prop in properties.PROPERTIES:
+        found = properties.decide(others, prop, (prop.sign * 2**30, []))  # refuted: one box
+        epsilon = Bounder(others, prop.output, prop.sign).epsilon
+        checked = own.worst(found.tree, prop.box(), prop.output, prop.sign, epsilon)
+        assert checked <= prop.sign * found.bound, prop.name
+        below += checked == prop.sign * found.bound
+    assert below == 1  # the one that the export takes from the checker
 
 
 def test_the_shipped_bounds_are_a_tenth_of_a_percent_of_the_range() -> None:

@@ -13,6 +13,7 @@ is the proof, which a checker can walk.
 
 from __future__ import annotations
 
+import functools
 import heapq
 from dataclasses import dataclass, field
 
@@ -20,6 +21,7 @@ import numpy as np
 
 from ndm_tcp import contract as c
 from ndm_tcp import fixedpoint
+from ndm_tcp.export.checker import bounds
 from ndm_tcp.export.proof import enclosure
 from ndm_tcp.export.proof.relaxation import Bounder
 from ndm_tcp.fixedpoint import IntArray, Layer
@@ -30,6 +32,8 @@ BATCH = 16
 """Sub-boxes halved at a time."""
 MARGIN = 64
 """Q16 units added to every bound, so that a checker that rounds elsewhere arrives below it."""
+# Of two lines that are nearly equal the checker may take the other, and arrive above it. Then its
+# own bound is stated, which is as sound: `_checked`.
 
 
 Ranges = dict[str, tuple[float, float]]
@@ -210,7 +214,29 @@ def decide(
     if verdict == "refuted":
         first, _, _ = bounder(ranges[None, :, 0], ranges[None, :, 1])
         worst = int(first[0]) + MARGIN
+    worst = max(worst, _checked(layers, prop, tree, bounder.epsilon))
+    if verdict == "proved" and limit is not None and worst > limit:
+        verdict = "unknown"
     return Verdict(verdict, prop.sign * worst, prop.sign * best, witness, tree)
+
+
+def _checked(layers: list[Layer], prop: Property, tree: list[int], epsilon: int) -> int:
+    """The bound at which the checker arrives over the same tree of splits, Q16."""
+    rows: bounds.Layers = [
+        [
+            (layer.weight[r].tolist(), int(layer.bias[r]), int(layer.shift[r]), r >= bent)
+            for r in range(layer.n_out)
+        ]
+        for layer in layers
+        for bent in (layer.n_out - layer.clamped,)
+    ]
+    relaxation = bounds.Relaxation(rows, _checkers_tanh())
+    return relaxation.worst(tree, prop.box(), prop.output, prop.sign, epsilon)
+
+
+@functools.cache
+def _checkers_tanh() -> bounds.Tanh:
+    return bounds.Tanh(list(fixedpoint.tanh_table()))
 
 
 def _depth_first(
