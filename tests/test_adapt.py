@@ -163,6 +163,15 @@ def test_the_loop_chooses_the_offset(
     assert len(tried) == len(set(tried)) <= 2 + steps.MOST_OFFSETS
 
 
+def test_an_offset_that_wins_by_chance_is_not_taken() -> None:
+    rng = np.random.default_rng(1)
+    old = rng.normal(0, 1, 15)
+    assert verdict.grows(old + 0.1 + rng.normal(0, 0.05, 15), old)
+    taken = [verdict.grows(old + rng.normal(0, 0.05, 15), old) for _ in range(400)]
+    assert np.mean(taken) < 0.06  # of offsets that change nothing; half have a higher mean
+    assert verdict.grows([1.0], [0.9]) and not verdict.grows([0.9], [0.9])
+
+
 def test_a_capture_becomes_a_network_and_a_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

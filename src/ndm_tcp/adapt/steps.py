@@ -166,7 +166,7 @@ def offset(steps: Steps, models: Sequence[PathModel], kmod: Path) -> float:
 
     A better prediction of the step is not always a better flow: the target window is one for a
     steady state, and fixed rules follow the network. From 0 on, one way and then the other, as
-    long as the score grows.
+    long as the score grows by more than its noise.
     """
     from ndm_tcp.paths.predict import Entrant, predict
 
@@ -174,16 +174,16 @@ def offset(steps: Steps, models: Sequence[PathModel], kmod: Path) -> float:
     runs = steps.out / "offsets" / "runs"
 
     @cache
-    def score(number: int) -> float:
+    def scores(number: int) -> list[float]:
         name = f"{number * OFFSET:+.2f}"
         sources = _tried(kmod, number * OFFSET, steps.out / "offsets" / f"kmod{name}")
         entrants = {name: Entrant(recordings.OWN, sources)}
         found = predict(lasting, entrants, runs, range(steps.draws), steps.jobs)
-        return verdict.mean_score(found, name)
+        return verdict.scores(found, name)
 
     for way in (1, -1):
         best = 0
-        while abs(best) < MOST_OFFSETS and score(best + way) > score(best):
+        while abs(best) < MOST_OFFSETS and verdict.grows(scores(best + way), scores(best)):
             best += way
         if best:
             return best * OFFSET

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,9 +59,19 @@ def score(seen: Seen) -> float:
     return points(seen.goodput_mbps, seen.rtt_mean_ms, lost, share, 1.0, fair)
 
 
-def mean_score(of: Of, name: str) -> float:
-    """Mean score of one algorithm over paths and draws."""
-    return float(np.mean([score(run) for runs in of.values() for run in runs[name].draws]))
+def scores(of: Of, name: str) -> list[float]:
+    """Scores of one algorithm: one a path, or one a draw with few paths."""
+    each = [[score(run) for run in runs[name].draws] for runs in of.values()]
+    if len(of) >= FEWEST:
+        return [float(np.mean(path)) for path in each]
+    return [one for path in each for one in path]
+
+
+def grows(new: Sequence[float], old: Sequence[float]) -> bool:
+    """Are the new scores higher than the old ones by more than two standard errors?"""
+    apart = np.subtract(new, old)
+    error = apart.std(ddof=1) / math.sqrt(len(apart)) if len(apart) > 1 else 0.0
+    return bool(apart.mean() > 2 * error)
 
 
 def _logs(of: Of, other: str) -> list[tuple[float, float, float]]:
