@@ -225,11 +225,13 @@ def _shared_out(
     part: npt.NDArray[np.int16],
     config: TrainConfig,
 ) -> Floats:
-    """[n] the weights, such that in each split every dataset has its share of their sum.
+    """[n] the weights, such that in each split every dataset has its share of their sum, if any.
 
     Raises:
         NdmError: not one share for each dataset, or a dataset with a share that teaches nothing.
     """
+    if not config.shares:
+        return weight
     made = weight.copy()
     for name in np.unique(split):
         shares = config.shares if name == "train" else config.held_out_shares or config.shares
@@ -247,18 +249,30 @@ def _shared_out(
     return made
 
 
-def _moved(action: Floats, part: npt.NDArray[np.int16], offsets: tuple[float, ...]) -> Floats:
-    """[n] the actions and the offset of each one's dataset.
+def _moved(action: Floats, part: npt.NDArray[np.int16], config: TrainConfig) -> Floats:
+    """[n] the actions and the offset of each one's dataset, if there are any.
 
     Raises:
         NdmError: not one offset for each dataset.
     """
-    if len(offsets) != int(part.max()) + 1:
+    if not config.offsets:
+        return action
+    if len(config.offsets) != int(part.max()) + 1:
         raise NdmError(
-            f"offsets: {len(offsets)} given for {part.max() + 1} datasets; name one for each"
+            f"offsets: {len(config.offsets)} given for {part.max() + 1} datasets; name one for each"
         )
-    moved = action + np.asarray(offsets)[part]
+    moved = action + np.asarray(config.offsets)[part]
     return np.asarray(np.clip(moved, *STEP_RANGE), dtype=np.float64)
+
+
+def _causes(data: dict[str, Any]) -> npt.NDArray[np.int8]:
+    """[n] see `Examples.cause`."""
+    cause = np.full(len(data["lost"]), -1, dtype=np.int8)
+    hit = data["valid"] & (data["lost"] > 0)
+    cause[hit & (data["loss_cause"] == LossCause.QUEUE)] = 1
+    noise = (data["loss_cause"] == LossCause.RANDOM) | (data["loss_cause"] == LossCause.REORDERED)
+    cause[hit & noise] = 0
+    return cause
 
 
 def examples(table: pa.Table, config: TrainConfig) -> Examples:
@@ -305,19 +319,12 @@ def examples(table: pa.Table, config: TrainConfig) -> Examples:
     for reason, rows in reasons.items():
         masked[reason] = int((policy & rows).sum())
         policy &= ~rows
-    cause = np.full(n, -1, dtype=np.int8)
-    hit = data["valid"] & (data["lost"] > 0)
-    cause[hit & (data["loss_cause"] == LossCause.QUEUE)] = 1
-    noise = (data["loss_cause"] == LossCause.RANDOM) | (data["loss_cause"] == LossCause.REORDERED)
-    cause[hit & noise] = 0
     split = _split(texts, edges, config)
     part = np.zeros(n, dtype=np.int16)
     if PART.name in table.column_names:  # else of one dataset, which need not be one of the run's
         part = table[PART.name].to_numpy()
-        if config.shares:
-            weight = _shared_out(weight, policy, split, part, config)
-        if config.offsets:
-            action = _moved(action, part, config.offsets)
+        weight = _shared_out(weight, policy, split, part, config)
+        action = _moved(action, part, config)
     x = derived.dense(table).astype(np.float32)
     x *= np.float32(1 / (1 << contract.Q_INPUT))
     return Examples(
@@ -328,7 +335,7 @@ def examples(table: pa.Table, config: TrainConfig) -> Examples:
         else _returns(data, texts["path"], policy, groups, config.gamma),
         policy=policy,
         weight=weight.astype(np.float32),
-        cause=cause,
+        cause=_causes(data),
         split=split,
         part=part,
         flows=texts["flow_id"],
