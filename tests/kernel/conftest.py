@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from ..conftest import once
 from .kbuild import Headers, Unavailable, build, copy_kmod, find_headers
 
 Built = Callable[[str], tuple[Headers, Path]]
@@ -20,24 +18,16 @@ Built = Callable[[str], tuple[Headers, Path]]
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     """Of a series of kernels: its headers, and ndm_tcp.ko between its sources.
 
-    The workers of one run of the tests share the builds: the first that needs one makes it. A
-    kernel without headers is a skipped test that says what to install.
+    A kernel without headers is a skipped test that says what to install.
     """
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "modules"
-    folder.mkdir(exist_ok=True)
 
     def of(series: str) -> tuple[Headers, Path]:
         try:
             headers = find_headers(series)
         except Unavailable as error:
             pytest.skip(str(error))
-        sources = folder / headers.release
-        with (folder / f"{headers.release}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not (sources / "ndm_tcp.ko").is_file():
-                shutil.rmtree(sources, ignore_errors=True)  # of a build that failed
-                build(headers, copy_kmod(sources))
+        name = f"module-{headers.release}"
+        sources = once(tmp_path_factory, name, lambda to: build(headers, copy_kmod(to)))
         return headers, sources / "ndm_tcp.ko"
 
     return of
