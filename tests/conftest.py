@@ -3,21 +3,19 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 SLOWEST = (
-    *(
-        "test_adapt.py",
-        "test_certificate.py",
-        "test_checker.py",
-        "test_boot.py",
-        "test_export.py",
-        "test_mutants.py",
-    ),
-    *("test_clamped.py", "test_notebook.py", "test_cross.py", "test_watchdog.py", "test_style.py"),
+    *("test_clamped.py", "test_lan.py", "test_notebook.py", "test_cases.py", "test_slow_start.py"),
+    *("test_adapt.py", "test_style.py", "test_boot.py", "test_export.py", "test_cross.py"),
+    *("test_mutants.py", "test_drain.py", "test_lab_cli.py", "test_run.py", "test_build.py"),
 )
 """Files that take longest on one processor, the longest first."""
 ROOT = Path(__file__).resolve().parents[1]
@@ -64,6 +62,7 @@ def few_boxes(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(properties, "BOXES", 64)
     monkeypatch.setattr(network, "PROOFS", {})
+    monkeypatch.setattr(network, "TRACES", {})
 
 
 @pytest.fixture(scope="session")
@@ -81,6 +80,21 @@ def realdata() -> Path:
     return folder
 
 
+def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """A folder that the first worker to need it makes for all workers of a run; only to read."""
+    base = factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "once" / name
+    folder.parent.mkdir(exist_ok=True)
+    done = folder.with_name(f"{name}.done")
+    with folder.with_name(f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            shutil.rmtree(folder, ignore_errors=True)  # of one that failed
+            make(folder)
+            done.touch()
+    return folder
+
+
 @pytest.fixture(scope="session")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset of six shipped traces."""
@@ -88,9 +102,9 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     names = ["reno-03-lossy", "reno-07-jitter", "cubic-00-clean", "cubic-04-lossy"]
     names += ["bbr-01-clean", "bbr-03-lossy"]
-    out = tmp_path_factory.mktemp("dataset")
-    build([TRACES / name for name in names], out, jobs=2, quiet=True)
-    return out
+    sources = [TRACES / name for name in names]
+    made = once(tmp_path_factory, "dataset", lambda out: build(sources, out, jobs=2, quiet=True))
+    return Path(shutil.copytree(made, tmp_path_factory.mktemp("dataset") / "dataset"))
 
 
 @pytest.fixture(scope="session")
@@ -102,6 +116,8 @@ def run(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from ndm_tcp.training.loop import Trainer
 
     torch.set_num_threads(1)
-    out = tmp_path_factory.mktemp("run")
-    Trainer([dataset], out, TrainConfig(objective="awbc", epochs=12, lr=3e-3)).run(quiet=True)
-    return out
+    config = TrainConfig(objective="awbc", epochs=12, lr=3e-3)
+    made = once(
+        tmp_path_factory, "run", lambda out: Trainer([dataset], out, config).run(quiet=True)
+    )
+    return Path(shutil.copytree(made, tmp_path_factory.mktemp("run") / "run"))

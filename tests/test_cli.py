@@ -126,7 +126,12 @@ def test_bad_input_is_one_line_and_exit_code_2(
 def test_the_whole_chain_from_the_command_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What writes files is a process of its own, which takes seconds to import torch."""
+    """The verbs that import torch, which takes seconds, are called in this process."""
+
+    def here(*arguments: object) -> str:
+        capsys.readouterr()
+        assert run_command([str(word) for word in arguments]) == 0
+        return capsys.readouterr().out
 
     def ndm(*arguments: object) -> str:
         done = subprocess.run(
@@ -143,13 +148,11 @@ def test_the_whole_chain_from_the_command_line(
     data, run = tmp_path / "data", tmp_path / "run"
     manifest = json.loads(ndm("dataset", "build", *sources, "-o", data, "--json"))
     assert manifest["flows"] == 3
-    assert run_command(["dataset", "info", str(data)]) == 0
-    assert "rtt_gradient" in capsys.readouterr().out
+    assert "rtt_gradient" in here("dataset", "info", data)
     # Random weights would need more than three short flows to beat a constant window.
-    ndm("train", "--data", data, "-o", run, "--epochs", 5, "--init", "shipped")
-    assert run_command(["eval", str(run), "--data", str(data), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["parameters"] == 1730
-    report = json.loads(ndm("export", run, "-o", tmp_path / "generated", "--json"))
+    here("train", "--data", data, "-o", run, "--epochs", 5, "--init", "shipped")
+    assert json.loads(here("eval", run, "--data", data, "--json"))["parameters"] == 1730
+    report = json.loads(here("export", run, "-o", tmp_path / "generated", "--json"))
     assert report["vectors"] > 42_000
     assert report["model"] in (tmp_path / "generated" / "ndm_model.h").read_text()
 

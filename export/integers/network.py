@@ -19,6 +19,8 @@ from ndm_tcp.model_json import Model
 
 PROOFS: dict[str, certificate.Proof] = {}
 """of this process, by the model's hash: an export and the check after it prove one network"""
+TRACES: dict[str, golden.Vectors] = {}
+"""likewise, of the last network alone, since traces are large"""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,12 @@ class IntegerNetwork:
     @cached_property
     def trace(self) -> golden.Vectors:
         """Every layer's integers on the golden inputs: those of all networks, then its own."""
-        return golden.compute(self.layers, golden.for_model(self.layers, self.proof.inputs()))
+        integers = self.model.hash()
+        if integers not in TRACES:
+            inputs = golden.for_model(self.layers, self.proof.inputs())
+            TRACES.clear()
+            TRACES[integers] = golden.compute(self.layers, inputs)
+        return TRACES[integers]
 
     @cached_property
     def inputs(self) -> Floats:

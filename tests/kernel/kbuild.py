@@ -11,6 +11,7 @@ from pathlib import Path
 
 KMOD = Path(__file__).resolve().parents[2] / "kmod"
 KERNELS = ("6.1", "6.12")  # the series that Debian 12 ships
+STRICT = ("W=1", "KCFLAGS=-Werror")
 _WEIGHTS = re.compile(r"(static const u64 \w*[^{;]*\{\s*NDM_PAIR\()(-?\d+)")
 
 
@@ -88,5 +89,5 @@ def make(headers: Headers, sources: Path, *arguments: str) -> str:
 
 def build(headers: Headers, sources: Path) -> Path:
     """ndm_tcp.ko, built with W=1 and with warnings as errors."""
-    make(headers, sources, "W=1", "KCFLAGS=-Werror")
+    make(headers, sources, *STRICT)
     return sources / "ndm_tcp.ko"

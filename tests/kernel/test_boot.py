@@ -12,21 +12,24 @@ from ndm_tcp.datasets.module_event import event_lines
 
 from ..replay import assert_replays
 from .boot import NETEM_STEPS, OTHER, STEPS, Report, parse_console, prove
-from .kbuild import KERNELS, Unavailable, find_headers
+from .conftest import Built
+from .kbuild import KERNELS, Headers, Unavailable
 
 SERIES = [
     pytest.param(one, marks=() if one == KERNELS[-1] else pytest.mark.long) for one in KERNELS
 ]
 """The newest is booted by `make test`, the others by `make test-long`; all build the module."""
+Result = tuple[Report, tuple[str, ...]]
+"""what a boot said, and the steps it must have"""
 GOOD = "\r\n".join(f"NDM-PROOF pass {name} detail" for name in STEPS)
 END = "\r\nNDM-PROOF first load\r\n[ 1.0] ndm_tcp: model 0\r\nNDM-PROOF end\r\n"
 
 
 @lru_cache(maxsize=len(KERNELS))
-def proof(series: str, scratch: Path) -> tuple[Report, tuple[str, ...]] | Unavailable:
+def proof(headers: Headers, module: Path, scratch: Path) -> Result | Unavailable:
     """One boot per kernel for all tests."""
     try:
-        return prove(find_headers(series), scratch / series)
+        return prove(headers, scratch / headers.release, module)
     except Unavailable as error:
         return error
 
@@ -36,9 +39,10 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("boot")
 
 
-def result(series: str, scratch: Path) -> tuple[Report, tuple[str, ...]]:
+@pytest.fixture
+def result(series: str, built: Built, scratch: Path) -> Result:
     """The report of a kernel, or a skipped test that says what is missing."""
-    done = proof(series, scratch)
+    done = proof(*built(series), scratch)
     if isinstance(done, Unavailable):
         pytest.skip(str(done))
     return done
@@ -46,8 +50,8 @@ def result(series: str, scratch: Path) -> tuple[Report, tuple[str, ...]]:
 
 @pytest.mark.parametrize("name", STEPS + NETEM_STEPS)
 @pytest.mark.parametrize("series", SERIES)
-def test_step(series: str, name: str, scratch: Path) -> None:
-    report, steps = result(series, scratch)
+def test_step(series: str, name: str, result: Result) -> None:
+    report, steps = result
     if name not in steps:
         pytest.skip("no tc or no usable sch_netem: apt-get install iproute2")
     step = report.step(name)
@@ -55,8 +59,8 @@ def test_step(series: str, name: str, scratch: Path) -> None:
 
 
 @pytest.mark.parametrize("series", SERIES)
-def test_the_trace_replays_bit_by_bit(series: str, scratch: Path) -> None:
-    report, steps = result(series, scratch)
+def test_the_trace_replays_bit_by_bit(series: str, result: Result, scratch: Path) -> None:
+    report, steps = result
     if "trace" not in steps:
         pytest.skip("no tc or no usable sch_netem: apt-get install iproute2")
     console = scratch / f"{series}.console"
@@ -68,8 +72,8 @@ def test_the_trace_replays_bit_by_bit(series: str, scratch: Path) -> None:
 
 
 @pytest.mark.parametrize("series", SERIES)
-def test_a_swapped_network_decides(series: str, scratch: Path) -> None:
-    report, steps = result(series, scratch)
+def test_a_swapped_network_decides(series: str, result: Result, scratch: Path) -> None:
+    report, steps = result
     if "swapped-trace" not in steps:
         pytest.skip("no tc or no usable sch_netem: apt-get install iproute2")
     swapped = scratch / f"{series}.swapped"
@@ -80,8 +84,8 @@ def test_a_swapped_network_decides(series: str, scratch: Path) -> None:
 
 
 @pytest.mark.parametrize("series", SERIES)
-def test_kernel_log_is_clean(series: str, scratch: Path) -> None:
-    report, _ = result(series, scratch)
+def test_kernel_log_is_clean(series: str, result: Result) -> None:
+    report, _ = result
     assert report.problems(()) == []
 
 

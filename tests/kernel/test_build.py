@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from .conftest import Built
 from .kbuild import (
     KERNELS,
     KMOD,
+    STRICT,
     BuildFailed,
     Headers,
     Unavailable,
@@ -45,16 +47,19 @@ def headers(series: str) -> Headers:
 
 
 @pytest.mark.parametrize("series", KERNELS)
-def test_builds_without_warnings(series: str, tmp_path: Path) -> None:
-    module = build(headers(series), copy_kmod(tmp_path / "kmod"))
+def test_builds_without_warnings(series: str, built: Built) -> None:
+    """`kbuild.build` makes every warning an error."""
+    _, module = built(series)
     assert module.stat().st_size > 0
 
 
 @pytest.mark.parametrize("series", KERNELS)
-def test_sparse_finds_nothing(series: str, tmp_path: Path) -> None:
+def test_sparse_finds_nothing(series: str, built: Built) -> None:
     if shutil.which("sparse") is None:
         pytest.skip("sparse is missing: apt-get install sparse")
-    printed = make(headers(series), copy_kmod(tmp_path / "kmod"), "C=1")
+    of, module = built(series)
+    # C=2 checks sources whose objects are there, which C=1 does not.
+    printed = make(of, module.parent, "C=2", *STRICT)
     assert re.search(r"CHECK .*ndm_tcp\.c", printed), printed
     assert not re.findall(r"^.*(?:ndm_\w+|compat)\.[ch]:\d+:.*$", printed, re.MULTILINE)
 
@@ -67,10 +72,10 @@ def test_a_warning_fails_the_build(tmp_path: Path) -> None:
         build(headers(KERNELS[-1]), sources)
 
 
-def test_golden_vectors_are_freed_after_loading(tmp_path: Path) -> None:
+def test_golden_vectors_are_freed_after_loading(built: Built) -> None:
     if shutil.which("objdump") is None:
         pytest.skip("objdump is missing: apt-get install binutils")
-    module = build(headers(KERNELS[-1]), copy_kmod(tmp_path / "kmod"))
+    _, module = built(KERNELS[-1])
     table = subprocess.run(
         ["objdump", "-t", str(module)], capture_output=True, text=True, check=True
     ).stdout

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from .kbuild import KERNELS, Unavailable, build, copy_kmod, find_headers
+from .conftest import Built
+from .kbuild import KERNELS, build, copy_kmod
 
 FLOAT = re.compile(
     r"%(?:[xyz]mm\d+|mm\d|st\b)|\t(?:f(?:ld|st|add|sub|mul|div|ild|ist)\w*|cvt\w+|emms)\b"
@@ -21,20 +22,12 @@ HELPERS = re.compile(
 """Registers and instructions of x87, MMX and SSE; functions of libgcc."""
 
 
-def module(series: str, folder: Path, extra: str = "") -> Path:
-    """ndm_tcp.ko for a kernel series, or a skipped test that says what to install."""
+@pytest.fixture(autouse=True)
+def tools() -> None:
+    """Skips what needs a tool that is not here."""
     for tool in ("objdump", "nm"):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is missing: apt-get install binutils")
-    try:
-        headers = find_headers(series)
-    except Unavailable as error:
-        pytest.skip(str(error))
-    sources = copy_kmod(folder / "kmod")
-    if extra:
-        with (sources / "ndm_tcp.c").open("a") as file:
-            file.write(extra)
-    return build(headers, sources)
 
 
 def output(*command: str | Path) -> str:
@@ -54,8 +47,8 @@ def helpers(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("series", KERNELS)
-def test_neither_floating_point_nor_division_helpers(series: str, tmp_path: Path) -> None:
-    path = module(series, tmp_path)
+def test_neither_floating_point_nor_division_helpers(series: str, built: Built) -> None:
+    _, path = built(series)
     assert float_instructions(path) == []
     assert helpers(path) == []
 
@@ -73,12 +66,12 @@ def frame_bytes(path: Path, function: str) -> int:
 
 
 @pytest.mark.parametrize("series", KERNELS)
-def test_the_stack_frame_of_a_round_is_small(series: str, tmp_path: Path) -> None:
-    path = module(series, tmp_path)
+def test_the_stack_frame_of_a_round_is_small(series: str, built: Built) -> None:
+    _, path = built(series)
     assert 0 < frame_bytes(path, "ndm_end_round") <= FRAME_BYTES
 
 
-def test_a_float_is_noticed(tmp_path: Path) -> None:
+def test_a_float_is_noticed(built: Built, tmp_path: Path) -> None:
     """The module built once more, with a function that the test must object to."""
     extra = """
 __attribute__((target("sse2"), used)) static int ndm_bad(int x)
@@ -89,7 +82,11 @@ __attribute__((target("sse2"), used)) static int ndm_bad(int x)
 	return y;
 }
 """
-    assert len(float_instructions(module(KERNELS[-1], tmp_path, extra))) == 2
+    headers, _ = built(KERNELS[-1])
+    sources = copy_kmod(tmp_path / "kmod")
+    with (sources / "ndm_tcp.c").open("a") as file:
+        file.write(extra)
+    assert len(float_instructions(build(headers, sources))) == 2
     for name in ("__divdi3", "__udivti3", "__floatsidf", "__adddf3", "__udivmoddi4", "__fixdfsi"):
         assert HELPERS.match(name)
     for name in ("__x86_return_thunk", "__fentry__", "div64_u64", "__stack_chk_fail"):
@@ -97,11 +94,11 @@ __attribute__((target("sse2"), used)) static int ndm_bad(int x)
 
 
 @pytest.mark.parametrize("series", KERNELS)
-def test_modinfo_names_the_model_of_the_header(series: str, tmp_path: Path) -> None:
+def test_modinfo_names_the_model_of_the_header(series: str, built: Built) -> None:
     modinfo = shutil.which("modinfo") or shutil.which("/sbin/modinfo")
     if modinfo is None:
         pytest.skip("modinfo is missing: apt-get install kmod")
-    path = module(series, tmp_path)
-    header = (tmp_path / "kmod" / "generated" / "ndm_model.h").read_text()
+    _, path = built(series)
+    header = (path.parent / "generated" / "ndm_model.h").read_text()
     found = re.search(r'#define NDM_MODEL_HASH\t"([0-9a-f]{16})"', header)
     assert found and output(modinfo, "-F", "model", path).strip() == found[1]

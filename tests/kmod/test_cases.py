@@ -273,7 +273,9 @@ def test_guarded_rounds_are_counted(flow: Path, tmp_path: Path) -> None:
     assert 3 < len(certain) <= seen.value("guarded") <= len(floods)
 
 
-def test_loading_and_switching_under_traffic(flow: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("times", [30, pytest.param(100, marks=pytest.mark.long)])
+def test_loading_and_switching_under_traffic(times: int, flow: Path, tmp_path: Path) -> None:
+    """`NDM_LOADS` sets how often."""
     script = """
 rmmod ndm_tcp
 ip link set lo up
@@ -294,6 +296,6 @@ wait $client
 kill $second
 insmod /run/host/ndm_tcp.ko
 """
-    times = int(os.environ.get("NDM_LOADS", "100"))
+    times = int(os.environ.get("NDM_LOADS", times))
     seen = play(script.replace("TIMES", str(times)), flow, tmp_path)
     assert seen.value("loaded") == seen.value("default") == times

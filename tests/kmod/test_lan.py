@@ -12,7 +12,7 @@ import pytest
 from ndm_tcp.lab.guest import run as lab_run
 
 from ..conftest import ROOT
-from .lab import Changes, answers, drive, need_kernel, scenario
+from .lab import Changes, answers, drive, measure, scenario
 
 # A host that holds ACKs back for longer than its queue lasts.
 HELD = """
@@ -69,58 +69,62 @@ BURSTS = ("ndm_max_rate(ca) * x[NDM_IN_DELIVERY_RATIO])", "ndm_max_rate(ca) * ND
 RECKLESS = answers(65536, -524288)
 
 
-def share(result: dict[str, Any]) -> float:
+Result = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def held(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """The shipped module on that path: what several tests compare theirs with."""
+    return measure(HELD, tmp_path_factory.mktemp("held"))
+
+
+def share(result: Result) -> float:
     """Retransmitted segments of all that were sent."""
     flow = result["flows"][0]
     return float(flow["retransmissions"] / flow["segments"])
 
 
-def test_held_back_acks_are_neither_a_queue_nor_room(tmp_path: Path) -> None:
+def test_held_back_acks_are_neither_a_queue_nor_room(held: Result, tmp_path: Path) -> None:
     """Without the pauses in the baseline RTT the same network gets less, or loses more."""
-    ours, _ = drive(HELD, tmp_path / "rule")
-    without, _ = drive(HELD, tmp_path / "none", [NO_PAUSE])
-    mbps = [found["flows"][0]["goodput_mbps"] for found in (ours, without)]
-    print(f"\n{mbps[0]} Mbit/s, {share(ours):.2%} retransmitted;", end=" ")
+    without = measure(HELD, tmp_path / "none", [NO_PAUSE])
+    mbps = [found["flows"][0]["goodput_mbps"] for found in (held, without)]
+    print(f"\n{mbps[0]} Mbit/s, {share(held):.2%} retransmitted;", end=" ")
     print(f"without pauses {mbps[1]}, {share(without):.2%}")
-    assert mbps[0] > 1.2 * mbps[1] and mbps[0] > 0.8 * 300 and share(ours) < 0.04
+    assert mbps[0] > 1.2 * mbps[1] and mbps[0] > 0.8 * 300 and share(held) < 0.04
 
 
 def test_slow_start_stops_at_a_queue(tmp_path: Path) -> None:
     """Within the round: to double once more is to lose as many packets."""
-    ours, _ = drive(LONG_LAN, tmp_path / "rule")
-    without, _ = drive(LONG_LAN, tmp_path / "none", [EAGER])
+    ours = measure(LONG_LAN, tmp_path / "rule")
+    without = measure(LONG_LAN, tmp_path / "none", [EAGER])
     lost = [found["flows"][0]["retransmissions"] for found in (ours, without)]
     print(f"\n{lost[0]} packets retransmitted, {lost[1]} if it goes on")
     assert lost[0] < 0.5 * lost[1]
     assert ours["flows"][0]["goodput_mbps"] > 0.97 * without["flows"][0]["goodput_mbps"]
 
 
-def test_where_hosts_pause_a_loss_ends_the_probing(tmp_path: Path) -> None:
+def test_where_hosts_pause_a_loss_ends_the_probing(held: Result, tmp_path: Path) -> None:
     """For a while; else the same queue overflows with every probe."""
-    ours, _ = drive(HELD, tmp_path / "rule")
-    without, _ = drive(HELD, tmp_path / "none", [PROBING])
-    print(f"\n{share(ours):.2%} retransmitted, {share(without):.2%} if it goes on")
-    assert share(ours) < 0.9 * share(without)
-    assert ours["total_mbps"] > 0.95 * without["total_mbps"]
+    without = measure(HELD, tmp_path / "none", [PROBING])
+    print(f"\n{share(held):.2%} retransmitted, {share(without):.2%} if it goes on")
+    assert share(held) < 0.9 * share(without)
+    assert held["total_mbps"] > 0.95 * without["total_mbps"]
 
 
-def test_where_hosts_pause_the_rate_of_a_round_bounds_growth(tmp_path: Path) -> None:
+def test_where_hosts_pause_the_rate_of_a_round_bounds_growth(held: Result, tmp_path: Path) -> None:
     """By the highest of ten rounds, which a burst sets, the window overflows the queue."""
-    ours, _ = drive(HELD, tmp_path / "rule")
-    without, _ = drive(HELD, tmp_path / "none", [BURSTS])
-    print(f"\n{share(ours):.2%} retransmitted, {share(without):.2%} by the highest rate")
-    assert share(ours) < 0.8 * share(without)
-    assert ours["total_mbps"] > 0.98 * without["total_mbps"]
+    without = measure(HELD, tmp_path / "none", [BURSTS])
+    print(f"\n{share(held):.2%} retransmitted, {share(without):.2%} by the highest rate")
+    assert share(held) < 0.8 * share(without)
+    assert held["total_mbps"] > 0.98 * without["total_mbps"]
 
 
 @pytest.mark.parametrize("text", [HELD, OWN_QUEUE], ids=["held", "own-queue"])
-def test_lan_paths_are_not_flooded(text: str, tmp_path: Path) -> None:
+def test_lan_paths_are_not_flooded(text: str, held: Result, tmp_path: Path) -> None:
     """The goodput of BBR without its retransmissions; more goodput than CUBIC."""
-    need_kernel()
-    found = {
-        cc: lab_run.run(scenario(text), cc, 1, tmp_path / cc, light=True)
-        for cc in ("ndm_tcp", "bbr", "cubic")
-    }
+    found = {"ndm_tcp": held if text == HELD else measure(text, tmp_path)}
+    for cc in ("bbr", "cubic"):
+        found[cc] = lab_run.run(scenario(text), cc, 1, tmp_path / cc, light=True)
     mbps = {cc: result["flows"][0]["goodput_mbps"] for cc, result in found.items()}
     print("\n", mbps, {cc: f"{share(result):.2%}" for cc, result in found.items()})
     assert mbps["ndm_tcp"] >= 0.95 * max(mbps.values())
@@ -131,7 +135,7 @@ def test_no_network_floods_for_two_rounds(tmp_path: Path) -> None:
     """However reckless it is: after a round that lost a fifth, at most what arrived."""
     changes: Changes = [RECKLESS]
     ours, table = drive(DROPPING, tmp_path / "rule", changes)
-    without, _ = drive(DROPPING, tmp_path / "none", [*changes, NO_GUARD])
+    without = measure(DROPPING, tmp_path / "none", [*changes, NO_GUARD])
     floods = 0
     for row in table.to_pylist():
         lost = row["loss_rate"]
@@ -148,8 +152,8 @@ def test_no_network_floods_for_two_rounds(tmp_path: Path) -> None:
 
 def test_marks_among_losses_are_heard(tmp_path: Path) -> None:
     """A recovery that a mark came to is no random loss: half of its reductions once were undone."""
-    heard, _ = drive(MARKING, tmp_path / "rule")
-    deaf, _ = drive(MARKING, tmp_path / "none", [DEAF])
+    heard = measure(MARKING, tmp_path / "rule")
+    deaf = measure(MARKING, tmp_path / "none", [DEAF])
     ours, theirs = (found["flows"][0] for found in (heard, deaf))
     print(f"\n{ours['goodput_mbps']} Mbit/s, {ours['rtt_mean_ms']} ms;", end=" ")
     print(f"deaf in recoveries {theirs['goodput_mbps']}, {theirs['rtt_mean_ms']} ms")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .lab import CONGESTION, NOISE, answers, drive, where
+from .lab import CONGESTION, NOISE, answers, measure, where
 from .test_cases import Seen, play
 
 INFINITE = 0x7FFFFFFF  # TCP_INFINITE_SSTHRESH
@@ -285,8 +285,8 @@ def test_a_loss_that_a_probe_repaired_is_no_mark(flow: Path, tmp_path: Path) -> 
 
 def test_a_growing_queue_ends_it_before_it_overflows(tmp_path: Path) -> None:
     """The rate still grew by a quarter, but the RTT too."""
-    result, _ = drive(DEEP, tmp_path / "rule")
-    without, _ = drive(DEEP, tmp_path / "none", [(QUEUE, "return false &&")])
+    result = measure(DEEP, tmp_path / "rule")
+    without = measure(DEEP, tmp_path / "none", [(QUEUE, "return false &&")])
     ours, theirs = result["flows"][0], without["flows"][0]
     print(f"\nMbit/s: {ours['goodput_mbps']}, after overflowing {theirs['goodput_mbps']}")
     assert ours["retransmissions"] == 0 < theirs["retransmissions"]
@@ -300,8 +300,8 @@ def test_it_does_not_come_back_into_a_queue(tmp_path: Path) -> None:
 
     def retransmitted(seed: int) -> list[int]:
         """With the rule, and without."""
-        runs = (drive(NOISY, tmp_path / f"{name}-{seed}", of[name], seed) for name in of)
-        return [result["flows"][0]["retransmissions"] for result, _ in runs]
+        runs = (measure(NOISY, tmp_path / f"{name}-{seed}", of[name], seed) for name in of)
+        return [result["flows"][0]["retransmissions"] for result in runs]
 
     ours, theirs = where(retransmitted, lambda found: found[0] != found[1])
     print(f"\nsent again: {ours}, without the rule {theirs}")
