@@ -56,10 +56,8 @@ def exported(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy
 
 
-RUN = [
-    pytest.param(name, marks=pytest.mark.long if name in ("policy", "quantisation") else ())
-    for name in PLOTS
-]
+SLOW = ("policy", "quantisation", "training_run", "closed_loop")
+RUN = [pytest.param(name, marks=pytest.mark.long if name in SLOW else ()) for name in PLOTS]
 
 
 @pytest.mark.parametrize("name", RUN)
