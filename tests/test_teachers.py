@@ -107,6 +107,10 @@ def test_what_is_kept_has_the_outputs_of_the_start_and_the_rest_its_own_targets(
     assert torch.allclose(moved.train.action[mine], asked, atol=1e-6)
     assert torch.equal(moved.train.cause[mine], plain.train.cause[mine])
 
+    same = prepare(folders, replace(config, offsets=(-0.2, 0.0), kept=(0, 1)))
+    assert torch.allclose(same.train.action[mine], (own[mine, 0].clamp(-1, 1) - 0.2).clamp(-1, 1))
+    assert torch.allclose(same.train.action[kept], own[kept, 0].clamp(-1, 1))
+
     def changed(prepared: Prepared, name: str) -> float:
         """How far training moves the gain on the data to keep."""
         Trainer(prepared, tmp_path / name, prepared.config).run(quiet=True)

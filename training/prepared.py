@@ -89,7 +89,7 @@ def prepare(data: Sequence[Path], config: TrainConfig) -> Prepared:
         network = Policy(config.hidden, config.mask)
         start.copy_to(network)
         train, val = (
-            _taught(batch, [network], np.isin(found.part[_rows(found, split)], config.kept))
+            _kept(batch, network, found.part[_rows(found, split)], config)
             for batch, split in ((train, "train"), (val, "val"))
         )
     if config.teachers:
@@ -100,18 +100,25 @@ def prepare(data: Sequence[Path], config: TrainConfig) -> Prepared:
     return Prepared(found, sha256, config, start, train, val, balance)
 
 
-def _taught(
-    batch: Batch, networks: Sequence[Policy], which: npt.NDArray[np.bool_] | None = None
-) -> Batch:
-    """The same rounds with the teachers' outputs as targets, of all or of which: [n]."""
+def _taught(batch: Batch, networks: Sequence[Policy]) -> Batch:
+    """The same rounds with the teachers' outputs as targets."""
     if not len(batch.x):
         return batch
     gain, likely = teachers.outputs(networks, batch.x).unbind(1)
-    mine = torch.ones(len(gain), dtype=torch.bool) if which is None else torch.from_numpy(which)
+    return replace(batch, action=gain, cause=torch.where(batch.cause >= 0, likely, batch.cause))
+
+
+def _kept(batch: Batch, start: Policy, part: npt.NDArray[np.int16], config: TrainConfig) -> Batch:
+    """The same rounds; those of the datasets to keep have the start's outputs as targets, and the
+    offsets of these datasets on top. part: [n]."""
+    own = _taught(batch, [start])
+    kept = torch.from_numpy(np.isin(part, config.kept))
+    offsets = np.asarray(config.offsets or (0.0,) * (int(part.max(initial=0)) + 1), np.float32)
+    gain = (own.action + torch.from_numpy(offsets[part])).clamp(start.lo[0], start.hi[0])
     return replace(
         batch,
-        action=torch.where(mine, gain, batch.action),
-        cause=torch.where(mine & (batch.cause >= 0), likely, batch.cause),
+        action=torch.where(kept, gain, batch.action),
+        cause=torch.where(kept, own.cause, batch.cause),
     )
 
 

@@ -105,15 +105,12 @@ def main(args: argparse.Namespace) -> int:
     steps.say(f"{len(models)} models, {len(chosen)} of them to record on", started_s)
     plan = recordings.Plan.of(chosen, splits, args.draws)
     kmod = steps.network(setting, plan, started_s)
-    if _same(kmod):
-        print("No step of training was better on the held-out rounds. " + verdict.STAY)
-        return NOT_ADVISED
-    guarded = None
-    if args.guard:
+    same, guarded = _same(kmod), None
+    if args.guard and not same:
         guarded = steps.guard(args.guard, kmod, args.out / "guard", args.jobs)
         steps.say(f"guard: {guarded.scenarios} paths, score {guarded.score:+.4f}", started_s)
     of = steps.judge(setting, plan, kmod, started_s)
-    advised, sentence = verdict.sentence(of, guarded)
+    advised, sentence = (False, verdict.NOTHING) if same else verdict.sentence(of, guarded)
     place = _place(setting.out, kmod, advised)
     held_out = sorted(model.name for model in plan.held_out)
     found = report.Adapted(sentence, advised, place.name, guarded, held_out, rejected, of)

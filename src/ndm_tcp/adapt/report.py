@@ -62,6 +62,8 @@ def judged_on(found: Adapted) -> str:
 def guard_text(found: Adapted) -> str:
     """The guard in a sentence."""
     g = found.guard
+    if found.sentence == verdict.NOTHING:
+        return "The network is the shipped one, so no guard suite was run."
     if g is None:
         return "No guard suite was run, so nothing is known of the network on other paths."
     said = "not significantly worse" if g.passed else "significantly worse"

@@ -82,10 +82,14 @@ def network(steps: Steps, plan: recordings.Plan, started_s: float) -> Path:
         # Only the last network is checked, and has reports; the loop judges, not the step.
         kmod = sources(run, steps.out / f"kmod-{turn}", even_if_worse=True, reports=False)
         say(f"network {turn + 1} of {steps.iterations} trained and exported", started_s)
-    best = offset(steps, [m for m in plan.models if plan.splits[m.name] == "train"], kmod)
-    say(f"offset of the steps, by the loop: {best:+.2f}", started_s)
+    taught = [m for m in plan.models if plan.splits[m.name] == "train"]
+    targets, best = search(steps, taught, kmod)
+    base = "target windows" if targets else "the shipped network's answers"
+    say(f"best in the loop: {base}, offset {best:+.2f}", started_s)
+    if not targets and not best:
+        return sources(None, steps.out / "kmod-last")
     if best:
-        run = train(steps, folders, steps.iterations, offset=best)
+        run = train(steps, folders, steps.iterations, targets=targets, offset=best)
     last = steps.out / "network"
     if last.exists():
         shutil.rmtree(last)
@@ -93,7 +97,14 @@ def network(steps: Steps, plan: recordings.Plan, started_s: float) -> Path:
     return module(last, steps.out / "kmod-last")
 
 
-def train(steps: Steps, folders: list[Path], turn: int, seed: int = 1, offset: float = 0.0) -> Path:
+def train(
+    steps: Steps,
+    folders: list[Path],
+    turn: int,
+    seed: int = 1,
+    targets: bool = True,
+    offset: float = 0.0,
+) -> Path:
     """Fine-tune the shipped network on the recordings, the captures and the lab's rounds.
 
     Of the lab's rounds it keeps the outputs that it has, so that it changes where the user's paths
@@ -104,7 +115,9 @@ def train(steps: Steps, folders: list[Path], turn: int, seed: int = 1, offset: f
         folders: the recordings.
         turn: number of the training, from 0; names its folders.
         seed: of the order of rounds.
-        offset: log2, added to the target steps of recordings and captures.
+        targets: recordings and captures teach their target windows; else the shipped network's
+            answers.
+        offset: log2, added to the steps that recordings and captures teach.
     """
     import torch
 
@@ -131,7 +144,7 @@ def train(steps: Steps, folders: list[Path], turn: int, seed: int = 1, offset: f
     config = TrainConfig(
         init=SHIPPED,
         offsets=(offset,) * mine + (0.0,) * len(steps.lab_rounds),
-        kept=tuple(range(mine, len(data))),
+        kept=tuple(range(mine if targets else 0, len(data))),
         lr=RATE,
         epochs=EPOCHS,
         shares=tuple(shares),
@@ -161,33 +174,47 @@ def _tried(kmod: Path, offset: float, to: Path) -> Path:
     return moved(kmod, round(offset * 2.0 ** (int(last.shift[GAIN]) + contract.Q_PRE)), to)
 
 
-def offset(steps: Steps, models: Sequence[PathModel], kmod: Path) -> float:
-    """The offset of the steps with the best score in the loop, on draws that trained.
+def search(steps: Steps, models: Sequence[PathModel], kmod: Path) -> tuple[bool, float]:
+    """What to teach on these paths, by the loop and on draws that trained.
 
     A better prediction of the step is not always a better flow: the target window is one for a
-    steady state, and fixed rules follow the network. From 0 on, one way and then the other, as
-    long as the score grows by more than its noise.
+    steady state, and fixed rules follow the network. So the target windows are taught only if the
+    network that learned them beats the shipped one. From there the steps get an offset, one way
+    and then the other, as long as the score grows by more than its noise.
+
+    Args:
+        steps: the setting.
+        models: of the paths.
+        kmod: the module's sources with the network that learned the target windows.
+
+    Returns:
+        whether to teach these, rather than what the shipped network answers; and the offset.
     """
+    from ndm_tcp.lab.guest import uml_build
     from ndm_tcp.paths.predict import Entrant, predict
 
     lasting = [replace(model, seconds=recordings.seconds(model)) for model in models]
     runs = steps.out / "offsets" / "runs"
 
     @cache
-    def scores(number: int) -> list[float]:
-        name = f"{number * OFFSET:+.2f}"
-        sources = _tried(kmod, number * OFFSET, steps.out / "offsets" / f"kmod{name}")
-        entrants = {name: Entrant(recordings.OWN, sources)}
+    def scores(targets: bool, number: int) -> list[float]:
+        name = f"{'targets' if targets else 'shipped'}{number * OFFSET:+.2f}"
+        base = kmod if targets else uml_build.KMOD
+        tried = _tried(base, number * OFFSET, steps.out / "offsets" / name)
+        entrants = {name: Entrant(recordings.OWN, tried)}
         found = predict(lasting, entrants, runs, range(steps.draws), steps.jobs)
         return verdict.scores(found, name)
 
+    targets = verdict.grows(scores(True, 0), scores(False, 0))
     for way in (1, -1):
         best = 0
-        while abs(best) < MOST_OFFSETS and verdict.grows(scores(best + way), scores(best)):
+        while abs(best) < MOST_OFFSETS and verdict.grows(
+            scores(targets, best + way), scores(targets, best)
+        ):
             best += way
         if best:
-            return best * OFFSET
-    return 0.0
+            return targets, best * OFFSET
+    return targets, 0.0
 
 
 def guard(suites: str, kmod: Path, work: Path, jobs: int) -> verdict.Guard:

@@ -15,7 +15,10 @@ from ndm_tcp.paths.predict import Prediction
 from ndm_tcp.selection import points
 
 SHIPPED, ADAPTED = "shipped", "adapted"
-STAY = "Stay with the shipped network."
+NOTHING = (
+    "Stay with the shipped network: nothing that these captures teach was better in the closed "
+    "loop."
+)
 Of = dict[str, dict[str, Prediction]]
 """name of the path to name of the algorithm to its runs"""
 

@@ -169,15 +169,17 @@ def networks(
     jobs = plan.jobs(recordings.OWN, explorer, runs)
     folders += recordings.record(jobs, explorer, setting.jobs)
     found = []
-    # Networks of other seeds are alike, and every offset takes minutes.
+    # Networks of other seeds are alike, and every search takes minutes.
     first = steps.module(steps.train(setting, folders, 0), setting.out / "kmod-first")
     random_ = any(scenario.scenario(m, m.name).draws() for m in plan.models)
     several = replace(setting, draws=SEEDS if random_ else 1)
-    offset = steps.offset(several, plan.models, first)
+    targets, offset = steps.search(several, plan.models, first)
+    files.write_text(setting.out / "search", f"targets {targets}, offset {offset:+.2f}\n")
+    if not targets and not offset:
+        return [uml_build.KMOD] * seeds
     for seed in range(1, seeds + 1):
-        run = steps.train(setting, folders, seed, seed, offset)
+        run = steps.train(setting, folders, seed, seed, targets, offset)
         found.append(steps.module(run, setting.out / f"kmod-{seed}"))
-    files.write_text(setting.out / "offset", f"{offset:+.2f}\n")
     return found
 
 
