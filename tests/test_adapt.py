@@ -114,6 +114,13 @@ def test_the_report_ends_with_one_honest_sentence(
     assert use is advised and said in sentence and sentence.endswith((".", ")."))
 
 
+def test_a_rival_that_is_better_is_named_though_nothing_was_adapted() -> None:
+    said = verdict.sentence(judged(1.0, bbr=1.3), None, same=True)
+    assert said[0] is False and said[1].startswith("Stay with bbr: ")
+    assert "than the shipped network" in said[1]
+    assert verdict.sentence(judged(1.0), None, same=True) == (False, verdict.NOTHING)
+
+
 def test_beside_rivals_the_fair_share_counts() -> None:
     """A flow that starves its rivals is no better than one that starves beside them."""
     result = {
@@ -198,10 +205,13 @@ def test_a_capture_becomes_a_network_and_a_report(
     found = json.loads((out / report.RESULT).read_text())
     assert code == (0 if found["advised"] else command.NOT_ADVISED)
     place = out / ("kmod" if found["advised"] else "refused")
-    if found["sentence"] != verdict.NOTHING:
+    if not found["shipped"]:
         config = json.loads((out / "network" / "config.json").read_text())
         assert len(config["shares"]) - 1 in config["kept"]  # of the lab's rounds
         assert (place / "generated" / "ndm_model.h").read_bytes() != shipped
+    else:
+        assert (place / "generated" / "ndm_model.h").read_bytes() == shipped
+        assert found["shipped"] and not (out / "network").exists()
     assert run_command(["check", "--kmod", str(place)]) == 0
     ((_, of_path),) = found["judged"].items()
     assert set(of_path) == {"cubic", "shipped", "adapted"}

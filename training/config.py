@@ -52,7 +52,7 @@ class TrainConfig:
     held_out_shares: tuple[float, ...] = ()
     """the same for held-out rounds, whose loss chooses the epoch; none: as `shares`"""
     offsets: tuple[float, ...] = ()
-    """log2, added to the target steps of each dataset; none: nothing"""
+    """log2, added to the target steps of each dataset, kept ones too; none: nothing"""
     kept: tuple[int, ...] = ()
     """numbers, from 0, of the datasets whose targets are the outputs of the network to start from:
     fine-tuning then changes these outputs as little as the other datasets allow"""

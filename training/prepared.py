@@ -33,7 +33,7 @@ class Batch:
     x: Tensor  # [n, dense]
     action: Tensor  # [n]
     weight: Tensor  # [n], 0 where the action is not a decision
-    cause: Tensor  # [n], 1, 0 or -1; with teachers, how likely 1 is
+    cause: Tensor  # [n], 1, 0 or -1; with teachers or kept, how likely 1 is
 
     def rows(self, index: Tensor) -> Batch:
         """Copies of these rows, next to each other."""

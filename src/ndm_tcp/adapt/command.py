@@ -4,9 +4,10 @@
 estimate   captures -> path models                         RUN/paths
 replay     the captured algorithm on them; rejects models   RUN/paths/index.html
 label      captures -> rounds with target windows           RUN/captures
-record     Reno, CUBIC, BBR, the network on the models      RUN/recordings, RUN/recorded
-fine-tune  from the shipped weights, lab rounds beside      RUN/network
-export     integers, certificate, golden vectors            RUN/kmod
+record     Reno, CUBIC, BBR, the network on the models      RUN/recordings, RUN/recorded-N
+fine-tune  from the shipped weights, lab rounds beside      RUN/network-N, RUN/network
+search     what to teach, with which offset, by the loop    RUN/offsets
+export     integers, certificate, golden vectors            RUN/kmod-N, RUN/kmod-last
 guard      the validation suites, against the shipped one
 judge      all algorithms on held-out paths                 RUN/report.html, RUN/adapt.json
 """
@@ -31,7 +32,8 @@ EXAMPLE = """example:
   ndm adapt my.pcap -o out/mine --guard validation --draws 2 --iterations 1 --seconds 5    # faster
   ndm lab run published/c-dumbbell-loss-1.toml --cc ndm_tcp --kmod out/mine/kmod
 
-exit code 1: the report advises against the adapted network; it is then in RUN/refused"""
+exit code 1: the report advises against an adapted network; RUN/refused then has it, or the
+shipped one if nothing was better"""
 NOT_ADVISED = 1
 """exit code"""
 
@@ -110,10 +112,10 @@ def main(args: argparse.Namespace) -> int:
         guarded = steps.guard(args.guard, kmod, args.out / "guard", args.jobs)
         steps.say(f"guard: {guarded.scenarios} paths, score {guarded.score:+.4f}", started_s)
     of = steps.judge(setting, plan, kmod, started_s)
-    advised, sentence = (False, verdict.NOTHING) if same else verdict.sentence(of, guarded)
+    advised, sentence = verdict.sentence(of, guarded, same)
     place = _place(setting.out, kmod, advised)
     held_out = sorted(model.name for model in plan.held_out)
-    found = report.Adapted(sentence, advised, place.name, guarded, held_out, rejected, of)
+    found = report.Adapted(sentence, advised, place.name, guarded, held_out, rejected, of, same)
     page = report.write(found, setting.out, models)
     if args.json:
         print(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())

@@ -33,6 +33,8 @@ class Adapted:
     rejected: dict[str, str]
     """name of a model or source to why it does not teach"""
     judged: dict[str, dict[str, Prediction]]
+    shipped: bool = False
+    """is it the shipped network, since nothing was better?"""
 
 
 def differences(found: Adapted) -> list[list[str]]:
@@ -62,8 +64,8 @@ def judged_on(found: Adapted) -> str:
 def guard_text(found: Adapted) -> str:
     """The guard in a sentence."""
     g = found.guard
-    if found.sentence == verdict.NOTHING:
-        return "The network is the shipped one, so no guard suite was run."
+    if found.shipped:
+        return "Nothing was better than the shipped network, so no guard suite was run."
     if g is None:
         return "No guard suite was run, so nothing is known of the network on other paths."
     said = "not significantly worse" if g.passed else "significantly worse"
@@ -111,6 +113,7 @@ def write(found: Adapted, folder: Path, models: Sequence[PathModel]) -> Path:
         ],
         rejected=sorted(found.rejected.items()),
         folder=found.folder,
+        shipped=found.shipped,
     )
     files.write_text(folder / PAGE, page)
     return folder / PAGE

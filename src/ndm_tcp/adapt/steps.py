@@ -84,15 +84,15 @@ def network(steps: Steps, plan: recordings.Plan, started_s: float) -> Path:
         say(f"network {turn + 1} of {steps.iterations} trained and exported", started_s)
     taught = [m for m in plan.models if plan.splits[m.name] == "train"]
     targets, best = search(steps, taught, kmod)
-    base = "target windows" if targets else "the shipped network's answers"
+    base = "target windows" if targets else "the shipped network's outputs"
     say(f"best in the loop: {base}, offset {best:+.2f}", started_s)
+    last = steps.out / "network"
+    if last.exists():  # of a run before
+        shutil.rmtree(last)
     if not targets and not best:
         return sources(None, steps.out / "kmod-last")
     if best:
         run = train(steps, folders, steps.iterations, targets=targets, offset=best)
-    last = steps.out / "network"
-    if last.exists():
-        shutil.rmtree(last)
     shutil.copytree(run, last)
     return module(last, steps.out / "kmod-last")
 
@@ -116,7 +116,7 @@ def train(
         turn: number of the training, from 0; names its folders.
         seed: of the order of rounds.
         targets: recordings and captures teach their target windows; else the shipped network's
-            answers.
+            outputs.
         offset: log2, added to the steps that recordings and captures teach.
     """
     import torch
@@ -188,7 +188,7 @@ def search(steps: Steps, models: Sequence[PathModel], kmod: Path) -> tuple[bool,
         kmod: the module's sources with the network that learned the target windows.
 
     Returns:
-        whether to teach these, rather than what the shipped network answers; and the offset.
+        whether to teach these, rather than the shipped network's outputs; and the offset.
     """
     from ndm_tcp.lab.guest import uml_build
     from ndm_tcp.paths.predict import Entrant, predict

@@ -16,8 +16,7 @@ from ndm_tcp.selection import points
 
 SHIPPED, ADAPTED = "shipped", "adapted"
 NOTHING = (
-    "Stay with the shipped network: nothing that these captures teach was better in the closed "
-    "loop."
+    "Stay with the shipped network: neither target windows nor an offset beat it on these paths."
 )
 Of = dict[str, dict[str, Prediction]]
 """name of the path to name of the algorithm to its runs"""
@@ -113,8 +112,8 @@ def guard(suites: str, adapted: Mapping[str, float], shipped: Mapping[str, float
     return Guard(suites, len(apart), *student(apart))
 
 
-def sentence(of: Of, guarded: Guard | None) -> tuple[bool, str]:
-    """Whether to use the adapted network, and why in one sentence."""
+def sentence(of: Of, guarded: Guard | None, same: bool = False) -> tuple[bool, str]:
+    """Whether to use the adapted network, and why in one sentence. same: it is the shipped one."""
     if guarded is not None and not guarded.passed:
         return False, (
             f"Stay with the shipped network: the adapted one is significantly worse on the "
@@ -127,10 +126,13 @@ def sentence(of: Of, guarded: Guard | None) -> tuple[bool, str]:
     if better:
         best = min(better, key=lambda name: better[name].score)
         return False, (
-            f"Stay with {best}: on your paths it is significantly better than the adapted network "
+            f"Stay with {best}: on your paths it is significantly better than the "
+            f"{SHIPPED if same else ADAPTED} network "
             f"(score {-better[best].score:+.3f} [{-better[best].high:+.3f}, "
             f"{-better[best].low:+.3f}])."
         )
+    if same:
+        return False, NOTHING
     to = apart[SHIPPED]
     said = (
         f"goodput x{to.goodput.ratio:.3f} [{to.goodput.low:.3f}, {to.goodput.high:.3f}], RTT "
