@@ -50,6 +50,15 @@ class Tanh:
         self.error.append((last - 1, last - self.node[-1][0]))
         # In 2^-60, outward: a range holds hundreds of steps, and fractions compare slowly.
         self.scaled = [(a * one // 1, -(-b * one // 1)) for a, b in self.error]
+        # Per slope: the maximum of tanh p - slope p, and where.
+        nodes = [int(t[1] * 2**40) + 1 for t in self.node]
+        # h^2 / 8 max |tanh''| < h^2 / 10, h = 1 / UNIT, in 2^-40
+        bend = 2**40 // (10 * UNIT**2) + 1
+        self.peak: list[tuple[int, int | None]] = [(1 << 24, None)]
+        for a in range(1, 257):
+            values = [t - (a * i * 2**32 // UNIT) for i, t in enumerate(nodes)]
+            top = max(values)
+            self.peak.append((-(-(top + bend) >> 16), values.index(top) << BITS))
 
     @staticmethod
     def fraction(i: int) -> tuple[Any, ...]:
@@ -175,14 +184,6 @@ class Relaxation:
                 off.append(total / 2**15)
             errors = [e + Q(1, 2**17) + table for e in off]
             self.slack.append(math.ceil((max(off) + Q(1, 2**17)) * 2**16))
-        nodes = [int(t[1] * 2**40) + 1 for t in tanh.node]
-        # h^2 / 8 max |tanh''| < h^2 / 10, h = 1 / UNIT, in 2^-40
-        bend = 2**40 // (10 * UNIT**2) + 1
-        self.peak: list[tuple[int, int | None]] = [(1 << 24, None)]
-        for a in range(1, 257):
-            values = [t - (a * i * 2**32 // UNIT) for i, t in enumerate(nodes)]
-            top = max(values)
-            self.peak.append((-(-(top + bend) >> 16), values.index(top) << BITS))
 
     def line(self, low: int, high: int) -> tuple[Any, ...]:
         """Slope and offset of a line above tanh on [low, high], Q16."""
@@ -203,13 +204,13 @@ class Relaxation:
         tries = [at(low), at(high), at(middle), chord(low, high)]
         touch = tries[-1]
         for _ in range(4):
-            place = self.peak[touch][1]
+            place = self.tanh.peak[touch][1]
             place = high if place is None else min(max(place, low + 1), max(high, low + 1))
             touch = chord(low, place)
         best: tuple[int, int, int] | None = None
         for a in dict.fromkeys([*tries, touch]):
             beta = max(ends[0] - a * low, ends[1] - a * high)
-            top, place = self.peak[a]
+            top, place = self.tanh.peak[a]
             if place is not None and place - (2 << BITS) <= high and low <= place + (2 << BITS):
                 beta = max(beta, top)
             if best is None or beta + a * middle < best[0]:

@@ -32,8 +32,6 @@ BATCH = 16
 """Sub-boxes halved at a time."""
 MARGIN = 64
 """Q16 units added to every bound, so that a checker that rounds elsewhere arrives below it."""
-# Of two lines that are nearly equal the checker may take the other, and arrive above it. Then its
-# own bound is stated, which is as sound: `_checked`.
 
 
 Ranges = dict[str, tuple[float, float]]
@@ -221,14 +219,17 @@ def decide(
 
 
 def _checked(layers: list[Layer], prop: Property, tree: list[int], epsilon: int) -> int:
-    """The bound at which the checker arrives over the same tree of splits, Q16."""
+    """The bound at which the checker arrives over the same tree of splits, Q16.
+
+    It is as sound. Of two lines that are nearly equal the checker may take the other, which moves
+    a bound by more than `MARGIN`.
+    """
     rows: bounds.Layers = [
         [
-            (layer.weight[r].tolist(), int(layer.bias[r]), int(layer.shift[r]), r >= bent)
-            for r in range(layer.n_out)
+            (w.tolist(), int(b), int(s), r >= layer.n_out - layer.clamped)
+            for r, (w, b, s) in enumerate(zip(layer.weight, layer.bias, layer.shift, strict=True))
         ]
         for layer in layers
-        for bent in (layer.n_out - layer.clamped,)
     ]
     relaxation = bounds.Relaxation(rows, _checkers_tanh())
     return relaxation.worst(tree, prop.box(), prop.output, prop.sign, epsilon)
