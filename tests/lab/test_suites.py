@@ -13,25 +13,17 @@ from ndm_tcp.lab.guest import suite
 from ndm_tcp.lab.paths import ccbench, scenario, training_paths
 
 PATHS = tuple(training_paths.SUITES)
-SCENARIO = """
-title = "A made-up path"
-seconds = 10
-topology = "path"
-[link]
-rate_bps = 10_000_000
-rtt_us = 40_000
-queue_packets = 60
-"""
 
 
 def test_runs_that_tell_little_are_repeated(tmp_path: Path) -> None:
-    made = scenario.parse("repeat = 3" + SCENARIO, "made-up", "made-up.toml")
+    text = next(iter(ccbench.scenarios().values()))
+    made = scenario.parse(f"repeat = 3\n{text}", "made-up", "made-up.toml")
     jobs = suite.jobs_of([made], ["reno"], 2, tmp_path)
     assert [job.seed for job in jobs] == [1, 2, 3, 4, 5, 6]
     assert len({job.folder for job in jobs}) == 6
     for bad in ("repeat = 0", "repeat = 1.5"):
         with pytest.raises(NdmError, match="made-up.toml: .*repeat"):
-            scenario.parse(bad + SCENARIO, "made-up", "made-up.toml")
+            scenario.parse(f"{bad}\n{text}", "made-up", "made-up.toml")
 
 
 def test_fixed_windows_are_parameters() -> None:
