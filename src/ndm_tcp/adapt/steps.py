@@ -92,7 +92,7 @@ def network(steps: Steps, plan: recordings.Plan, started_s: float) -> Path:
     if not targets and not best:
         return sources(None, steps.out / "kmod-last")
     if best:
-        run = train(steps, folders, steps.iterations, targets=targets, offset=best)
+        run = train(steps, folders, turn, targets=targets, offset=best)
     shutil.copytree(run, last)
     return module(last, steps.out / "kmod-last")
 
