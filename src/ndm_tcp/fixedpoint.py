@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -56,7 +57,7 @@ TANH = np.array(tanh_table(), dtype=np.int64)
 EXP2 = np.array(exp2_table(), dtype=np.int64)
 
 
-def tanh(pre: IntArray) -> IntArray:
+def interpolate(pre: IntArray) -> IntArray:
     """tanh of Q16 integers, as Q15: odd-symmetric table, linear interpolation.
 
     Args:
@@ -72,6 +73,21 @@ def tanh(pre: IntArray) -> IntArray:
     value = low + round_shift((high - low) * fraction, step_bits)
     value = np.where(magnitude >= limit, TANH[-1], value)
     result: IntArray = np.where(pre < 0, -value, value)
+    return result
+
+
+@cache
+def _inside() -> npt.NDArray[np.int16]:
+    """`interpolate` of every integer from -8 to 8, Q16, beyond which it is level."""
+    limit = 1 << (c.Q_PRE + c.TANH_RANGE_LOG2)
+    return interpolate(np.arange(-limit, limit + 1)).astype(np.int16)
+
+
+def tanh(pre: IntArray) -> IntArray:
+    """What `interpolate` gives, looked up, which is five times as fast: proofs need millions."""
+    known = _inside()
+    at = np.asarray(pre, dtype=np.int64) + (len(known) >> 1)
+    result: IntArray = known.take(at, mode="clip").astype(np.int64)
     return result
 
 
