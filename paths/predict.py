@@ -68,7 +68,7 @@ def jobs_of(
         for draw in draws:
             made = scenario.scenario(scenario.draw(model, draw), f"{model.name}-{draw}")
             folder = out / f"{made.name}--{name}--{suite.tag(made, entrant.cc, entrant.kmod)}"
-            found.append((model, suite.Job(made, entrant.cc, draw + 1, folder)))
+            found.append((model, suite.Job(made, entrant.cc, draw + 1, folder, entrant.kmod)))
     return found
 
 
@@ -100,17 +100,18 @@ def predict(
     Raises:
         NdmError: a run failed, or the lab cannot make a path.
     """
+    work = {name: jobs_of(models, name, entrant, draws, out) for name, entrant in entrants.items()}
+    # All at once: between two suites a CPU would wait for the other.
+    runs = [job for pairs in work.values() for _, job in pairs]
+    outcomes = {}
+    for outcome in suite.execute(runs, jobs, True, quiet):
+        if outcome.result is None:
+            raise NdmError(f"{outcome.job.folder}: {outcome.error}; run the command again")
+        outcomes[outcome.job.folder] = seen(outcome.result)
     found: dict[str, dict[str, Prediction]] = {model.name: {} for model in models}
-    for name, entrant in entrants.items():
-        work = jobs_of(models, name, entrant, draws, out)
-        outcomes = {}
-        runs = [job for _, job in work]
-        for outcome in suite.execute(runs, jobs, True, quiet, entrant.kmod):
-            if outcome.result is None:
-                raise NdmError(f"{outcome.job.folder}: {outcome.error}; run the command again")
-            outcomes[outcome.job.folder] = seen(outcome.result)
+    for name, pairs in work.items():
         for model in models:
-            all_ = tuple(outcomes[job.folder] for one, job in work if one is model)
+            all_ = tuple(outcomes[job.folder] for one, job in pairs if one is model)
             found[model.name][name] = Prediction(
                 _range([s.goodput_mbps for s in all_]),
                 _range([s.rtt_mean_ms for s in all_]),

@@ -41,6 +41,8 @@ class Job:
     """`fixed_cwnd:N` is a constant window of N packets"""
     seed: int
     folder: Path
+    kmod: Path | None = None
+    """sources, or a .ko, of its own; None: those of all jobs, see `execute`"""
 
 
 @dataclass(frozen=True)
@@ -308,7 +310,9 @@ def execute(
     done_s, started_s = 0.0, time.monotonic()
     bar = progress.bar(len(jobs), "run", quiet)
     with bar, ThreadPoolExecutor(max_workers=workers) as pool:
-        waiting: set[Future[Outcome]] = {pool.submit(_one, job, cpus, light, kmod) for job in jobs}
+        waiting: set[Future[Outcome]] = {
+            pool.submit(_one, job, cpus, light, job.kmod or kmod) for job in jobs
+        }
         try:
             while waiting:
                 finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)

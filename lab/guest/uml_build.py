@@ -360,27 +360,35 @@ def build_module(kmod_dir: Path = KMOD, quiet: bool = True, debug: bool = False)
     target = cache() / "modules" / key
     if not target.is_dir():
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".build.", dir=target.parent) as name:
-            copy, result = Path(name) / "sources", Path(name) / "result"
-            shutil.copytree(kmod_dir, copy, ignore=shutil.ignore_patterns(*BUILT_FILES))
-            # In the way until the build succeeds; a failed one stays to be read.
-            phases = Phases(cache() / "module.log", quiet)
-            phases.log.write_bytes(b"")
-            need({"make": "make", "gcc": "gcc"}, quiet)
-            phases.run(
-                f"compiling {kmod_dir.name}",
-                *("make", "-C", str(kernel.dir), "ARCH=um", f"M={copy}", "modules"),
-                cwd=copy,
-            )
-            modules = list(copy.glob("*.ko"))
-            if len(modules) != 1:
-                raise NdmError(f"{kmod_dir}: its Kbuild made {len(modules)} modules, expected one")
-            result.mkdir()
-            shutil.copy(modules[0], result)
-            with contextlib.suppress(OSError):  # another process was faster
-                result.rename(target)
+        # Guests that start together need the same module: the first one compiles it.
+        with locked(f"module-{key[0]}"):
+            if not target.is_dir():
+                _compile_module(kmod_dir, kernel, target, quiet)
     (module,) = target.glob("*.ko")
     return module
+
+
+def _compile_module(kmod_dir: Path, kernel: UmlKernel, target: Path, quiet: bool) -> None:
+    """Compile a module, and leave it in a folder."""
+    with tempfile.TemporaryDirectory(prefix=".build.", dir=target.parent) as name:
+        copy, result = Path(name) / "sources", Path(name) / "result"
+        shutil.copytree(kmod_dir, copy, ignore=shutil.ignore_patterns(*BUILT_FILES))
+        # In the way until the build succeeds; a failed one stays to be read.
+        phases = Phases(cache() / "module.log", quiet)
+        phases.log.write_bytes(b"")
+        need({"make": "make", "gcc": "gcc"}, quiet)
+        phases.run(
+            f"compiling {kmod_dir.name}",
+            *("make", "-C", str(kernel.dir), "ARCH=um", f"M={copy}", "modules"),
+            cwd=copy,
+        )
+        modules = list(copy.glob("*.ko"))
+        if len(modules) != 1:
+            raise NdmError(f"{kmod_dir}: its Kbuild made {len(modules)} modules, expected one")
+        result.mkdir()
+        shutil.copy(modules[0], result)
+        with contextlib.suppress(OSError):  # another version's process was faster
+            result.rename(target)
 
 
 def build_programs() -> Programs:

@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 
 from ndm_tcp.adapt import recordings, verdict
@@ -196,21 +195,31 @@ def search(steps: Steps, models: Sequence[PathModel], kmod: Path) -> tuple[bool,
     lasting = [replace(model, seconds=recordings.seconds(model)) for model in models]
     runs = steps.out / "offsets" / "runs"
 
-    @cache
-    def scores(targets: bool, number: int) -> list[float]:
-        name = f"{'targets' if targets else 'shipped'}{number * OFFSET:+.2f}"
-        base = kmod if targets else uml_build.KMOD
-        tried = _tried(base, number * OFFSET, steps.out / "offsets" / name)
-        entrants = {name: Entrant(recordings.OWN, tried)}
-        found = predict(lasting, entrants, runs, range(steps.draws), steps.jobs)
-        return verdict.scores(found, name)
+    scores: dict[tuple[bool, int], list[float]] = {}
 
-    targets = verdict.grows(scores(True, 0), scores(False, 0))
+    def run(*wanted: tuple[bool, int]) -> None:
+        """Run candidates, of target windows or not, with so many offsets; known ones are not."""
+        entrants = {}
+        for targets, number in (one for one in wanted if one not in scores):
+            name = f"{'targets' if targets else 'shipped'}{number * OFFSET:+.2f}"
+            tried = kmod if targets else uml_build.KMOD
+            if number:
+                tried = _tried(tried, number * OFFSET, steps.out / "offsets" / name)
+            entrants[targets, number] = name, Entrant(recordings.OWN, tried)
+        if not entrants:
+            return
+        found = predict(lasting, dict(entrants.values()), runs, range(steps.draws), steps.jobs)
+        scores.update({key: verdict.scores(found, name) for key, (name, _) in entrants.items()})
+
+    run((True, 0), (False, 0))
+    targets = verdict.grows(scores[True, 0], scores[False, 0])
+    run((targets, 1), (targets, -1))  # at once: one after the other leaves CPUs idle
     for way in (1, -1):
         best = 0
-        while abs(best) < MOST_OFFSETS and verdict.grows(
-            scores(targets, best + way), scores(targets, best)
-        ):
+        while abs(best) < MOST_OFFSETS:
+            run((targets, best + way))
+            if not verdict.grows(scores[targets, best + way], scores[targets, best]):
+                break
             best += way
         if best:
             return targets, best * OFFSET
