@@ -191,11 +191,11 @@ def _vectors_json(network: IntegerNetwork) -> str:
         "contract": c.HASH,
         "model": network.model.hash(),
         "sha256": vectors.digest(),
-        "inputs": vectors.x.tolist(),
-        "pre": vectors.pre.tolist(),
-        "outputs": vectors.out.tolist(),
+        "inputs": np.ascontiguousarray(vectors.x),
+        "pre": np.ascontiguousarray(vectors.pre),
+        "outputs": np.ascontiguousarray(vectors.out),
     }
-    return orjson.dumps(data).decode() + "\n"
+    return orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY).decode() + "\n"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

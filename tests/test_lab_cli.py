@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import orjson
 import pytest
 
@@ -177,7 +178,12 @@ def ndm(installed: Path, *words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "ndm_tcp.cli", *map(str, words)],
         cwd=installed.parent,
-        env={"PYTHONPATH": str(installed), "PATH": "/usr/bin:/bin", "HOME": str(installed.parent)},
+        env={
+            "PYTHONPATH": str(installed),
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(installed.parent),
+            "MPLCONFIGDIR": matplotlib.get_cachedir(),  # else it lists the fonts again
+        },
         capture_output=True,
         text=True,
         check=False,

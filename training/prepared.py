@@ -36,8 +36,9 @@ class Batch:
     cause: Tensor  # [n], 1, 0 or -1; with teachers or kept, how likely 1 is
 
     def rows(self, index: Tensor) -> Batch:
-        """Copies of these rows, next to each other."""
-        return Batch(self.x[index], self.action[index], self.weight[index], self.cause[index])
+        """Copies of these rows, next to each other; `x[index]` takes four times as long."""
+        columns = (self.x, self.action, self.weight, self.cause)
+        return Batch(*(column.index_select(0, index) for column in columns))
 
     def split(self, size: int) -> list[Batch]:
         """Views of `size` rows each, in order."""
