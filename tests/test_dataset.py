@@ -233,6 +233,16 @@ Not used: again.pcap has the bytes of 0.pcap.
 MORE = "| {}.pcap | 0000000000000000 | 2 | 9 |  |\n"
 
 
+def test_without_a_card_the_rounds_are_the_same_and_none_of_before_is_left(tmp_path: Path) -> None:
+    source, out = [TRACES / "cubic-00-clean"], tmp_path / "out"
+    build.build(source, out, quiet=True)
+    assert (out / card.CARD).is_file()
+    before = (out / store.ROUNDS).read_bytes()
+    build.build(source, out, quiet=True, with_card=False)
+    assert {path.name for path in out.iterdir()} == {store.ROUNDS, store.MANIFEST}
+    assert (out / store.ROUNDS).read_bytes() == before
+
+
 def test_the_card_word_for_word() -> None:
     of_input = {"meaning": "lost / sent", "range": (0, 1), "least": 0, "p5": 0.05, "median": 0.5}
     facts: dict[str, Any] = {

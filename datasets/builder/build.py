@@ -170,6 +170,9 @@ def _publish(fresh: Path, out: Path) -> None:
     """Move the files of a finished dataset to their place, the manifest last."""
     out.mkdir(parents=True, exist_ok=True)
     for name in (store.ROUNDS, *card.FILES, store.MANIFEST):
+        if not (fresh / name).exists():  # no card
+            (out / name).unlink(missing_ok=True)
+            continue
         try:
             (fresh / name).replace(out / name)
         except OSError as error:
@@ -257,6 +260,7 @@ def build(
     engine: str = "local",
     parts_url: str | None = None,
     labeller: Labeller | None = None,
+    with_card: bool = True,
 ) -> dict[str, Any]:
     """Build a dataset; the same sources give the same bytes for any engine and number of jobs.
 
@@ -273,6 +277,7 @@ def build(
         engine: local, or ray for the Ray cluster that is running.
         parts_url: where the parts go; None for a folder beside `out`. All machines must reach it.
         labeller: gives flows without a known path the one that their records show.
+        with_card: write the card, whose pictures take seconds, too.
 
     Returns:
         the manifest.
@@ -282,7 +287,7 @@ def build(
     """
     try:
         names = [str(path) for path in paths]
-        return _build(names, out, jobs, keep_going, quiet, engine, parts_url, labeller)
+        return _build(names, out, jobs, keep_going, quiet, engine, parts_url, labeller, with_card)
     except OSError as error:
         raise NdmError(
             f"{out}: cannot be written ({files.why(error)}); make room, or name another folder "
@@ -304,6 +309,7 @@ def _build(
     engine: str,
     parts_url: str | None,
     labeller: Labeller | None,
+    with_card: bool,
 ) -> dict[str, Any]:
     odd: dict[str, str] = {}
     with _parts_folder(out, parts_url) as (own, folder):
@@ -330,7 +336,8 @@ def _build(
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir()
         store.write(fresh, _rounds(good, folder, splits), manifest)
-        card.write(fresh)
+        if with_card:
+            card.write(fresh)
         _publish(fresh, out)
     return manifest
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The dataset card: DATASET_CARD.md and two plots, written beside every dataset."""
+"""The dataset card: DATASET_CARD.md and two plots, written beside a dataset."""
 
 from __future__ import annotations
 

@@ -63,5 +63,6 @@ def main(args: argparse.Namespace) -> int:
             f"  {number:2} {name:14} {bounds:>7}  {_spark(i['histogram'])} "
             f"{i['p5']:7.3f} {i['median']:7.3f} {i['p95']:7.3f}"
         )
-    print(f"\ncard and plots: {args.data / card.CARD}")
+    if (args.data / card.CARD).is_file():
+        print(f"\ncard and plots: {args.data / card.CARD}")
     return 0

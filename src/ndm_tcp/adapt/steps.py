@@ -56,7 +56,7 @@ def captures(paths: Sequence[Path], steps: Steps, models: Sequence[PathModel]) -
     from ndm_tcp.paths.label import labeller
 
     out = steps.out / "captures"
-    build(list(paths), out, steps.jobs, True, True, labeller=labeller())
+    build(list(paths), out, steps.jobs, True, True, labeller=labeller(), with_card=False)
     rounds = store.load(out, ["flow_id", "split"]).rounds
     pairs = zip(rounds["flow_id"].to_pylist(), rounds["split"].to_pylist(), strict=True)
     split = dict(pairs)
@@ -77,7 +77,8 @@ def network(steps: Steps, plan: recordings.Plan, started_s: float) -> Path:
         jobs = plan.jobs(recordings.OWN, explorer, runs)
         folders += recordings.record(jobs, explorer, steps.jobs)
         say(f"{len(folders)} recordings", started_s)
-        run = train(steps, folders, turn)
+        recorded = dataset(steps, folders, turn)
+        run = train(steps, recorded, turn)
         # Only the last network is checked, and has reports; the loop judges, not the step.
         kmod = sources(run, steps.out / f"kmod-{turn}", even_if_worse=True, reports=False)
         say(f"network {turn + 1} of {steps.iterations} trained and exported", started_s)
@@ -91,14 +92,23 @@ def network(steps: Steps, plan: recordings.Plan, started_s: float) -> Path:
     if not targets and not best:
         return sources(None, steps.out / "kmod-last")
     if best:
-        run = train(steps, folders, turn, targets=targets, offset=best)
+        run = train(steps, recorded, turn, targets=targets, offset=best)
     shutil.copytree(run, last)
     return module(last, steps.out / "kmod-last")
 
 
+def dataset(steps: Steps, folders: list[Path], turn: int) -> Path:
+    """The rounds of the recordings."""
+    from ndm_tcp.datasets.builder.build import build
+
+    recorded = steps.out / f"recorded-{turn}"
+    build(folders, recorded, steps.jobs, quiet=True, with_card=False)
+    return recorded
+
+
 def train(
     steps: Steps,
-    folders: list[Path],
+    recorded: Path,
     turn: int,
     seed: int = 1,
     targets: bool = True,
@@ -111,7 +121,7 @@ def train(
 
     Args:
         steps: the setting.
-        folders: the recordings.
+        recorded: the dataset of the recordings.
         turn: number of the training, from 0; names its folders.
         seed: of the order of rounds.
         targets: recordings and captures teach their target windows; else the shipped network's
@@ -120,7 +130,6 @@ def train(
     """
     import torch
 
-    from ndm_tcp.datasets.builder.build import build
     from ndm_tcp.datasets.store import store
     from ndm_tcp.datasets.store.describe import labels
     from ndm_tcp.training.config import SHIPPED, TrainConfig
@@ -128,8 +137,7 @@ def train(
 
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
-    recorded, captures = steps.out / f"recorded-{turn}", steps.out / "captures"
-    build(folders, recorded, steps.jobs, quiet=True)
+    captures = steps.out / "captures"
     # Held-out rounds are the user's alone: what the lab's lose, the guard measures in the loop.
     data, shares, held_out = [recorded], [SHARE], [1.0]
     if labels(store.manifest_of(captures))[0]:

@@ -170,7 +170,8 @@ def networks(
     folders += recordings.record(jobs, explorer, setting.jobs)
     found = []
     # Networks of other seeds are alike, and every search takes minutes.
-    first = steps.module(steps.train(setting, folders, 0), setting.out / "kmod-first")
+    recorded = steps.dataset(setting, folders, 0)
+    first = steps.module(steps.train(setting, recorded, 0), setting.out / "kmod-first")
     random_ = any(scenario.scenario(m, m.name).draws() for m in plan.models)
     several = replace(setting, draws=SEEDS if random_ else 1)
     targets, offset = steps.search(several, plan.models, first)
@@ -178,7 +179,7 @@ def networks(
     if not targets and not offset:
         return [uml_build.KMOD] * seeds
     for seed in range(1, seeds + 1):
-        run = steps.train(setting, folders, seed, seed, targets, offset)
+        run = steps.train(setting, recorded, seed, seed, targets, offset)
         found.append(steps.module(run, setting.out / f"kmod-{seed}"))
     return found
 
