@@ -9,13 +9,16 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 SLOWEST = (
-    *("test_clamped.py", "test_lan.py", "test_notebook.py", "test_cases.py", "test_slow_start.py"),
-    *("test_adapt.py", "test_style.py", "test_boot.py", "test_export.py", "test_cross.py"),
-    *("test_mutants.py", "test_drain.py", "test_lab_cli.py", "test_run.py", "test_build.py"),
+    *("test_lan.py", "test_slow_start.py", "test_cases.py", "test_clamped.py", "test_notebook.py"),
+    *("test_drain.py", "test_mutants.py", "test_adapt.py", "test_boot.py", "test_ab_host.py"),
+    *("test_run.py", "test_cross.py", "test_lab_cli.py", "test_cli.py", "test_shallow_queue.py"),
+    *("test_style.py", "test_judge.py", "test_watchdog.py", "test_export.py", "test_checker.py"),
+    *("test_fuzz.py", "test_trace.py", "test_transfer.py", "test_selection.py"),
 )
 """Files that take longest on one processor, the longest first."""
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,15 +57,27 @@ def no_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(page, "histograms", lambda *_: "<svg></svg>")
 
 
-@pytest.fixture
-def few_boxes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Proofs of 64 sub-boxes a property: the checker walks 1,023 in three seconds."""
+SMALL: tuple[dict[str, Any], dict[str, Any]] = {}, {}
+"""proofs and traces of small proofs, for all tests of a worker that ask for `few_boxes`"""
+
+
+def small_proofs(patch: pytest.MonkeyPatch) -> None:
+    """Proofs of 64 sub-boxes a property: the checker walks 1,023 in three seconds.
+
+    For tests that do not ask how much is proved. Those of the shipped network have all boxes.
+    """
     from ndm_tcp.export.integers import network
     from ndm_tcp.export.proof import properties
 
-    monkeypatch.setattr(properties, "BOXES", 64)
-    monkeypatch.setattr(network, "PROOFS", {})
-    monkeypatch.setattr(network, "TRACES", {})
+    patch.setattr(properties, "BOXES", 64)
+    for name, kept in zip(("PROOFS", "TRACES"), SMALL, strict=True):
+        patch.setattr(network, name, kept)
+
+
+@pytest.fixture
+def few_boxes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """See `small_proofs`."""
+    small_proofs(monkeypatch)
 
 
 @pytest.fixture(scope="session")

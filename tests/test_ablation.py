@@ -145,6 +145,7 @@ def test_a_calibrated_logit_lies_on_the_diagonal_and_a_bold_one_does_not() -> No
     assert np.abs(rows[:, 0] - rows[:, 1]).max() > 0.1
 
 
+@pytest.mark.usefixtures("few_boxes")
 def test_random_weights_can_be_exported_and_are_the_same_again(tmp_path: Path) -> None:
     for name in ("a", "b"):
         assert ablation.main(["--untrained", str(tmp_path / name), "--seed", "5"]) == 0

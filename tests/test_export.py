@@ -221,6 +221,7 @@ def test_foreign_onnx_files_are_refused(tmp_path: Path) -> None:
 # --- the whole export ------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("few_boxes")
 @pytest.mark.pictures
 def test_export_is_complete_and_byte_identical_on_every_run(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -32,6 +32,8 @@ from ndm_tcp.training.model import Policy
 
 from .test_export import KMOD
 
+pytestmark = pytest.mark.usefixtures("few_boxes")
+
 
 @pytest.fixture(scope="session")
 def model() -> model_c.Model:

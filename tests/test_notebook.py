@@ -14,7 +14,7 @@ import matplotlib
 import pytest
 from nbclient import NotebookClient
 
-from .conftest import ROOT
+from .conftest import ROOT, small_proofs
 
 FOLDER = ROOT / "notebooks"
 PLOTS = {
@@ -47,12 +47,14 @@ def text_of(notebook: Any) -> str:
 
 @pytest.fixture(scope="module")
 def exported(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the run, exported."""
+    """A copy of the run, exported, with little searched for its proofs."""
     from ndm_tcp.export.command import export
 
     copy = tmp_path_factory.mktemp("exported") / "run"
     shutil.copytree(run, copy)
-    export(copy, copy.parent / "generated")
+    with pytest.MonkeyPatch.context() as patch:
+        small_proofs(patch)
+        export(copy, copy.parent / "generated")
     return copy
 
 

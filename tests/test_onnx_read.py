@@ -439,6 +439,7 @@ def test_a_wrong_rewriting_does_not_pass(tmp_path: Path) -> None:
         writer.compare(graph, path, (golden.inputs() / 4096).astype(np.float32))
 
 
+@pytest.mark.usefixtures("few_boxes")
 def test_a_file_is_exported_with_all_proofs(tmp_path: Path) -> None:
     """Certified, checked and compiled as a training run's network is."""
     import shutil
@@ -462,6 +463,7 @@ def test_a_maker_cannot_write_into_the_header(tmp_path: Path) -> None:
     assert reader.read(path, "make it").producer == "x  int evil   y"
 
 
+@pytest.mark.usefixtures("few_boxes")
 def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "generated"
     path = save(tmp_path / "m.onnx", [*FIRST, LAST])

@@ -87,6 +87,7 @@ def test_what_is_not_better_is_not_kept() -> None:
     assert not choice.tuned and choice.layers is layers and "not kept" in choice.text()
 
 
+@pytest.mark.usefixtures("few_boxes")
 def test_export_takes_the_better(run: Path, dataset: Path, tmp_path: Path) -> None:
     shutil.copytree(run, tmp_path / "run")
     plain = export(tmp_path / "run", tmp_path / "plain")

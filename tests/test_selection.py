@@ -84,6 +84,7 @@ def population(run: Path, tmp_path: Path) -> Path:
     return tmp_path / "many"
 
 
+@pytest.mark.usefixtures("few_boxes")
 def test_a_population_is_measured_and_the_card_shows_all_of_it(
     population: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -119,6 +120,7 @@ def test_a_population_is_measured_and_the_card_shows_all_of_it(
     assert "networks that differ" not in (population / "other" / "MODEL_CARD.md").read_text()
 
 
+@pytest.mark.usefixtures("few_boxes")
 def test_copies_of_one_network_show_the_noise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
