@@ -100,7 +100,7 @@ trace_rounds() {
 	test -e $tracing/events || mount -t tracefs trace $tracing || return 1
 	echo >$tracing/trace
 	echo 1 >$tracing/events/ndm_tcp/ndm_tcp_round/enable || return 1
-	tcp_transfer -b 9000000 -t 90 || return 1
+	tcp_transfer -b 6000000 -t 90 || return 1
 	echo 0 >$tracing/events/ndm_tcp/ndm_tcp_round/enable
 	grep ndm_tcp_round: $tracing/trace >trace.txt || return 1
 	echo "rounds=$(wc -l <trace.txt)"
