@@ -48,6 +48,17 @@ COLUMNS = (
 )
 
 
+def deterministic() -> None:
+    """The same bytes in every training: one thread, and no operation that differs between runs.
+
+    The sums of a tiny network gain nothing from more threads, and their order is fixed.
+    """
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    # It would fill every new tensor, a tenth of a step; nothing reads one before it is written.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
 def gain_loss(gain: Tensor, action: Tensor, config: TrainConfig) -> Tensor:
     """Huber loss of every gain, log2 units; asymmetric if the objective is target_step.
 

@@ -180,14 +180,10 @@ def summary(results: dict[str, Any]) -> str:
 
 def main(args: argparse.Namespace) -> int:
     """Run `ndm train`."""
-    import torch
-
     from ndm_tcp.training import population
-    from ndm_tcp.training.loop import Trainer, require_tensorboard
+    from ndm_tcp.training.loop import Trainer, deterministic, require_tensorboard
 
-    # One thread: the sums of a tiny network gain nothing from more, and their order is fixed.
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
+    deterministic()
     config = TrainConfig(
         hidden=args.hidden,
         objective=args.objective,

@@ -128,15 +128,12 @@ def train(
             outputs.
         offset: log2, added to the steps that recordings and captures teach.
     """
-    import torch
-
     from ndm_tcp.datasets.store import store
     from ndm_tcp.datasets.store.describe import labels
     from ndm_tcp.training.config import SHIPPED, TrainConfig
-    from ndm_tcp.training.loop import Trainer
+    from ndm_tcp.training.loop import Trainer, deterministic
 
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
+    deterministic()
     captures = steps.out / "captures"
     # Held-out rounds are the user's alone: what the lab's lose, the guard measures in the loop.
     data, shares, held_out = [recorded], [SHARE], [1.0]
