@@ -17,6 +17,7 @@ from ndm_tcp.paths.order import Order
 from ndm_tcp.paths.policers import Policer
 from ndm_tcp.paths.rates import Rates
 from ndm_tcp.paths.rivals import Shared
+from ndm_tcp.paths.varying import Stretch
 
 STAND_IN = "cubic"
 """Linux's default: the algorithm that stands for a rival"""
@@ -43,6 +44,8 @@ LOCAL_S = 1e-3
 """Baseline RTT below which packets of up to 64 KB and pauses of the hosts look like rivals."""
 UNKNOWN, ROUGH, JITTERED, UNFILLED, FILLED = 1.0, 0.4, 0.15, 0.1, 0.03
 """Expected |log2| errors of a target window, by what is known: docs/paths.md has those measured."""
+KINDS = {False: Kind.MEASURED, True: Kind.AT_LEAST}
+"""of a rate, by whether it is only a lower bound"""
 Levels = tuple[tuple[float, float], ...]
 """(from s, packets/s delivered) of each"""
 
@@ -57,8 +60,10 @@ class Found:
     rates: Rates
     shared: Shared
     levels: Levels
+    stretches: tuple[Stretch, ...]
+    """beside jitter, where the rate changes: what is known of each level; else none"""
     unfilled: bool
-    """the levels are lower bounds"""
+    """the levels are lower bounds, all of them"""
     losses: Losses
     early: bool
     """the queue drops before it is full"""
@@ -78,8 +83,6 @@ def mean(levels: Levels, seconds: float) -> float:
 def model(flow: FlowRecords, name: str, source: str, o: Observed, f: Found) -> PathModel:
     """The model of a flow's path."""
     levels, bits = (f.levels, o.wire_bits) if f.policer else _link_rate(o, f)
-    kind = Kind.AT_LEAST if f.unfilled else Kind.MEASURED
-    error = _rate_error(f)
     rwnd = float(np.mean(flow.rwnd_limited)) if flow.rwnd_limited is not None else 0.0
     return PathModel(
         name=name,
@@ -90,9 +93,7 @@ def model(flow: FlowRecords, name: str, source: str, o: Observed, f: Found) -> P
         seconds=o.seconds,
         mss=o.mss,
         header_bytes=o.header_bytes,
-        levels=tuple(
-            Level(round(from_s, 3), _around(pps * bits, error, kind)) for from_s, pps in levels
-        ),
+        levels=_levels(f, levels, bits),
         rtt_us=_base(f),
         queue_packets=_queue(f, mean(levels, o.seconds)),
         qdisc=EARLY if f.early else "droptail",
@@ -109,6 +110,16 @@ def model(flow: FlowRecords, name: str, source: str, o: Observed, f: Found) -> P
         seen=seen(flow, o),
         label_error_log2=_label_error(f),
         notes=_notes(f, rwnd),
+    )
+
+
+def _levels(f: Found, levels: Levels, bits: float) -> tuple[Level, ...]:
+    known = [(f.unfilled, _rate_error(f))] * len(levels)
+    if f.stretches:
+        known = [(not one.measured, JITTERED_RATE + one.error) for one in f.stretches]
+    return tuple(
+        Level(round(from_s, 3), _around(pps * bits, error, KINDS[at_least]))
+        for (from_s, pps), (at_least, error) in zip(levels, known, strict=True)
     )
 
 
@@ -236,6 +247,8 @@ def _notes(f: Found, rwnd: float) -> tuple[str, ...]:
         )
     if f.unfilled and not f.shared.rivals:
         notes.append("The flow never filled the path: the rate is a lower bound.")
+    elif not all(one.measured for one in f.stretches):
+        notes.append("At times the flow did not fill the path: these rates are lower bounds.")
     if f.shared.joined and f.unfilled:
         notes.append("The flow joined rivals: its rate is a lower bound.")
     if f.shared.joined:

@@ -20,6 +20,7 @@ from ndm_tcp.paths import (
     rates,
     rivals,
     trains,
+    varying,
 )
 from ndm_tcp.paths.assemble import Found
 from ndm_tcp.paths.model import PathModel
@@ -28,11 +29,14 @@ from ndm_tcp.paths.order import Order
 from ndm_tcp.paths.rates import Rates
 from ndm_tcp.paths.rivals import Shared
 from ndm_tcp.paths.trains import Clock, Gaps
+from ndm_tcp.paths.varying import Stretch
 
 SLOWEST_CLOCK = 0.9
 """of the best rate: no link is slower than what came over it"""
 STRONG_JITTER = 0.1
 """of the baseline RTT"""
+STEADY_SHARE = 0.8
+"""of the windows, with a queue and at one level: beside jitter, too, nothing else is to be found"""
 
 
 def estimate(flow: FlowRecords, source: str) -> PathModel:
@@ -61,6 +65,10 @@ def find(o: Observed, cc: str | None) -> Found:
     rate = rates.measure(o, ordered, held, clock)
     shared = rivals.measure(o, ordered, held, rate, gaps, cc)
     levels, unfilled = _levels(o, ordered, rate, shared)
+    steps = _stretches(o, ordered, rate, shared)
+    if steps:
+        levels = tuple((one.from_s, one.pps) for one in steps)
+        unfilled = not any(one.measured for one in steps)
     queue = losses.queue_length(o, ordered, at(levels, o.at), lone=not shared.rivals)
     early = aqm.drops_early(o, o.rtt - ordered.base, queue)
     if early and shared.rivals:  # in a queue of its own a flow does not meet them
@@ -75,12 +83,11 @@ def find(o: Observed, cc: str | None) -> Found:
     if policer:
         levels, shared = ((0.0, policer.pps),), rivals.NONE
         lost = replace(lost, overflow=False, random=0.0, n_random=0, burst=None)
-        return Found(ordered, hold, rate, shared, levels, False, lost, False, policer, False)
+        return Found(ordered, hold, rate, shared, levels, (), False, lost, False, policer, False)
     # A queue shorter than the receiver's timer cannot be told from it.
     unfilled |= not clock.pps and rate.queue_s < hold
-    return Found(
-        ordered, hold, rate, shared, levels, unfilled, lost, early, None, cc in rivals.FAIR
-    )
+    fair = cc in rivals.FAIR
+    return Found(ordered, hold, rate, shared, levels, steps, unfilled, lost, early, None, fair)
 
 
 def name_of(source: str, flow: FlowRecords) -> str:
@@ -108,6 +115,17 @@ def _levels(
         return tuple((level.from_s, level.pps) for level in rate.levels), False
     pps, at_least = rivals.unfilled_pps(o, ordered, rate)
     return ((0.0, pps),), at_least
+
+
+def _stretches(o: Observed, ordered: Order, rate: Rates, shared: Shared) -> tuple[Stretch, ...]:
+    """The rate over time beside jitter; none: it does not change, or nothing else is known."""
+    if not ordered.jitter or ordered.reorder or shared.rivals:
+        return ()
+    if len(rate.levels) == 1 and rate.busy.mean() > STEADY_SHARE:
+        return ()
+    found = varying.measure(o, ordered, rate.windows)
+    # One level is what the windows say, too, unless they saw steps that jitter made.
+    return found if len(found) > 1 or len(rate.levels) > 1 else ()
 
 
 def _most_levels(ordered: Order) -> int:

@@ -130,6 +130,13 @@ def _in_order(noise: float, rate: float, sure: bool) -> tuple[float, float]:
     return found, found * float(np.interp(found * rate, sigma, excess))
 
 
+def lifts(near: Floats, sigma: float) -> Floats:
+    """Median delay, s, that jitter of this sigma adds to packets with so many within a sigma."""
+    sigmas, _, excess = _in_order_table()
+    found: Floats = sigma * np.interp(near, sigmas, excess)
+    return found
+
+
 @functools.cache
 def _in_order_table() -> tuple[Floats, Floats, Floats]:
     """[40] each: sigma in packets; spread that in-order jitter leaves, and its median, in sigma.

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Path models for tests."""
+"""Path models and flows for tests."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from ndm_tcp.datasets.rounds.flow import ACK_DTYPE, CwndSource, FlowRecords, Sampling
 from ndm_tcp.paths.model import Kind, Level, PathModel, Seen, Value
 from ndm_tcp.paths.predict import Prediction, Range
 
@@ -54,3 +57,56 @@ def prediction(*goodput_mbps: float, rtt_ms: float = 50.0, lost: float = 0.0) ->
     goodput = Range(sum(goodput_mbps) / len(draws), min(goodput_mbps), max(goodput_mbps))
     rtt, share = Range(rtt_ms, rtt_ms, rtt_ms), Range(lost, lost, lost)
     return Prediction(goodput, rtt, rtt, share, draws)
+
+
+def jittered(
+    levels: tuple[tuple[float, float], ...],
+    jitter_s: float,
+    window: int,
+    base_s: float = 0.06,
+    seconds: float = 8.0,
+    seed: int = 1,
+    saw: int = 0,
+) -> FlowRecords:
+    """A flow with a window over a link, and behind it normal jitter in order.
+
+    Args:
+        levels: (from s, packets/s) of the link.
+        jitter_s: standard deviation.
+        window: packets in flight.
+        base_s: RTT without queue and jitter.
+        seconds: duration.
+        seed: of the jitter.
+        saw: packets after which the window falls to the half that it grew from; 0: it is constant.
+    """
+    rng = np.random.default_rng(seed)
+    begins, rates = zip(*levels, strict=True)
+    sent: list[float] = []
+    acked: list[float] = []
+    rtts: list[float] = []
+    busy, arrived = 0.0, 0.0
+    while not acked or acked[-1] < seconds:
+        k = len(sent)
+        now = round(window * (1 + k % saw / saw) / 2) if saw else window
+        sent.append(max(sent[-1], acked[(k - now) // 2]) if k >= now else 0.0)
+        begin = max(busy, sent[k])
+        busy = begin + 1 / rates[int(np.searchsorted(begins, begin, side="right")) - 1]
+        delay = base_s + jitter_s * float(np.clip(rng.standard_normal(), -4, 4))
+        arrived = max(arrived, busy + delay)
+        if k % 2:  # receivers acknowledge two packets at a time
+            acked.append(arrived)
+            rtts.append(arrived - sent[k])
+    acks = np.zeros(len(acked), ACK_DTYPE)
+    acks["now_us"] = np.round((np.array(acked) - acked[0]) * 1e6)
+    acks["rtt_us"] = acks["srtt_us"] = np.round(np.array(rtts) * 1e6)
+    acks["acked"], acks["inflight"] = 2, window - 2
+    acks["delivered"] = 2 * np.arange(1, len(acked) + 1)
+    return FlowRecords(
+        flow_id="0" * 16,
+        sampling=Sampling.PER_ACK,
+        cwnd_source=CwndSource.INFLIGHT,
+        acks=acks,
+        format="pcap",
+        cc_name="cubic",
+        mss=1448,
+    )
