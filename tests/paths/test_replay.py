@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,6 +95,39 @@ def test_a_capture_within_the_replays_of_a_random_path_is_met() -> None:
     assert miss(12.0, 14.0) == pytest.approx(1 / 3)
     assert miss(4.5, 8.1) == pytest.approx(-0.1)
     assert miss(9.0) == 0.0
+
+
+def test_a_model_whose_draws_differ_gets_more_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three draws miss 9 Mbit/s; of ten one meets it. Draws that agree are enough to reject."""
+    mbps: dict[str, list[float]] = {
+        "varied": [6, 7, 7.5, 6, 8, 8, 7, 9.5, 6, 7],
+        "wrong": [6, 6.1, 6.2],
+        "right": [9] * 3,
+    }
+    ran: list[str] = []
+
+    def execute(jobs: list[suite.Job], *_: object) -> Iterator[suite.Outcome]:
+        for job in jobs:
+            name = job.scenario.name.removesuffix("-0")
+            ran.append(name)
+            flow: dict[str, Any] = {"tested": True, "goodput_mbps": mbps[name][job.seed - 1]}
+            flow |= {"rtt_mean_ms": 60.0, "rtt_p95_ms": 80.0, "retransmissions": 0}
+            yield suite.Outcome(job, {"flows": [flow]})
+
+    monkeypatch.setattr(suite, "execute", execute)
+    made = [model(name, loss=Value(0.01, 0.009, 0.011)) for name in mbps]
+    found = {
+        n: one for n, one in replay.replay(made, tmp_path).items() if not isinstance(one, NdmError)
+    }
+    assert {name: one.accepted for name, one in found.items()} == {
+        "varied": True,
+        "wrong": False,
+        "right": True,
+    }
+    assert found["varied"].goodput_mbps == tuple(mbps["varied"])
+    assert Counter(ran) == {"varied": 13, "wrong": 3, "right": 3}, "the first three are read again"
 
 
 def test_captures_are_replayed_and_a_wrong_model_is_rejected_by_name(

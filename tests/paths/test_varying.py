@@ -38,11 +38,11 @@ def test_steps_are_found_beside_jitter(seed: int) -> None:
 
 
 @pytest.mark.parametrize("jitter_s", [0.004, 0.012, 0.025])
-@pytest.mark.parametrize("window", [25, 70, 160])
-def test_jitter_alone_is_no_step(jitter_s: float, window: int) -> None:
+@pytest.mark.parametrize(("window", "saw"), [(40, 250), (90, 400), (160, 0)])
+def test_jitter_alone_is_no_step(jitter_s: float, window: int, saw: int) -> None:
     """A link of 900 packets/s holds 54 of them: the windows fill it never, sometimes, always."""
     for seed in range(1, 4):
-        made = estimate(jittered(((0.0, 900.0),), jitter_s, window, seed=seed), "made")
+        made = estimate(jittered(((0.0, 900.0),), jitter_s, window, seed=seed, saw=saw), "made")
         assert len(made.levels) == 1
         assert not made.rivals
 
