@@ -14,6 +14,7 @@ A model is a JSON file. `scenario.py` turns it into a path of the lab.
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -145,13 +146,22 @@ class PathModel:
     header_bytes: int = HEADER_BYTES
     """IP and TCP of a full segment"""
 
+    def _mean(self, values: Sequence[float]) -> float:
+        """Of one value a level, over the flow's time."""
+        ends = [*(level.from_s for level in self.levels[1:]), max(self.seconds, 1e-9)]
+        spans = [max(end - level.from_s, 0.0) for level, end in zip(self.levels, ends, strict=True)]
+        parts = zip(spans, values, strict=True)
+        return sum(span * value for span, value in parts) / max(sum(spans), 1e-9)
+
     @property
     def rate_bps(self) -> float:
         """Mean of the levels over the flow's time, bit/s."""
-        ends = [*(level.from_s for level in self.levels[1:]), max(self.seconds, 1e-9)]
-        spans = [max(end - level.from_s, 0.0) for level, end in zip(self.levels, ends, strict=True)]
-        parts = zip(spans, self.levels, strict=True)
-        return sum(span * level.rate_bps.value for span, level in parts) / max(sum(spans), 1e-9)
+        return self._mean([level.rate_bps.value for level in self.levels])
+
+    @property
+    def measured(self) -> float:
+        """Share of the flow's time in which its rate is no bound."""
+        return self._mean([level.rate_bps.kind == Kind.MEASURED for level in self.levels])
 
     @property
     def packets_per_s(self) -> float:

@@ -75,6 +75,13 @@ def test_a_bound_does_not_teach() -> None:
     assert recordings.teaches(path("a"))
     bound = replace(path("a"), levels=(Level(0.0, Value.exact(1e6, Kind.AT_LEAST)),))
     assert not recordings.teaches(bound)
+    at_last = Level(1.0, Value.exact(1e6))  # of four seconds
+    mostly = replace(bound, levels=(*bound.levels, at_last))
+    assert mostly.measured == 0.75
+    assert recordings.teaches(mostly)
+    assert not recordings.teaches(
+        replace(bound, levels=(*bound.levels, replace(at_last, from_s=3.0)))
+    )
 
 
 def judged(adapted: float, shipped: float = 1.0, bbr: float = 1.0) -> verdict.Of:

@@ -182,7 +182,7 @@ def errors(model: PathModel, known: Known, flow: FlowRecords) -> Errors:
     if known.jitter_us:
         covered["jitter"] = _holds(model.jitter_us, known.jitter_us)
     return Errors(
-        rate=rate if model.levels[0].rate_bps.kind == Kind.MEASURED else np.nan,
+        rate=rate if model.measured == 1 else np.nan,
         base=model.rtt_us.value / known.rtt_us - 1 if sure_base else np.nan,
         queue=size if measured else np.nan,
         queue_bound=max(size, 0.0) if not measured and known.queue else np.nan,

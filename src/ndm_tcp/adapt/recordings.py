@@ -12,13 +12,15 @@ from pathlib import Path
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import explore, suite
 from ndm_tcp.paths import scenario
-from ndm_tcp.paths.model import Kind, PathModel
+from ndm_tcp.paths.model import PathModel
 
 OWN = "ndm_tcp"
 RIVALS = ("reno", "cubic", "bbr")
 """algorithms whose flows show what the network would not try by itself"""
 NUMBER = {"val": 0, "test": 1, "train": 2}
 """split to a number in a scenario's name that `training.splits` puts into it"""
+MEASURED = 0.5
+"""of a capture's time, in which its rate is no bound, from which on its path teaches"""
 FEWEST_PATHS = 6
 """with fewer, all have to train"""
 LONGEST_S, SHORTEST_S, LEAST_RTTS = 20.0, 3.0, 30.0
@@ -135,5 +137,5 @@ def record(jobs: Sequence[suite.Job], kmod: Path | None, at_once: int) -> list[P
 
 
 def teaches(model: PathModel) -> bool:
-    """Is the model certain enough to learn from? A rate that is only a bound is not."""
-    return model.levels[0].rate_bps.kind == Kind.MEASURED
+    """Is the model certain enough to learn from? A rate that is mostly a bound is not."""
+    return model.measured >= MEASURED
