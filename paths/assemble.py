@@ -38,6 +38,8 @@ CERTAIN = 10
 LOSSY, LOSSY_SHORT, HIDDEN_PACKETS = 0.02, 0.01, 8
 """Random loss without a queue, and any loss beside a queue so short, from which on rivals are as
 likely: their packets in such a queue cannot be told from the receiver's timer."""
+SELDOM = 0.2
+"""of the windows with a queue: steps of the rate in between are not seen"""
 RECEIVER_LIMITED = 0.5
 """of the ACKs: from here on the receiver's window, not the path, held the flow back"""
 LOCAL_S = 1e-3
@@ -234,6 +236,13 @@ def _hides_rivals(f: Found) -> bool:
     return f.losses.highest < shortest and f.losses.share > LOSSY_SHORT
 
 
+def _seldom_filled(f: Found) -> bool:
+    """Was there no queue, nor a train of packets, for most of the time?"""
+    if f.stretches or f.policer or f.shared.rivals or f.rates.clock.pps:
+        return False
+    return bool(f.rates.busy.mean() < SELDOM)
+
+
 def _notes(f: Found, rwnd: float) -> tuple[str, ...]:
     notes = []
     if f.policer:
@@ -249,6 +258,10 @@ def _notes(f: Found, rwnd: float) -> tuple[str, ...]:
         notes.append("The flow never filled the path: the rate is a lower bound.")
     elif not all(one.measured for one in f.stretches):
         notes.append("At times the flow did not fill the path: these rates are lower bounds.")
+    elif _seldom_filled(f):
+        notes.append(
+            "The flow seldom filled the path: changes of its rate may not show."
+        )
     if f.shared.joined and f.unfilled:
         notes.append("The flow joined rivals: its rate is a lower bound.")
     if f.shared.joined:

@@ -65,6 +65,18 @@ def test_a_flow_that_never_fills_a_changing_link_says_so() -> None:
     assert any(note.startswith("The flow never filled") for note in made.notes)
 
 
+def test_a_flow_that_seldom_fills_a_link_says_so() -> None:
+    """A window that grows to 85 packets stands in the link's queue at its end, one of 160 always."""
+
+    def told(window: int, saw: int) -> bool:
+        made = estimate(jittered(STEPS[:1], 0.008, window, saw=saw), "made")
+        assert made.measured == 1
+        return any(note.startswith("The flow seldom filled") for note in made.notes)
+
+    assert told(85, 6000)
+    assert not told(160, 0)
+
+
 def test_what_was_not_filled_goes_on_as_before_unless_it_was_faster() -> None:
     def one(from_s: float, pps: float, measured: bool) -> Stretch:
         return Stretch(from_s, from_s + 2, pps, measured, 0.01)
