@@ -66,7 +66,7 @@ def test_a_flow_that_never_fills_a_changing_link_says_so() -> None:
 
 
 def test_a_flow_that_seldom_fills_a_link_says_so() -> None:
-    """A window that grows to 85 packets stands in the link's queue at its end, one of 160 always."""
+    """A window that grows to 85 packets fills the link at its end, one of 160 always."""
 
     def told(window: int, saw: int) -> bool:
         made = estimate(jittered(STEPS[:1], 0.008, window, saw=saw), "made")
