@@ -82,6 +82,13 @@ def report(rows: list[tuple[str, str, PathModel, Errors]]) -> None:
         print("| " + " | ".join(words) + " |")
     used = [e.label for *_, m, e in rows if m.label_error_log2 < MARKED]
     print(f"\nlabels of all unmarked flows: {_label(used)} ({len(used)} of {len(rows)} flows)")
+    changing = [(e.over_time, m.measured) for *_, m, e in rows if np.isfinite(e.over_time)]
+    if changing:
+        off, measured = (list(column) for column in zip(*changing, strict=True))
+        print(
+            f"rate over time of {len(changing)} flows whose rate changes, |log2|: {_pair(off, 1)}, "
+            f"mean {np.mean(off):.2f}; measured in {np.mean(measured):.0%} of the time"
+        )
     held: Counter[str] = Counter()
     total: Counter[str] = Counter()
     for *_, one in rows:

@@ -142,6 +142,8 @@ class Errors:
     """Of one model, relative unless its name says otherwise; nan: only a bound, or no truth."""
 
     rate: float
+    over_time: float
+    """mean |log2| of the rate over time; nan: it does not change"""
     base: float
     queue: float
     queue_bound: float
@@ -183,6 +185,7 @@ def errors(model: PathModel, known: Known, flow: FlowRecords) -> Errors:
         covered["jitter"] = _holds(model.jitter_us, known.jitter_us)
     return Errors(
         rate=rate if model.measured == 1 else np.nan,
+        over_time=_over_time(model, known) if len(known.levels) > 1 else np.nan,
         base=model.rtt_us.value / known.rtt_us - 1 if sure_base else np.nan,
         queue=size if measured else np.nan,
         queue_bound=max(size, 0.0) if not measured and known.queue else np.nan,
@@ -193,6 +196,18 @@ def errors(model: PathModel, known: Known, flow: FlowRecords) -> Errors:
         covered=covered,
         label=label_error(model, known, flow) if known.scenario else np.nan,
     )
+
+
+def _over_time(model: PathModel, known: Known) -> float:
+    grid = np.arange(0.0, model.seconds, 0.01)
+    found = [(level.from_s, level.rate_bps.value) for level in model.levels]
+    ours, true = (
+        np.array([bps for _, bps in levels])[
+            np.searchsorted([at_s for at_s, _ in levels], grid, side="right") - 1
+        ]
+        for levels in (found, known.levels)
+    )
+    return float(np.abs(np.log2(ours / true)).mean())
 
 
 def _holds(value: Value, true: float) -> bool:
