@@ -259,9 +259,7 @@ def _notes(f: Found, rwnd: float) -> tuple[str, ...]:
     elif not all(one.measured for one in f.stretches):
         notes.append("At times the flow did not fill the path: these rates are lower bounds.")
     elif _seldom_filled(f):
-        notes.append(
-            "The flow seldom filled the path: changes of its rate may not show."
-        )
+        notes.append("The flow seldom filled the path: changes of its rate may not show.")
     if f.shared.joined and f.unfilled:
         notes.append("The flow joined rivals: its rate is a lower bound.")
     if f.shared.joined:

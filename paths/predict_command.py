@@ -70,8 +70,10 @@ def main(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(msgspec.to_builtins(predicted), indent=1))
         return 0
-    for name, of_path in predicted.items():
-        print(f"{name}:\n{report.table(report.PREDICTION_HEAD, report.prediction_rows(of_path))}")
-        print(f"{report.sentence(of_path)}\n")
+    for one in models:
+        of_path = predicted[one.name]
+        rows = report.prediction_rows(of_path)
+        print(f"{one.name}:\n{report.table(report.PREDICTION_HEAD, rows)}")
+        print(f"{report.sentence(of_path)} {report.bounds(one)}".strip() + "\n")
     print(f"page: {page}")
     return 0

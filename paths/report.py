@@ -161,6 +161,16 @@ def sentence(of_path: Mapping[str, Prediction]) -> str:
     return f"{best} gets the most goodput; {', '.join(near)} not significantly less."
 
 
+def bounds(model: PathModel) -> str:
+    """What lower bounds of a model mean for its predictions; empty: it has none."""
+    words = []
+    if model.measured < 1:
+        words.append("The rate is a lower bound, so goodputs may be higher.")
+    if model.queue_packets.kind == Kind.AT_LEAST:
+        words.append("The queue is a lower bound, so RTTs may be higher.")
+    return " ".join(words)
+
+
 def table(head: list[str], rows: list[list[str]]) -> str:
     """Columns for a terminal; the first is set left, the others right."""
     widths = [max(len(row[k]) for row in [head, *rows]) for k in range(len(head))]
@@ -228,7 +238,7 @@ def write_page(
                 "drawn": "The captured flow and its replay." if captured else "The replay.",
                 "scenario": scenario.text(model),
                 "rows": prediction_rows(of_path),
-                "sentence": sentence(of_path) if of_path else "",
+                "sentence": f"{sentence(of_path)} {bounds(model)}".strip() if of_path else "",
             }
         )
     text = pages.render(

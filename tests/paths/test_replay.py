@@ -229,6 +229,14 @@ def test_intervals_are_students() -> None:
     assert not interval([0.2, 0.2]).significant  # two runs are no evidence
 
 
+def test_bounds_of_a_model_are_bounds_of_its_predictions() -> None:
+    assert report.bounds(model()) == ""
+    deep = model(queue_packets=at_least(30))
+    assert report.bounds(deep) == "The queue is a lower bound, so RTTs may be higher."
+    fast = model(levels=(Level(0.0, at_least(1e6)), Level(1.0, Value.exact(2e6))))
+    assert report.bounds(fast) == "The rate is a lower bound, so goodputs may be higher."
+
+
 def test_algorithms_are_compared_draw_by_draw() -> None:
     """Draws differ more than the algorithms do; pairs show it all the same."""
     one, other = prediction(5, 10, 20, 40), prediction(4.5, 9, 18.1, 36)
