@@ -123,7 +123,7 @@ def _stretches(o: Observed, ordered: Order, rate: Rates, shared: Shared) -> tupl
         return ()
     if len(rate.levels) == 1 and rate.busy.mean() > STEADY_SHARE:
         return ()
-    found = varying.measure(o, ordered, rate.windows)
+    found = varying.measure(o, ordered)
     # One level is what the windows say, too, unless they saw steps that jitter made.
     return found if len(found) > 1 or len(rate.levels) > 1 else ()
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ndm_tcp.paths.observed import Bools, Floats, Ints, Observed
-from ndm_tcp.paths.order import Order, lifts, rough_rate
-from ndm_tcp.paths.rates import STEP, STEP_S, Windows
+from ndm_tcp.paths.order import JITTER_WINDOW, WINDOW_RTTS, Order, lifts, rough_rate
+from ndm_tcp.paths.rates import STEP, STEP_S, Windows, windows
 from ndm_tcp.paths.smooth import running_median
 
 CELL_S, CELL_RTTS, CELL_JITTER, CELL_PACKETS = 0.1, 1.2, 12, 12
@@ -50,8 +50,9 @@ FASTER, REFUTED = 8, 40.0
 more: short queues came and went, so the rate is measured, too."""
 SLACK, BLUR = 0.03, 3.0
 """half of a 95 % interval: share, for rates 7 % apart, and sigmas that blur the time of a queue"""
-BOUND_PERCENTILE = 90
-"""of the windows' rates in a stretch without a queue: the link was as fast at least"""
+BOUND_PERCENTILE, BOUND_S = 90, 0.5
+"""of the rates of windows so long, at least, in a stretch without a queue: jitter makes shorter
+ones seem faster than the link"""
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class _Cells:
     """[r] packets per s"""
 
 
-def measure(o: Observed, order: Order, windows: Windows) -> tuple[Stretch, ...]:
+def measure(o: Observed, order: Order) -> tuple[Stretch, ...]:
     """The stretches of a lone flow beside jitter in order; none: no rates explain its RTT."""
     cells = _cells(o, order)
     if len(cells.rest) < 2:
@@ -94,8 +95,9 @@ def measure(o: Observed, order: Order, windows: Windows) -> tuple[Stretch, ...]:
     width = float(cells.edges[1] - cells.edges[0])
     total = np.cumsum(cells.rest * width / (REST_TIME * usual**2), axis=0)
     total = np.concatenate([np.zeros((1, len(cells.rates))), total])
+    long = windows(o, max(BOUND_S, WINDOW_RTTS * o.min_rtt, JITTER_WINDOW * order.jitter))
     found = [
-        _stretch(order, cells, windows, total[q] - total[p], p, q)
+        _stretch(order, cells, long, total[q] - total[p], p, q)
         for p, q in _parts(total, max(1, int(np.ceil(STEP_S / width))))
     ]
     return joined(found)
