@@ -22,6 +22,7 @@
 
 #define NDM_PAUSE_SHIFT		6	/* a pause is kept in units of 64 us */
 #define NDM_PAUSE_FADE		4	/* by 1/16 in a round */
+#define NDM_LATE_PACKETS	4	/* by one ACK: a receiver acknowledges two at once anyway */
 
 /* What an ACK did to the round. */
 enum ndm_round {
@@ -224,14 +225,21 @@ static inline u32 ndm_lowest_us(const struct ndm_features *f)
  * How long a host held an ACK back: the time without an ACK, up to the excess of its RTT over
  * the lowest of the last rounds. A link and a queue pass ACKs steadily; a busy host, Wi-Fi and
  * delayed interrupts pass them in groups. waited: 64 us, at most a unit too much.
+ * min_rtt_us: in place of that lowest RTT; 0: none.
  */
-static NDM_RARE void ndm_take_pause(struct ndm_features *f, u32 waited, u32 rtt_us)
+static NDM_RARE void ndm_take_pause(struct ndm_features *f, u32 waited, u32 rtt_us, u32 min_rtt_us)
 {
-	u32 lowest_us = ndm_lowest_us(f);
+	u32 lowest_us = min_rtt_us ? min_rtt_us : ndm_lowest_us(f);
 	u32 held_us = lowest_us && rtt_us > lowest_us ? rtt_us - lowest_us : 0;
 
 	held_us = ndm_min(held_us >> NDM_PAUSE_SHIFT, waited);
 	f->pause = (u8)ndm_max(f->pause, held_us);
+}
+
+/* One ACK for half of the window: the receiving program reads late. */
+static inline bool ndm_was_read_late(const struct ndm_ack *ack)
+{
+	return ack->acked >= NDM_LATE_PACKETS && 2 * (u64)ack->acked >= ack->cwnd;
 }
 
 static inline u32 ndm_queue_floor(const struct ndm_features *f, u32 baseline_us)
@@ -360,7 +368,7 @@ static NDM_RARE enum ndm_round ndm_features_end_round(struct ndm_features *f,
  * Take one ACK. f: all zero before the first. True if it ends a round: the first for a
  * packet sent after the round began, or at an RTO. Next is ndm_pass_round() if
  * ndm_round_is_quiet(), else ndm_features_end_round(). The record's inflight, cwnd,
- * ssthresh, rttvar_us, min_rtt_us and app_limited matter only there.
+ * ssthresh, rttvar_us and app_limited matter only there.
  */
 static NDM_COMMON bool ndm_features_take(struct ndm_features *f, const struct ndm_ack *ack)
 {
@@ -377,8 +385,13 @@ static NDM_COMMON bool ndm_features_take(struct ndm_features *f, const struct nd
 		rto = loss;
 	}
 	if (ack->rtt_us > 0) {
-		if (waited > f->pause + 1 && ndm_path_is_local(f->srtt_us))
-			ndm_take_pause(f, waited - 1U, (u32)ack->rtt_us);
+		if (waited > f->pause + 1 && ndm_path_is_local(f->srtt_us)) {
+			/* Every round has that pause; raw is the RTT of the newest packet. */
+			if (ndm_was_read_late(ack))
+				ndm_take_pause(f, waited - 1U, ack->srtt_us, ack->min_rtt_us);
+			else
+				ndm_take_pause(f, waited - 1U, (u32)ack->rtt_us, 0);
+		}
 		ndm_take_rtt(f, ack);
 	}
 	if (ack->lost)

@@ -59,7 +59,10 @@ static s32 ndm_us(long us)
 	return (unsigned long)us <= S32_MAX ? us : -1;
 }
 
-/* The contract's record of this ACK, before the ACK changes the window; without min_rtt_us. */
+/*
+ * The contract's record of this ACK, before the ACK changes the window. The kept min RTT is
+ * in line with the core's since the last round.
+ */
 static __always_inline void ndm_fill_ack(struct sock *sk, const struct rate_sample *rs,
 					 struct ndm_ack *ack)
 {
@@ -77,6 +80,7 @@ static __always_inline void ndm_fill_ack(struct sock *sk, const struct rate_samp
 		.ssthresh	= tp->snd_ssthresh,
 		.srtt_us	= tp->srtt_us >> 3,
 		.rttvar_us	= tp->mdev_us >> 2,
+		.min_rtt_us	= (u32)ca->f.callers_us,
 		.delivered	= tp->delivered,
 		.prior_delivered = rs->prior_delivered,
 		.interval_us	= rs->delivered < 0 ? -1 : ndm_us(rs->interval_us),

@@ -58,8 +58,12 @@ def real_features(stream: np.ndarray[Any, Any]) -> list[list[float]]:
         now, rtt, srtt = int(a["now_us"]), int(a["rtt_us"]), int(a["srtt_us"])
         waited, clock = (now // 64 - clock) % 256, now // 64
         if rtt > 0:
-            if waited > pause + 1 and previous <= 16_000 and (recent := rtts[0] + rtts[1]):
-                pause = max(pause, min(max(rtt - min(recent), 0) // 64, waited - 1))
+            acked, recent = int(a["acked"]), rtts[0] + rtts[1]
+            held, shortest = rtt, min(recent) if recent else 0
+            if acked >= 4 and 2 * acked >= a["cwnd"]:
+                held, shortest = srtt, int(a["min_rtt_us"]) or shortest
+            if waited > pause + 1 and previous <= 16_000 and shortest:
+                pause = max(pause, min(max(held - shortest, 0) // 64, waited - 1))
             rtts[0].append(rtt)
             if srtt and taken < 4 and (not bins or now - last_sample >= srtt // 4):
                 bins.append(min(max(int(np.floor(16 * rtt / srtt + 0.5)) - 8, 0), 15))
@@ -308,6 +312,39 @@ def test_the_baseline_rtt_has_the_pauses_of_hosts() -> None:
     assert ratio.min() > 0.9 * 4096
     # 60 packets arrive in a pause, half of the window.
     assert bdp.min() > 0.4 * 4096 and bdp.max() < 0.7 * 4096
+
+
+def read_late(window: int, wait_us: int = 3_000, lowest_us: int = 200, rounds: int = 200) -> Any:
+    """A flow whose receiver reads every wait_us, and sends one ACK for all that arrived."""
+    number = np.arange(rounds) + 1
+    rows = acks(rounds, cwnd=window, acked=window, inflight=0, ssthresh=2)
+    rows["now_us"] = 50_000 + number * wait_us
+    # The newest packet left a quarter of the time before the program read.
+    rows["rtt_us"], rows["srtt_us"], rows["min_rtt_us"] = wait_us // 4, wait_us, lowest_us
+    rows["rttvar_us"] = wait_us // 50
+    rows["delivered"] = number * window
+    rows["prior_delivered"] = (number - 1) * window
+    rows["interval_us"] = wait_us
+    return rows
+
+
+@pytest.mark.parametrize("window", [4, 23, 200])
+def test_a_receiver_that_reads_late_is_no_queue(window: int) -> None:
+    """Its wait is in every RTT, so no round has a lower one to compare with."""
+    stream = read_late(window)
+    rounds = core.replay(stream)
+    want = np.array(real_features(stream))
+    assert len(want) > 100 and rounds.valid.sum() == len(want)
+    assert (np.abs(rounds.x[rounds.valid] / 4096 - want[:, : c.N_INPUTS]) <= 4 / 4096).all()
+    assert rounds.x[20:, NAMES.index("rtt_ratio")].min() > 0.9 * 4096
+
+
+def test_acks_for_few_packets_are_no_late_reading() -> None:
+    """Three packets, or less than half of the window: such ACKs come from a queue, too."""
+    part = read_late(23)
+    part["cwnd"] = 47
+    for stream in (read_late(3), part):
+        assert core.replay(stream).x[20:, NAMES.index("rtt_ratio")].max() < 0.5 * 4096
 
 
 def test_jitter_of_a_long_path_is_no_pause_of_a_host() -> None:

@@ -59,7 +59,18 @@ offloads = true
 [host]
 read_wait_us = 100
 """
+# A receiver that reads every 3 ms (the lab's default): in that time more arrives than queues.
+READ_LATE = """
+seconds = 4
+topology = "path"
+[link]
+rate_bps = 600_000_000
+rtt_us = 300
+queue_packets = 45
+offloads = true
+"""
 NO_PAUSE = ("if (waited > f->pause + 1 &&", "if (false &&")
+NEVER_LATE = ("if (ndm_was_read_late(ack))", "if (false)")
 NO_GUARD = ("x[NDM_IN_LOSS_RATE] >= NDM_FLOOD_LOSS &&", "false &&")
 DEAF = ("r->marked = (r->repairs || r->spared) && !ndm_prior_ssthresh(tp);", "r->marked = false;")
 EAGER = ("return (acked + (tp->delivered & 3)) >> 2;", "return acked;")
@@ -101,6 +112,17 @@ def test_slow_start_stops_at_a_queue(tmp_path: Path) -> None:
     print(f"\n{lost[0]} packets retransmitted, {lost[1]} if it goes on")
     assert lost[0] < 0.5 * lost[1]
     assert ours["flows"][0]["goodput_mbps"] > 0.97 * without["flows"][0]["goodput_mbps"]
+
+
+def test_a_receiver_that_reads_late_does_not_starve_a_flow(tmp_path: Path) -> None:
+    """Its wait is no queue: a flow that yields to it shrinks to a few packets in each wait."""
+    found = measure(READ_LATE, tmp_path / "late")
+    without = measure(READ_LATE, tmp_path / "never", [NEVER_LATE])
+    cubic = lab_run.run(scenario(READ_LATE), "cubic", 1, tmp_path / "cubic", light=True)
+    mbps = [one["flows"][0]["goodput_mbps"] for one in (found, without, cubic)]
+    print(mbps, share(found), share(cubic))
+    assert mbps[0] > 3 * mbps[1] and mbps[0] > mbps[2]
+    assert share(found) < 3 * share(cubic)
 
 
 def test_where_hosts_pause_a_loss_ends_the_probing(held: Result, tmp_path: Path) -> None:
