@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+
+import msgspec
 
 from ndm_tcp import files
 from ndm_tcp.datasets.builder.parts import Labeller
@@ -26,6 +29,7 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.paths import truth
 from ndm_tcp.paths import scenario
 from ndm_tcp.paths.estimate import estimate
+from ndm_tcp.paths.model import PathModel
 
 WORST = 0.24
 """|log2| of a target window: a label that is further off teaches less than the shipped network
@@ -37,12 +41,27 @@ UNDER_TEST = "ndm_tcp"
 
 def label(flow: FlowRecords) -> FlowRecords:
     """The flow with its estimated path as truth, or with the reason why not as a fact."""
+    return _labelled(flow, lambda: estimate(flow, "capture"))
+
+
+def label_by(models: Mapping[str, PathModel], flow: FlowRecords) -> FlowRecords:
+    """The same with one of these models, by the flow's id, in place of an estimate."""
+
+    def known() -> PathModel:
+        if flow.flow_id in models:
+            return models[flow.flow_id]
+        raise NdmError("no model of its path was accepted")
+
+    return _labelled(flow, known)
+
+
+def _labelled(flow: FlowRecords, model_of: Callable[[], PathModel]) -> FlowRecords:
     if flow.truth is not None:
         return flow
     if flow.sampling is Sampling.POLL:
         return _without(flow, POLLS)
     try:
-        model = estimate(flow, "capture")
+        model = model_of()
         if model.label_error_log2 > WORST:
             return _without(flow, "the estimate of its path is too uncertain to teach")
         text = scenario.text(model)
@@ -57,10 +76,22 @@ def _without(flow: FlowRecords, reason: str) -> FlowRecords:
     return replace(flow, facts={**flow.facts, NO_LABEL: reason})
 
 
+def labeller(models: Sequence[PathModel] | None = None) -> Labeller:
+    """For `build`: what labels a flow, and a digest of what decides its label.
+
+    Args:
+        models: of the flows; None: estimated from their records.
+    """
+    if models is None:
+        return Labeller(label, _code())
+    known = {model.flow_id: model for model in models}
+    digest = hashlib.sha256(_code().encode() + msgspec.json.encode(known, order="sorted"))
+    return Labeller(functools.partial(label_by, known), digest.hexdigest())
+
+
 @functools.cache
-def labeller() -> Labeller:
-    """For `build`: this function, and a digest of the code that decides what it returns."""
+def _code() -> str:
     here = Path(__file__).resolve().parent
     code = [*sorted(here.rglob("*.py")), Path(truth.__file__)]
     text = "\n".join(f"{path.name}:{files.sha256(path)}" for path in code)
-    return Labeller(label, hashlib.sha256(text.encode()).hexdigest())
+    return hashlib.sha256(text.encode()).hexdigest()

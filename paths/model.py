@@ -145,6 +145,9 @@ class PathModel:
     """what the capture cannot show, one sentence each"""
     header_bytes: int = HEADER_BYTES
     """IP and TCP of a full segment"""
+    window_bdp: float = 0.0
+    """the constant window that scored best on the model, in BDPs (adapt/windows.py); 0: not
+    measured"""
 
     def _mean(self, values: Sequence[float]) -> float:
         """Of one value a level, over the flow's time."""

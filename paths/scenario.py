@@ -114,6 +114,8 @@ def _link(model: PathModel) -> dict[str, Any]:
         link["burst"] = {"start": float(b.start), "end": float(b.end), "loss": float(b.loss)}
     if model.jitter_us.value >= 1:
         link |= {"jitter_us": round(model.jitter_us.value), "reorder": model.reorder}
+    if model.window_bdp:
+        link["window_bdp"] = round(model.window_bdp, 4)
     if later:
         link["steps"] = [[round(v.from_s + offset_s, 3), _rate(v.rate_bps.value)] for v in later]
     hold_us = round(model.ack_hold_us.value)

@@ -5,21 +5,23 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ndm_tcp.adapt import command, recordings, report, steps, verdict
+from ndm_tcp.adapt import command, recordings, report, steps, verdict, windows
 from ndm_tcp.adapt.recordings import FEWEST_PATHS, Plan
 from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.builder.build import build
 from ndm_tcp.export.integers import golden
 from ndm_tcp.export.integers.network import IntegerNetwork
 from ndm_tcp.fixedpoint import forward
-from ndm_tcp.lab.guest import uml_build
-from ndm_tcp.paths import replay
+from ndm_tcp.lab.guest import suite, uml_build
+from ndm_tcp.lab.paths import truth
+from ndm_tcp.paths import replay, scenario
 from ndm_tcp.paths.model import Kind, Level, PathModel, Rival, Seen, Value
 from ndm_tcp.paths.predict import Entrant
 from ndm_tcp.training import splits
@@ -183,6 +185,38 @@ def test_the_loop_chooses_what_to_teach(
     found = steps.search(setting, [path("a"), path("b", 40)], uml_build.KMOD)
     assert found == (targets, pytest.approx(best))
     assert len(tried) == len(set(tried)) <= 3 + steps.MOST_OFFSETS
+
+
+@pytest.mark.parametrize("best", [0.9, 1.4, 2.0])
+def test_the_window_that_scores_best_is_found(
+    best: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it is; a path with rivals keeps the computed one, and no window runs twice."""
+    ran: list[Path] = []
+
+    def execute(jobs: list[suite.Job], *_: object, **__: object) -> Iterator[suite.Outcome]:
+        for job in jobs:
+            ran.append(job.folder)
+            packets = int(job.cc.removeprefix("fixed_cwnd:"))
+            bdp = job.scenario.link.rate_bps * job.scenario.link.rtt_us / 8e6 / 1500
+            away = abs(math.log(packets / bdp / best))
+            flow = {"tested": True, "goodput_mbps": 10.0, "retransmissions": 0}
+            flow["rtt_mean_ms"] = flow["rtt_p95_ms"] = 50 * math.exp(away)
+            yield suite.Outcome(job, {"flows": [flow]})
+
+    monkeypatch.setattr(suite, "execute", execute)
+    rival = Rival("cubic", Kind.ASSUMED, 0.0)
+    models = [path("alone", 40.0), path("beside", 40.0, rivals=(rival,))]
+    alone, beside = windows.measured(models, tmp_path, 2, 1)
+    assert abs(math.log(alone.window_bdp / best)) <= math.log(windows.STEP) / 2 + 0.02
+    assert beside == models[1] and len(ran) == len(set(ran)) <= 2 * (2 * windows.MOST + 1)
+    # And it is what the path teaches, at any rate of the link.
+    (ideal,) = truth.ideals(scenario.scenario(alone), "ndm_tcp")
+    assert ideal.rtt_us == pytest.approx(alone.window_bdp * alone.rtt_us.value, rel=1e-3)
+    steps_up = (Level(0.0, alone.levels[0].rate_bps), Level(2.0, Value.exact(80e6)))
+    two = truth.ideals(scenario.scenario(replace(alone, levels=steps_up)), "ndm_tcp")
+    assert [i.rtt_us for i in two] == [ideal.rtt_us] * 2
+    assert two[1].packets_per_s == pytest.approx(2 * two[0].packets_per_s)
 
 
 def test_an_offset_that_wins_by_chance_is_not_taken() -> None:

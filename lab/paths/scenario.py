@@ -22,6 +22,7 @@
     trace = "cell.trace"          # instead of rate_bps and steps: a mahimahi trace beside the file
     shaper = "router"             # or "sender": the bottleneck is the sending host's own device
     offloads = false              # hosts send GSO packets of up to 64 KB, as real ones do
+    window_bdp = 1.4              # a lone flow's target window, measured; without: computed
 
     [lo]                          # topology lo: tc's own words for the loopback device
     netem = "delay 20ms 5ms distribution normal loss 0.5%"
@@ -131,6 +132,9 @@ class Link:
     """host of the bottleneck: a shaper on the sender drops locally, and TCP learns of it at once"""
     offloads: bool = False
     """whether hosts hand over GSO packets; the bottleneck cuts them into segments"""
+    window_bdp: float = 0.0
+    """the target window of a lone flow, in bandwidth-delay products, where runs on the path have
+    shown it; 0: `truth` computes one"""
 
 
 @dataclass(frozen=True)
@@ -326,6 +330,7 @@ def _check_link(link: Link, where: str) -> None:
     _within(f"{where}.bucket_packets", link.bucket_packets, 1, 100_000, "packets")
     if link.qdisc == "cake" and link.bucket_packets > 1:
         raise NdmError(f"{where}.bucket_packets: cake has no bucket; leave it out")
+    _within(f"{where}.window_bdp", link.window_bdp, 0, 100, "bandwidth-delay products")
     chances = {"loss": link.loss, "ack_loss": link.ack_loss}
     if link.burst:
         chances |= {f"burst.{k}": v for k, v in dataclasses.asdict(link.burst).items()}

@@ -13,6 +13,7 @@ enough for the link never to idle, too little for a queue worth the name. Other 
   share of the link, and a little more, times the RTT that the competing flows cause, unless each
   flow has its own queue,
 - a discipline that drops to keep the queue short: no more than the queue that it lets stand,
+- a path whose best constant window was measured (`Link.window_bdp`): that window,
 - ACKs held back: the longest pause counts as part of the RTT. The sender has to send until the
   pause ends, or the link idles.
 
@@ -104,6 +105,8 @@ class _Path:
     """longest time for which ACKs are held back. It is no delay that a queue can replace: with the
     mean time instead, a constant window leaves a link idle for a sixth of the time"""
     offloads: bool = False
+    window_bdp: float = 0.0
+    """of a lone flow; 0: computed"""
 
 
 def _number(pattern: str, text: str, units: dict[str, float]) -> float:
@@ -128,6 +131,7 @@ def _path(scenario: Scenario) -> _Path:
             lossy=lossy and not jittery,
             hold_us=link.ack_hold_us[1],
             offloads=link.offloads,
+            window_bdp=link.window_bdp,
         )
     assert scenario.lo is not None
     # Data and ACKs both cross the loopback device: every delay counts twice.
@@ -166,6 +170,10 @@ def ideals(scenario: Scenario, cc: str) -> list[Ideal]:
                 found.append(Ideal(number, at_s, pps, rtt_us))
                 continue
             pps = rate_bps / 8 / path.packet_bytes / len(here)
+            if path.window_bdp and len(here) == 1:
+                measured_us = path.window_bdp * (path.rtt_us + flow.extra_rtt_us)
+                found.append(Ideal(number, at_s, pps, measured_us))
+                continue
             queue_us = QUEUE_SHARE * path.queue_packets / len(here) / pps * 1e6
             packets = spare + math.sqrt(pps * (rtt_us + path.hold_us) / 1e6) * path.lossy
             if path.offloads:

@@ -14,7 +14,9 @@ from ndm_tcp.datasets.readers import sources
 from ndm_tcp.datasets.rounds.flow import LABEL_ERROR, NO_LABEL, FlowRecords
 from ndm_tcp.datasets.store import describe, store
 from ndm_tcp.lab.paths import truth
+from ndm_tcp.lab.paths.scenario import parse
 from ndm_tcp.paths import label
+from ndm_tcp.paths.estimate import estimate
 from ndm_tcp.training import derived, objective
 from ndm_tcp.training.config import TrainConfig
 
@@ -57,6 +59,20 @@ def test_a_known_path_is_left_alone_and_polls_say_why_not() -> None:
     (of_poll,) = sources.read(poll).flows
     labelled = label.label(of_poll)
     assert labelled.truth is None and "ndm adapt" in str(labelled.facts[NO_LABEL])
+
+
+def test_a_known_model_labels_its_flow_and_no_other() -> None:
+    """`ndm adapt` labels by the models that it accepted, with the windows measured on them."""
+    _, bare = captured(TRACES / "lab" / "train-00-clean--cubic--1")
+    known = replace(estimate(bare, "x"), window_bdp=2.0)
+    by = label.labeller([known])
+    link = parse(by.label(bare).truth.scenario, "x", "x").link
+    assert np.median(windows(by.label(bare))) == pytest.approx(
+        2 * link.rate_bps * link.rtt_us / 8e6 / 1500, rel=0.01
+    )
+    other = by.label(replace(bare, flow_id="0123456789abcdef"))
+    assert other.truth is None and "no model of its path was accepted" in other.facts[NO_LABEL]
+    assert by.digest not in (label.labeller([]).digest, label.labeller().digest)
 
 
 def test_an_uncertain_estimate_does_not_teach(monkeypatch: pytest.MonkeyPatch) -> None:

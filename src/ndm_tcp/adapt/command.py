@@ -3,6 +3,7 @@
 
 estimate   captures -> path models                         RUN/paths
 replay     the captured algorithm on them; rejects models   RUN/paths/index.html
+measure    the constant window that scores best on a model  RUN/windows
 label      captures -> rounds with target windows           RUN/captures
 record     Reno, CUBIC, BBR, the network on the models      RUN/recordings, RUN/recorded-N
 fine-tune  from the shipped weights, lab rounds beside      RUN/network-N, RUN/network
@@ -23,7 +24,7 @@ from pathlib import Path
 
 import msgspec
 
-from ndm_tcp.adapt import recordings, report, steps, verdict
+from ndm_tcp.adapt import recordings, report, steps, verdict, windows
 from ndm_tcp.errors import NdmError
 from ndm_tcp.paths.model import PathModel
 
@@ -102,9 +103,12 @@ def main(args: argparse.Namespace) -> int:
     started_s = time.monotonic()
     models, rejected = _models(args, started_s)
     models = [replace(model, seconds=min(model.seconds, args.seconds)) for model in models]
-    splits = steps.captures(args.sources, setting, models)
     chosen = recordings.spread(models, args.most_paths)
     steps.say(f"{len(models)} models, {len(chosen)} of them to record on", started_s)
+    chosen = windows.measured(chosen, args.out / "windows", args.draws, args.jobs)
+    taught = {model.name: model for model in (*models, *chosen)}
+    splits = steps.captures(args.sources, setting, [*taught.values()])
+    steps.say("target windows measured, captures labelled", started_s)
     plan = recordings.Plan.of(chosen, splits, args.draws)
     kmod = steps.network(setting, plan, started_s)
     same, guarded = _same(kmod), None
@@ -116,7 +120,7 @@ def main(args: argparse.Namespace) -> int:
     place = _place(setting.out, kmod, advised)
     held_out = sorted(model.name for model in plan.held_out)
     found = report.Adapted(sentence, advised, place.name, guarded, held_out, rejected, of, same)
-    page = report.write(found, setting.out, models)
+    page = report.write(found, setting.out, [*taught.values()])
     if args.json:
         print(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
     else:

@@ -23,6 +23,9 @@ RATE, EPOCHS = 2e-3, 10
 OFFSET, MOST_OFFSETS = 0.08, 4
 """log2, of the predicted step: what the loop tries at a time, and how often one way. A step is 0.6
 of the way, so 0.08 moves a steady window by 0.13, or a tenth"""
+TARGETS_ERRORS = 1.0
+"""standard errors by which the target windows must beat the shipped network; an offset, of which
+nothing is known beforehand, must by two"""
 JUDGED = 100
 """number of the first draw to judge with: training has not seen it"""
 
@@ -56,7 +59,7 @@ def captures(paths: Sequence[Path], steps: Steps, models: Sequence[PathModel]) -
     from ndm_tcp.paths.label import labeller
 
     out = steps.out / "captures"
-    build(list(paths), out, steps.jobs, True, True, labeller=labeller(), with_card=False)
+    build(list(paths), out, steps.jobs, True, True, labeller=labeller(models), with_card=False)
     rounds = store.load(out, ["flow_id", "split"]).rounds
     pairs = zip(rounds["flow_id"].to_pylist(), rounds["split"].to_pylist(), strict=True)
     split = dict(pairs)
@@ -217,7 +220,7 @@ def search(steps: Steps, models: Sequence[PathModel], kmod: Path) -> tuple[bool,
         scores.update({key: verdict.scores(found, name) for key, (name, _) in entrants.items()})
 
     run((True, 0), (False, 0))
-    targets = verdict.grows(scores[True, 0], scores[False, 0])
+    targets = verdict.grows(scores[True, 0], scores[False, 0], TARGETS_ERRORS)
     run((targets, 1), (targets, -1))  # at once: one after the other leaves CPUs idle
     for way in (1, -1):
         best = 0

@@ -69,11 +69,11 @@ def scores(of: Of, name: str) -> list[float]:
     return [one for path in each for one in path]
 
 
-def grows(new: Sequence[float], old: Sequence[float]) -> bool:
-    """Are the new scores higher than the old ones by more than two standard errors?"""
+def grows(new: Sequence[float], old: Sequence[float], errors: float = 2.0) -> bool:
+    """Are the new scores higher than the old ones by more than so many standard errors?"""
     apart = np.subtract(new, old)
     error = apart.std(ddof=1) / math.sqrt(len(apart)) if len(apart) > 1 else 0.0
-    return bool(apart.mean() > 2 * error)
+    return bool(apart.mean() > errors * error)
 
 
 def _logs(of: Of, other: str) -> list[tuple[float, float, float]]:

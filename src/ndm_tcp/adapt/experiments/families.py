@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from ndm_tcp import files
-from ndm_tcp.adapt import recordings, steps, verdict
+from ndm_tcp.adapt import recordings, steps, verdict, windows
 from ndm_tcp.adapt.command import shipped_rounds
 from ndm_tcp.errors import NdmError
 from ndm_tcp.intervals import student
@@ -159,6 +159,7 @@ def networks(
     family: str, models: list[PathModel], copies: list[Path], setting: steps.Steps, seeds: int
 ) -> list[Path]:
     """Adapt with several seeds from one set of recordings; the modules' sources."""
+    models = windows.measured(models, setting.out / "windows", setting.draws, setting.jobs)
     splits = steps.captures(copies, setting, models)
     plan = recordings.Plan.of(recordings.spread(models, CAPTURES), splits, setting.draws)
     runs = setting.out / "recordings"
