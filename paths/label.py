@@ -50,7 +50,7 @@ def label_by(models: Mapping[str, PathModel], flow: FlowRecords) -> FlowRecords:
     def known() -> PathModel:
         if flow.flow_id in models:
             return models[flow.flow_id]
-        raise NdmError("no model of its path was accepted")
+        raise NdmError("no model of its path was accepted; ndm path replay shows why")
 
     return _labelled(flow, known)
 
