@@ -70,8 +70,8 @@ echo loaded=$n
 {SCAN}
 """
 FIRMWARE = "/sys/module/firmware_class/parameters/path"
-FLOWS, SWAPS_S, LEAST_S = 1000, 100, 60
-BURSTS = 15
+FLOWS, SWAPS_S, LEAST_S = 1000, 100, 20
+BURSTS = 6
 """of each flow: two windows and a silence, after which it starts again from the initial window"""
 SILENCE_MS = 1000 * LEAST_S // (BURSTS - 1)
 # In the guest's time a program takes none: the pauses alone set the rate of swaps.
