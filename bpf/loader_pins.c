@@ -108,9 +108,12 @@ int attach_and_pin(const struct loaded *loaded)
 
 int detach(void)
 {
-	int map = bpf_obj_get(PIN_OPS);
+	int map = bpf_obj_get(PIN_OPS), link = bpf_obj_get(PIN_LINK);
 	u32 zero = 0;
 
+	/* At once; without this, or on a kernel that cannot, some time after the pin is gone. */
+	if (link >= 0 && bpf_link_detach(link) && errno != EOPNOTSUPP)
+		return fail(NAME " cannot be unregistered: %s", strerror(errno));
 	if (map >= 0 && bpf_map_delete_elem(map, &zero))
 		return fail(NAME " cannot be unregistered: %s", strerror(errno));
 	remove_pins();
