@@ -5,10 +5,9 @@
  *   flow serve PORT [RCVBUF]          take what comes on any number of connections
  *   flow send ADDRESS PORT CC STEP... one connection, from port 20001; with CC "-"
  *                                     from any, with the default algorithm
- *   flow many ADDRESS PORT CC COUNT BYTES SWITCHES [TIMES MS]
+ *   flow many ADDRESS PORT CC COUNT BYTES SWITCHES
  *                                     COUNT connections at once, BYTES on each, and
- *                                     SWITCHES changes between CC and reno on the way;
- *                                     TIMES times, MS apart
+ *                                     SWITCHES changes between CC and reno on the way
  *
  * Steps: send:BYTES (until all is acknowledged), put:BYTES (no waiting),
  * drip:TIMES:BYTES:MS, sleep:MS, cc:NAME, info (a line of tcp_info).
@@ -152,19 +151,17 @@ static int send_script(int argc, char **argv)
 	return 0;
 }
 
-static int many(int argc, char **argv)
+static int many(char **argv)
 {
-	int count = atoi(argv[3]), switches = atoi(argv[5]), at = 0;
-	int times = argc > 6 ? atoi(argv[6]) : 1, ms = argc > 7 ? atoi(argv[7]) : 0;
+	int count = atoi(argv[3]), switches = atoi(argv[5]), open = count, at = 0;
 	static int fds[MOST];
 	static long left[MOST];
 
-	for (int i = 0; i < count; i++)
+	for (int i = 0; i < count; i++) {
 		fds[i] = open_to(argv, 20001 + i, argv[2], 1);
-again:
-	for (int i = 0; i < count; i++)
 		left[i] = atol(argv[4]);
-	for (int open = count; open;) {
+	}
+	while (open) {
 		open = 0;
 		for (int i = 0; i < count; i++) {
 			int unacked = 0;
@@ -183,10 +180,6 @@ again:
 			choose(fds[at % count], at / count % 2 ? argv[2] : "reno");
 		usleep(20000);
 	}
-	if (--times > 0) {
-		usleep(ms * 1000);
-		goto again;
-	}
 	printf("DONE %d, %d switches left\n", count, switches);
 	return 0;
 }
@@ -201,8 +194,8 @@ int main(int argc, char **argv)
 		serve(atoi(argv[2]), argc > 3 ? atoi(argv[3]) : 0);
 	if (argc > 4 && !strcmp(argv[1], "send"))
 		return send_script(argc - 2, argv + 2);
-	if ((argc == 8 || argc == 10) && !strcmp(argv[1], "many"))
-		return many(argc - 2, argv + 2);
+	if (argc == 8 && !strcmp(argv[1], "many"))
+		return many(argv + 2);
 	printf("flow: what is that?\n");
 	return 2;
 }
