@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The rate over time beside jitter: cellular links, Wi-Fi.
 
-Jitter lifts the RTT as a queue does, so windows alone do not tell whether one stands. Here each
+Jitter lifts the RTT as a queue does, so windows alone do not show whether one stands. Here each
 rate says how long the flow's own packets waited (Lindley 1952). What then is left of the RTT is
 jitter, and the rate that leaves least is the link's. Stretches of constant rate are cut where that
 saves more than a stretch costs.
