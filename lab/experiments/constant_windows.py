@@ -37,7 +37,7 @@ def row(path: Path, work: Path, seed: int) -> str:
     link = made.link
     if link is None or link.steps or len(made.flows) != 1:
         raise NdmError(f"{path}: not a path of one flow and one rate; name another scenario")
-    bdp = link.rate_bps * link.rtt_us / 8e6 / truth.IP_PACKET_BYTES
+    bdp = truth.bdp_packets(link)
     (ideal,) = truth.ideals(made, "ndm_tcp")
     taught = ideal.packets_per_s * ideal.rtt_us / 1e6
     flows = []

@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ndm_tcp.lab.paths.scenario import UNDER_TEST, Scenario, parse
+from ndm_tcp.lab.paths.scenario import UNDER_TEST, Link, Scenario, parse
 from ndm_tcp.teaching import value
 
 YIELDING = frozenset({"ndm_tcp", "vegas", "nv", "fixed_cwnd"})
@@ -107,6 +107,11 @@ class _Path:
     offloads: bool = False
     window_bdp: float = 0.0
     """of a lone flow; 0: computed"""
+
+
+def bdp_packets(link: Link) -> float:
+    """Bandwidth-delay product of a path's first rate, packets as the lab's hosts send them."""
+    return link.rate_bps * link.rtt_us / 8e6 / IP_PACKET_BYTES
 
 
 def _number(pattern: str, text: str, units: dict[str, float]) -> float:

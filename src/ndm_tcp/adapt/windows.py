@@ -37,9 +37,10 @@ def _flat(model: PathModel) -> PathModel:
 
 def computed_bdp(model: PathModel) -> float:
     """The window that `truth` computes for a lone flow on the model at its mean rate, BDPs."""
-    flat = _flat(model)
-    ideal = truth.ideals(scenario.scenario(flat), recordings.OWN)[0]
-    return ideal.packets_per_s * ideal.rtt_us / 1e6 / max(flat.bdp_packets, 1e-9)
+    made = scenario.scenario(_flat(model))
+    assert made.link is not None
+    ideal = truth.ideals(made, recordings.OWN)[0]
+    return ideal.packets_per_s * ideal.rtt_us / 1e6 / max(truth.bdp_packets(made.link), 1e-9)
 
 
 def measured(models: Sequence[PathModel], out: Path, draws: int, jobs: int) -> list[PathModel]:
@@ -98,8 +99,9 @@ def _run(
         for draw in range(draws):
             drawn = scenario.draw(models[name], draw)
             made = scenario.scenario(drawn, f"{name}-{draw}", recordings.seconds(models[name]))
+            assert made.link is not None
             for number, bdp in each.items():
-                packets = max(FEWEST_PACKETS, round(bdp * drawn.bdp_packets))
+                packets = max(FEWEST_PACKETS, round(bdp * truth.bdp_packets(made.link)))
                 cc = f"fixed_cwnd:{packets}"
                 folder = out / f"{made.name}-{suite.tag(made, 'fixed_cwnd')}-{packets}"
                 # Two windows of a small BDP may be the same number of packets.
