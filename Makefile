@@ -132,7 +132,7 @@ export DEMO_START := $(or $(DEMO_START),$(shell date +%s))
 
 # The figures are README's.
 define DEMO_SAYS
-On 2 cores: about 8 minutes the first time, 3 minutes after, seconds when nothing changed.
+On 2 cores: about 6 minutes the first time, 2 minutes after, seconds when nothing changed.
 Disk: up to 5 GB. Memory: up to 3 GB. The lab's kernel is kept outside the checkout, in ~/.cache.
 pip's own torch may bring CUDA, gigabytes that nothing here uses; PIP_TORCH names another: README.md.
 Logs: $(DEMO)/log/
