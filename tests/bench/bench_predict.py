@@ -19,11 +19,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ndm_tcp.adapt.experiments import families
 from ndm_tcp.lab.guest import uml_build
+from ndm_tcp.lab.paths.scenario import load
 from ndm_tcp.paths.model import PathModel, Seen
 from ndm_tcp.paths.predict import DRAWS, Entrant, Prediction, predict
 from ndm_tcp.paths.replay import Replay, seen
@@ -34,10 +36,10 @@ APART = 1.03
 
 @dataclass(frozen=True)
 class TruePath:
-    """A true path: its runs by algorithm, and whether rivals share it."""
+    """A true path: its runs by algorithm, and its group in the table."""
 
     runs: Mapping[str, tuple[Seen, ...]]
-    rivals: bool
+    group: str
 
     def goodput(self, cc: str) -> float:
         return float(np.mean([one.goodput_mbps for one in self.runs[cc]]))
@@ -46,10 +48,21 @@ class TruePath:
         return float(np.mean([one.rtt_mean_ms for one in self.runs[cc]]))
 
 
+LONE, JITTER, RIVALS = "lone", "jitter", "beside rivals"
+
+
+def group(run: Path, result: Mapping[str, Any]) -> str:
+    """Of a true path, from its folder and `result.json`."""
+    if len(result["flows"]) > 1:
+        return RIVALS
+    link = load(run / "scenario.toml").link
+    return JITTER if link.jitter_us else LONE
+
+
 def true_paths(folders: Iterable[Path], copies: Path) -> tuple[dict[str, TruePath], dict[str, str]]:
     """The paths by name, and the captured algorithm by the name of a copy of its packets."""
     runs: dict[str, dict[str, list[Seen]]] = defaultdict(lambda: defaultdict(list))
-    rivals, ccs = {}, {}
+    groups, ccs = {}, {}
     copies.mkdir(parents=True, exist_ok=True)
     for capture in sorted({p for folder in folders for p in folder.rglob("sender.pcap*")}):
         result = json.loads((capture.parent / "result.json").read_text())
@@ -59,9 +72,9 @@ def true_paths(folders: Iterable[Path], copies: Path) -> tuple[dict[str, TruePat
             shutil.copy(capture, copy)
             ccs[copy.name] = cc
         runs[name][cc].append(seen(result))
-        rivals[name] = len(result["flows"]) > 1
+        groups[name] = group(capture.parent, result)
     made = {
-        name: TruePath({cc: tuple(all_) for cc, all_ in of.items()}, rivals[name])
+        name: TruePath({cc: tuple(all_) for cc, all_ in of.items()}, groups[name])
         for name, of in runs.items()
     }
     return made, ccs
@@ -125,16 +138,16 @@ def main() -> None:
     models = accepted(args.out / "captures", ccs, args.out, args.jobs)
     entrants = {cc: Entrant(cc) for cc in sorted(set(ccs.values()))}
     found = predict(models, entrants, args.out / "runs", range(args.draws), args.jobs)
-    errors = {"lone": Errors([], []), "beside rivals": Errors([], [])}
+    errors = {group: Errors([], []) for group in (LONE, JITTER, RIVALS)}
     for one in models:
         cc = ccs[one.source]
         path = paths[one.source.partition(f"-{cc}.pcap")[0]]
-        errors["beside rivals" if path.rivals else "lone"].add(path, cc, found[one.name])
+        errors[path.group].add(path, cc, found[one.name])
     print("median / 90th percentile of the error, %; pairs whose goodput differs by over 3 %\n")
     print("| paths | predictions | goodput | mean RTT | pairs in the right order |")
     print("|---|---|---|---|---|")
-    for group, of in errors.items():
-        print(of.row(group))
+    for name, of in errors.items():
+        print(of.row(name))
 
 
 if __name__ == "__main__":
