@@ -58,6 +58,8 @@ class Ranges:
     burst: bool = False
     steps: bool = False
     """does the rate change every two seconds by up to a factor of two?"""
+    policed: bool = False
+    """a token bucket of that many BDPs, in place of the queue"""
     offloads: bool = False
     seconds: int = 15
 
@@ -67,6 +69,7 @@ FAMILIES = {
     "dsl": Ranges((2, 8), (15, 45), (5, 12), jitter=(0.05, 0.12)),
     "wifi": Ranges((20, 60), (8, 30), (1, 3), jitter=(0.05, 0.2), burst=True),
     "short-queue": Ranges((40, 100), (8, 25), (0.06, 0.2)),
+    "policer": Ranges((4, 40), (15, 80), (0.5, 3), policed=True),
     "data-centre": Ranges((400, 900), (0.15, 0.5), (2, 6), offloads=True, seconds=5),
     "cellular": Ranges((3, 12), (60, 150), (1, 3), (0.005, 0.02), (0.1, 0.2), steps=True),
 }
@@ -82,7 +85,11 @@ def path(family: str, number: int) -> Scenario:
     bps, rtt_us = 1e6 * _log(rng, *r.mbps), 1e3 * _log(rng, *r.rtt_ms)
     queue = max(2, round(_log(rng, *r.queue_bdp) * bps * rtt_us / 8e6 / FULL_PACKET))
     lines = [f"seconds = {r.seconds}", 'topology = "path"', "[link]", f"rate_bps = {bps:.0f}"]
-    lines += [f"rtt_us = {rtt_us:.0f}", f"queue_packets = {queue}"]
+    lines += [f"rtt_us = {rtt_us:.0f}"]
+    if r.policed:
+        lines += ["queue_packets = 1", f"bucket_packets = {queue}"]
+    else:
+        lines.append(f"queue_packets = {queue}")
     if r.burst:
         lines.append(f"burst = {{ start = {_log(rng, 3e-4, 2e-3):.5f}, end = 0.3, loss = 0.7 }}")
     if loss := _log(rng, *r.loss):
