@@ -177,6 +177,8 @@ def _bucket(policer: Policer | None) -> Value:
     """The first burst shows the depth, but for the packets that a round trip holds."""
     if policer is None:
         return Value.exact(1.0)
+    if policer.at_least:
+        return Value.exact(policer.bucket, Kind.AT_LEAST)
     slack = BUCKET_SLACK * policer.bucket + QUEUE_SLACK_PACKETS
     return Value(policer.bucket, max(1.0, policer.bucket - slack), policer.bucket + slack)
 
@@ -209,7 +211,7 @@ def _start(shared: Shared) -> float:
 def _label_error(f: Found) -> float:
     """Expected |log2| error of the target window, by what is known."""
     shared = f.shared
-    if f.policer:
+    if f.policer and not f.unfilled:
         return FILLED
     if f.unfilled or not shared.counted or (shared.rivals and not shared.by_clock):
         return UNKNOWN

@@ -83,7 +83,8 @@ def find(o: Observed, cc: str | None) -> Found:
     if policer:
         levels, shared = ((0.0, policer.pps),), rivals.NONE
         lost = replace(lost, overflow=False, random=0.0, n_random=0, burst=None)
-        return Found(ordered, hold, rate, shared, levels, (), False, lost, False, policer, False)
+        only = policer.at_least
+        return Found(ordered, hold, rate, shared, levels, (), only, lost, False, policer, False)
     # A queue shorter than the receiver's timer cannot be told from it.
     unfilled |= not clock.pps and rate.queue_s < hold
     fair = cc in rivals.FAIR

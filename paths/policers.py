@@ -25,6 +25,11 @@ MOST_QUEUE_PACKETS, QUEUE_PERCENTILE = 4.0, 90
 """of the ACKs around losses: more is a queue"""
 SAME_RATE = 0.06
 """of the log rate: what such stretches scatter"""
+LEAST_BUCKET = 2.0
+"""packets; with one it would be a link"""
+OFTEN_LOST = 0.02
+"""of the packets: a flow that loses fewer lets the bucket fill between its losses, and tokens that
+come then are lost"""
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,8 @@ class Policer:
     """packets per s"""
     bucket: float
     """packets that pass at once when it is full"""
+    at_least: bool
+    """both are only lower bounds"""
 
 
 def measure(o: Observed, order: Order, rate: Rates) -> Policer | None:
@@ -56,7 +63,8 @@ def measure(o: Observed, order: Order, rate: Rates) -> Policer | None:
         return None
     # Tokens that come while the bucket is full are lost, so it empties from its fullest time on.
     used = o.delivered[: first + 1] - pps * o.t[: first + 1]
-    return Policer(pps, max(1.0, float(used[-1] - used.min())))
+    at_least = float(o.lost.sum()) < OFTEN_LOST * o.packets
+    return Policer(pps, max(LEAST_BUCKET, float(used[-1] - used.min())), at_least)
 
 
 def _between_losses(o: Observed, at: Ints) -> Floats:

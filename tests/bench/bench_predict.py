@@ -56,7 +56,7 @@ def group(run: Path, result: Mapping[str, Any]) -> str:
     if len(result["flows"]) > 1:
         return RIVALS
     link = load(run / "scenario.toml").link
-    return JITTER if link.jitter_us else LONE
+    return JITTER if link and link.jitter_us else LONE
 
 
 def true_paths(folders: Iterable[Path], copies: Path) -> tuple[dict[str, TruePath], dict[str, str]]:

@@ -181,6 +181,22 @@ def test_a_policer_is_found_with_its_rate_and_bucket(cc: str, tmp_path: Path) ->
     assert labelled.truth is not None and "bucket_packets" in labelled.truth.scenario
 
 
+def test_a_policer_that_a_flow_seldom_meets_has_lower_bounds(tmp_path: Path) -> None:
+    """CUBIC lets so small a bucket fill after each loss, and the tokens that come then are lost."""
+    need_kernel()
+    small = POLICED.replace("bucket_packets = 120", "bucket_packets = 18")
+    small = small.replace("rtt_us = 30_000", "rtt_us = 17_300").replace("12_000_000", "16_500_000")
+    small = small.replace("seconds = 8", "seconds = 15")
+    lab_run.run(parse(small, "policed", "policed.toml"), "cubic", 1, tmp_path / "run")
+    (flow,) = sources.read(tmp_path / "run").flows
+    found = estimate(replace(flow, truth=None), "run")
+    assert found.levels[0].rate_bps.kind is Kind.AT_LEAST
+    assert 0.8 * 16.5e6 < found.rate_bps < 16.5e6
+    assert found.bucket_packets.kind is Kind.AT_LEAST
+    assert 1 < found.bucket_packets.value < 1.2 * 18
+    assert label(replace(flow, truth=None)).truth is None
+
+
 def test_shipped_paths_have_no_policer() -> None:
     """Every one has a queue; random loss without it looks most alike."""
     names = [p for p in sorted((TRACES / "lab").iterdir()) if "reno" in p.name or "bbr" in p.name]
