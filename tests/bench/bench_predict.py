@@ -26,7 +26,7 @@ import numpy as np
 from ndm_tcp.adapt.experiments import families
 from ndm_tcp.lab.guest import uml_build
 from ndm_tcp.lab.paths.scenario import load
-from ndm_tcp.paths.model import PathModel, Seen
+from ndm_tcp.paths.model import Kind, PathModel, Seen
 from ndm_tcp.paths.predict import DRAWS, Entrant, Prediction, predict
 from ndm_tcp.paths.replay import Replay, seen
 
@@ -105,8 +105,6 @@ class Errors:
 
     def row(self, group: str) -> str:
         """Of the table."""
-        if not self.goodput:
-            return f"| {group} | 0 | - | - | - |"
         cells = []
         for values in (self.goodput, self.rtt):
             off = 100 * np.expm1(np.abs(values))
@@ -138,15 +136,17 @@ def main() -> None:
     models = accepted(args.out / "captures", ccs, args.out, args.jobs)
     entrants = {cc: Entrant(cc) for cc in sorted(set(ccs.values()))}
     found = predict(models, entrants, args.out / "runs", range(args.draws), args.jobs)
-    errors = {group: Errors([], []) for group in (LONE, JITTER, RIVALS)}
+    errors: dict[str, Errors] = {}
     for one in models:
         cc = ccs[one.source]
         path = paths[one.source.partition(f"-{cc}.pcap")[0]]
-        errors[path.group].add(path, cc, found[one.name])
+        filled = all(level.rate_bps.kind is Kind.MEASURED for level in one.levels)
+        row = f"{path.group}, the rate is {'measured' if filled else 'a lower bound'}"
+        errors.setdefault(row, Errors([], [])).add(path, cc, found[one.name])
     print("median / 90th percentile of the error, %; pairs whose goodput differs by over 3 %\n")
     print("| paths | predictions | goodput | mean RTT | pairs in the right order |")
     print("|---|---|---|---|---|")
-    for name, of in errors.items():
+    for name, of in sorted(errors.items()):
         print(of.row(name))
 
 
