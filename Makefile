@@ -45,7 +45,7 @@ CORE_SOURCES := $(wildcard kmod/ndm_*.h datasets/native/*) kmod/generated/ndm_co
 	src/ndm_tcp/core.c src/ndm_tcp/core_build.py setup.py pyproject.toml
 
 .PHONY: help setup docs pictures packages test-packages install-test-packages demo-packages demo test test-long test-debug test-ray fuzz \
-	bench-datasets board lint shipped generated check-generated notebooks ablation deb clean
+	bench-datasets board worth lint shipped generated check-generated notebooks ablation deb clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -251,6 +251,15 @@ bench-datasets: setup ## readers beside scapy, dpkt, tshark, tcptrace; memory on
 	@$(PIP) --no-build-isolation -e '.[bench]' $(PIP_QUIET)
 	$(BIN)/python -m tests.bench.bench_capture --folder $(OUT)
 	$(BIN)/python -m tests.bench.bench_text
+
+worth: setup test-packages ## what the network and each rule of the module are worth: docs/worth.md, hours
+	@$(PIP) --no-build-isolation -e '.[bench]' $(PIP_QUIET)
+	@test -d $(OUT)/shipped/data || $(MAKE) --no-print-directory shipped
+	@test -d $(OUT)/worth/many || $(BIN)/ndm train --data $(OUT)/shipped/data $(ROUNDS) --shares $(SHARES) \
+		--seeds 5 -o $(OUT)/worth/many
+	$(BIN)/ndm lab build
+	$(BIN)/python -m ndm_tcp.worth.experiment $(OUT)/worth/many --data $(OUT)/shipped/data $(ROUNDS) \
+		-o $(OUT)/worth --page docs/worth.md --jobs 2
 
 board: setup test-packages ## every scenario with every algorithm of the kernel; takes hours
 	$(BIN)/ndm lab board published --cc all,ndm_tcp,ceiling --seeds $(SEEDS) -o $(OUT)/board/published

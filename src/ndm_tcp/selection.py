@@ -14,10 +14,10 @@ import json
 import math
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,9 @@ import orjson
 from ndm_tcp import files
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export.report.chosen import SELECTION
+
+if TYPE_CHECKING:
+    from ndm_tcp.lab.score.metrics import RunMetrics
 
 EXAMPLE = """example:
   ndm train --data out/data --seeds 8 -o out/many
@@ -121,10 +124,10 @@ def moved(kmod: Path, units: int, to: Path) -> Path:
     return to
 
 
-def measure(
+def runs_of(
     name: str, kmod: Path, suites: Sequence[str], lab_seeds: int, jobs: int, work: Path
-) -> dict[str, float]:
-    """Scenario to the mean of its points over the lab's seeds.
+) -> Iterator[tuple[str, RunMetrics, float]]:
+    """(suite and scenario, figures, points) of each run of a module. Resumes.
 
     Raises:
         NdmError: a run failed.
@@ -133,7 +136,6 @@ def measure(
     from ndm_tcp.lab.paths.scenario import UNDER_TEST
     from ndm_tcp.lab.score import board
 
-    found: dict[str, list[float]] = {}
     # Runs of another module are no results of this one.
     module = f"{name}-{uml_build.sources_digest(kmod)[:12]}"
     for one in suites:
@@ -149,7 +151,20 @@ def measure(
             worth = points(
                 m.goodput_mbps, m.rtt_mean_ms, m.retransmitted_share, m.share, m.jain, fair
             )
-            found.setdefault(f"{one}/{m.scenario}", []).append(worth)
+            yield f"{one}/{m.scenario}", m, worth
+
+
+def measure(
+    name: str, kmod: Path, suites: Sequence[str], lab_seeds: int, jobs: int, work: Path
+) -> dict[str, float]:
+    """Scenario to the mean of its points over the lab's seeds.
+
+    Raises:
+        NdmError: a run failed.
+    """
+    found: dict[str, list[float]] = {}
+    for scenario, _, worth in runs_of(name, kmod, suites, lab_seeds, jobs, work):
+        found.setdefault(scenario, []).append(worth)
     return {scenario: float(np.mean(values)) for scenario, values in sorted(found.items())}
 
 

@@ -140,8 +140,9 @@ def main() -> None:
     for one in models:
         cc = ccs[one.source]
         path = paths[one.source.partition(f"-{cc}.pcap")[0]]
-        filled = all(level.rate_bps.kind is Kind.MEASURED for level in one.levels)
-        row = f"{path.group}, the rate is {'measured' if filled else 'a lower bound'}"
+        values = [one.queue_packets, *(level.rate_bps for level in one.levels)]
+        known = all(value.kind is Kind.MEASURED for value in values)
+        row = f"{path.group}, {'rate and queue measured' if known else 'with a lower bound'}"
         errors.setdefault(row, Errors([], [])).add(path, cc, found[one.name])
     print("median / 90th percentile of the error, %; pairs whose goodput differs by over 3 %\n")
     print("| paths | predictions | goodput | mean RTT | pairs in the right order |")

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the network, the luck of its training and each fixed rule are worth in the closed loop.
+
+    ndm train --data DIR... --shares S,... --seeds 5 -o out/many
+    python -m ndm_tcp.worth.experiment out/many --data DIR... -o out/worth --page docs/worth.md
+
+The population, policies simpler than a network, and the shipped network without one of the
+module's rules run the same paths with the same seeds of the lab. Resumes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ndm_tcp import files
+from ndm_tcp.errors import NdmError
+from ndm_tcp.lab.guest import uml_build
+from ndm_tcp.selection import LEAST, runs_of, sources
+from ndm_tcp.training import checkpoint, population
+from ndm_tcp.worth import policies, rules
+
+Floats = npt.NDArray[np.float64]
+SUITES = ("validation", "validation-jitter", "lan")
+RESAMPLES = 4000
+RESULT = "result.json"
+SHIPPED = "shipped"
+SCORE, GOODPUT, RTT, LOST, SHARE, JAIN = "score", "goodput", "RTT", "retransmitted", "share", "Jain"
+MEASURES = (SCORE, GOODPUT, RTT, LOST, SHARE, JAIN)
+"""in logarithms: goodput and RTT; share: 1 less twice the distance from half"""
+Of = dict[str, dict[str, dict[str, float]]]
+"""module to scenario to measure"""
+
+
+def modules(folder: Path, data: Sequence[Path], out: Path) -> dict[str, Path]:
+    """Name to the sources of each module that runs.
+
+    Args:
+        folder: of a population.
+        data: its datasets, in the same order.
+        out: for the sources.
+    """
+    runs = population.members(folder)
+    config = checkpoint.load_policy(next(iter(runs.values())))[1].config
+    made = {SHIPPED: sources(None, out / "kmod" / SHIPPED)}
+    for run in runs.values():
+        made[run.name] = sources(run, out / "kmod" / run.name, even_if_worse=True)
+    fitted = None
+    for name in policies.NAMES:
+        tag = name.replace(" ", "-")
+        text = out / "policies" / f"{tag}.h"  # of a run before: a fit takes minutes
+        if not text.exists():
+            fitted = fitted or policies.rounds(data, config.shares)
+            files.write_text(text, policies.code(name, fitted))
+        made[name] = policies.module(text.read_text(), out / "kmod" / tag)
+    for name in rules.RULES:
+        to = out / "kmod" / f"without-{name.replace(' ', '-')}"
+        made[f"without {name}"] = rules.without(name, made[SHIPPED], to)
+    return made
+
+
+def measured(
+    made: Mapping[str, Path], suites: Sequence[str], lab_seeds: int, jobs: int, out: Path
+) -> Of:
+    """Run all modules; means over the lab's seeds."""
+    found: Of = {}
+    for number, (name, kmod) in enumerate(made.items(), 1):
+        print(f"{name}: module {number} of {len(made)}", file=sys.stderr, flush=True)
+        each: dict[str, list[list[float]]] = {}
+        tag = name.replace(" ", "-")
+        for scenario, m, score in runs_of(tag, kmod, suites, lab_seeds, jobs, out):
+            beside = m.share < 1  # another algorithm sends, too
+            row = [
+                score,
+                float(np.log(max(m.goodput_mbps, LEAST))),
+                float(np.log(max(m.rtt_mean_ms, LEAST))),
+                m.retransmitted_share,
+                1 - 2 * abs(m.share - 0.5) if beside else float("nan"),
+                m.jain,
+            ]
+            each.setdefault(scenario, []).append(row)
+        found[name] = {
+            scenario: dict(zip(MEASURES, np.mean(rows, axis=0).tolist(), strict=True))
+            for scenario, rows in each.items()
+        }
+    return found
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean difference and its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def significant(self) -> bool:
+        """Does the interval leave zero out?"""
+        return self.low > 0 or self.high < 0
+
+
+def bootstrap(apart: Floats, seed: int = 1) -> Interval:
+    """Mean of differences [paths, training seeds]; paths and training seeds are resampled.
+
+    Rows that are not numbers (no share without another algorithm) are left out.
+    """
+    apart = apart[~np.isnan(apart).any(axis=1)]
+    if not apart.size:
+        return Interval(float("nan"), float("nan"), float("nan"))
+    rng = np.random.default_rng(seed)
+    n, m = apart.shape
+    path, run = rng.integers(n, size=(RESAMPLES, n)), rng.integers(m, size=(RESAMPLES, m))
+    drawn = [apart[np.ix_(p, r)].mean() for p, r in zip(path, run, strict=True)]
+    low, high = np.percentile(drawn, [2.5, 97.5])
+    return Interval(float(apart.mean()), float(low), float(high))
+
+
+def apart(found: Of, name: str, others: Iterable[str], measure: str, where: str = "") -> Interval:
+    """One module less others, over the scenarios whose name contains `where`."""
+    scenarios = [s for s in sorted(found[name]) if where in s]
+    rows = [
+        [found[name][s][measure] - found[other][s][measure] for other in others] for s in scenarios
+    ]
+    return bootstrap(np.array(rows, np.float64).reshape(len(scenarios), -1))
+
+
+# --- the page --------------------------------------------------------------------------------
+
+
+def _cell(of: Interval) -> str:
+    if np.isnan(of.mean):
+        return "-"
+    text = f"{of.mean:+.3f} [{of.low:+.3f}, {of.high:+.3f}]"
+    return f"**{text}**" if of.significant else text
+
+
+def _table(found: Of, rows: Mapping[str, Sequence[str]], first: str, where: str = "") -> str:
+    heads = [first, *MEASURES]
+    lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
+    for name, others in rows.items():
+        cells = [_cell(apart(found, name, others, m, where)) for m in MEASURES]
+        lines.append("| " + " | ".join([name, *cells]) + " |")
+    return "\n".join(lines)
+
+
+def luck(found: Of, seeds: Sequence[str]) -> str:
+    """What networks of several training seeds differ by."""
+    means = [float(np.mean([one[SCORE] for one in found[s].values()])) for s in seeds]
+    return (
+        f"The scores of the {len(seeds)} networks, one a training seed, have a standard deviation "
+        f"of {np.std(means, ddof=1):.4f}; the best is {max(means) - min(means):.4f} above the "
+        "worst."
+    )
+
+
+PAGE = """# What the network and the rules are worth
+
+Made by `python -m ndm_tcp.worth.experiment`: {modules} modules on the {paths} paths of {suites},
+lab seeds: {lab_seeds}. These are development suites: they have steered decisions.
+
+Differences, mean and 95 % interval over resampled paths (and training seeds). The score is that of
+[`ndm select`](training.md#the-score). Goodput and RTT are natural logarithms, so +0.010 is 1 %;
+retransmitted is a part of the segments; share, beside other algorithms, is 1 at half and 0 at
+nothing or all; Jain's index is over all flows. **Bold**: the interval leaves zero out. Of twenty
+such intervals one does so without a difference.
+
+## Policies in the network's place
+
+Each less the networks of {seeds} training seeds. All run in the same module, with all rules.
+`constant` predicts no step and one probability; `hand rule` steps towards 1.2 BDP; `linear` and
+`quadratic` are regressions on the network's inputs and means; `tree` has six levels. All of them
+but the first two were fitted to the rounds that trained the networks.
+
+{policies}
+
+{luck}
+
+The same on paths with jitter:
+
+{jitter}
+
+## The module without one of its rules
+
+The shipped network without a rule less the shipped network with all.
+
+{rules}
+
+What each rule does:
+
+{legend}
+"""
+
+
+def page(found: Of, suites: Sequence[str], lab_seeds: int) -> str:
+    """docs/worth.md."""
+    seeds = [name for name in found if name.startswith("seed-")]
+    simple = {name: seeds for name in policies.NAMES}
+    off = {name: [SHIPPED] for name in found if name.startswith("without ")}
+    return PAGE.format(
+        modules=len(found),
+        paths=len(found[SHIPPED]),
+        suites=", ".join(f"`{one}`" for one in suites),
+        lab_seeds=lab_seeds,
+        seeds=len(seeds),
+        policies=_table(found, simple, "policy"),
+        luck=luck(found, seeds),
+        jitter=_table(found, simple, "policy", "jitter"),
+        rules=_table(found, off, "module"),
+        legend="\n".join(f"- {name}: {rule.does}." for name, rule in rules.RULES.items()),
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run what is missing, and write the page."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path, help="a population: of ndm train --seeds")
+    parser.add_argument("--data", nargs="+", type=Path, required=True, help="that trained it")
+    parser.add_argument("-o", "--out", type=Path, required=True, help="resumes")
+    parser.add_argument("--suites", default=",".join(SUITES))
+    parser.add_argument("--lab-seeds", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1, help="guests at a time")
+    parser.add_argument("--page", type=Path, help="to write")
+    args = parser.parse_args(argv)
+    uml_build.build()
+    suites = args.suites.split(",")
+    made = modules(args.folder, args.data, args.out)
+    found = measured(made, suites, args.lab_seeds, args.jobs, args.out)
+    files.write_text(args.out / RESULT, json.dumps(found, indent=1) + "\n")
+    text = page(found, suites, args.lab_seeds)
+    if args.page:
+        files.write_text(args.page, text)
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except NdmError as error:
+        sys.exit(f"worth: {error}")

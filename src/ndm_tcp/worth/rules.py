@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The fixed rules around the network, and the module without one of them.
+
+A rule is taken out by a change of one place in the sources. `without` refuses a text that is not
+there once, so a rule that moved is noticed.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from ndm_tcp.errors import NdmError
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One fixed rule of the module."""
+
+    does: str
+    file: str
+    """of kmod, where it is"""
+    text: str
+    """that occurs once in the file"""
+    without: str
+    """in its place: the rule is off"""
+
+
+def _never(does: str, file: str, condition: str, line: str) -> Rule:
+    """A rule behind a condition, a part of a line, that is never true."""
+    return Rule(does, file, line, line.replace(condition, f"false && {condition}", 1))
+
+
+RULES = {
+    "probe": Rule(
+        "eight rounds of a little more and less window",
+        "ndm_control.h",
+        "return step[phase % NDM_PROBE_ROUNDS] * NDM_PROBE;",
+        "return 0 * step[phase % NDM_PROBE_ROUNDS];",
+    ),
+    "ceiling": _never(
+        "holds the window after an overflow",
+        "ndm_policy.h",
+        "ca->ceiling_rounds && !ca->f.paused",
+        "if (ca->ceiling_rounds && !ca->f.paused &&",
+    ),
+    "drain": Rule(
+        "empties a standing queue now and then",
+        "ndm_drain.h",
+        "!ndm_queue_persists(queue) || !may)",
+        "!ndm_queue_persists(queue) || !may || true)",
+    ),
+    "watchdog": _never(
+        "takes over where losses go on",
+        "ndm_policy.h",
+        "r->valid",
+        "if (r->valid && !r->slow_start)\n\t\tr->took_over",
+    ),
+    "guard": _never(
+        "sends no more than arrived after a flood",
+        "ndm_control.h",
+        "x[NDM_IN_LOSS_RATE]",
+        "return x[NDM_IN_LOSS_RATE] >= NDM_FLOOD_LOSS && lost",
+    ),
+    "return of slow start": _never(
+        "slow start that random losses ended goes on",
+        "ndm_slow_start.h",
+        "ca->starting",
+        "return ca->starting && ca->congestion < 0",
+    ),
+    "spared losses": _never(
+        "losses without a queue do not end slow start",
+        "ndm_recovery.h",
+        "tcp_in_initial_slowstart(tp)",
+        "} else if (tcp_in_initial_slowstart(tp) &&",
+    ),
+    "bursts into an empty pipe": _never(
+        "with nothing in flight packets leave unpaced",
+        "ndm_pacing.h",
+        "!tp->packets_out",
+        "if (!tp->packets_out && ndm_may_burst(sk))",
+    ),
+    "own min RTT": Rule(
+        "leaves out RTTs rounded to milliseconds",
+        "ndm_measure.h",
+        "lowest = clamp(lowest ? lowest : ~0U, core,\n"
+        "\t\t       ndm_is_rounded(tp, core) ? core + (u32)USEC_PER_MSEC : core);",
+        "lowest = core;",
+    ),
+}
+"""name to rule"""
+
+
+def without(rule: str, kmod: Path, to: Path) -> Path:
+    """A copy of the module's sources with one rule off.
+
+    Args:
+        rule: key of `RULES`.
+        kmod: the sources.
+        to: the folder to make, or to make anew.
+
+    Raises:
+        NdmError: the rule is not where it was.
+    """
+    one = RULES[rule]
+    if to.exists():
+        shutil.rmtree(to)
+    shutil.copytree(kmod, to)
+    text = (to / one.file).read_text()
+    if text.count(one.text) != 1:
+        raise NdmError(
+            f"{kmod / one.file}: {rule} is not where it was; correct its entry in worth/rules.py"
+        )
+    (to / one.file).write_text(text.replace(one.text, one.without))
+    return to

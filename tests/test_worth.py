@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The experiment on rules and policies: each rule is there, each policy computes its fit."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ndm_tcp import contract
+from ndm_tcp.errors import NdmError
+from ndm_tcp.lab.guest import uml_build
+from ndm_tcp.training.objective import STEP_SHARE
+from ndm_tcp.worth import experiment, policies, rules
+
+Q12, Q16 = 1 << contract.Q_INPUT, 1 << contract.Q_PRE
+
+
+@pytest.mark.parametrize("rule", rules.RULES)
+def test_a_rule_is_one_change_of_the_sources(rule: str, tmp_path: Path) -> None:
+    made = rules.without(rule, uml_build.KMOD, tmp_path / "kmod")
+    changed = [
+        path.name
+        for path in made.glob("ndm_*.h")
+        if path.read_text() != (uml_build.KMOD / path.name).read_text()
+    ]
+    assert changed == [rules.RULES[rule].file]
+
+
+def test_a_rule_that_moved_is_named(tmp_path: Path) -> None:
+    once = rules.without("guard", uml_build.KMOD, tmp_path / "once")
+    with pytest.raises(NdmError, match="guard is not where it was; correct its entry"):
+        rules.without("guard", once, tmp_path / "twice")
+
+
+def rounds(n: int = 4000) -> policies.Rounds:
+    """Rounds whose step is a product of two inputs, and losses with a known cause."""
+    rng = np.random.default_rng(7)
+    units = rng.integers(0, Q12 + 1, (n, contract.N_DENSE))
+    x = units.astype(np.float32) / np.float32(Q12)
+    step = 0.5 * x[:, 2].astype(np.float64) * x[:, 9] - 0.2
+    odds = 6 * x[:, 0].astype(np.float64) - 3
+    overflow = (rng.uniform(size=n) < 1 / (1 + np.exp(-odds))).astype(np.float64)
+    return policies.Rounds(x, step, np.ones(n), overflow, np.ones(n), 0.65)
+
+
+def in_c(code: str, x: np.ndarray, to: Path) -> np.ndarray:
+    """[n, 2] the outputs, real numbers, of a policy compiled with the module's own headers."""
+    source = to / "policy.c"
+    source.write_text(
+        '#include "ndm_infer.h"\n'
+        + code
+        + "void run(const short *x, int *out, int n)\n{\n"
+        + "\tfor (int i = 0; i < n; i++)\n"
+        + "\t\tndm_predict(10, x + i * NDM_N_DENSE, out + 2 * i);\n}\n"
+    )
+    command = ["gcc", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", f"-I{uml_build.KMOD}"]
+    subprocess.run([*command, "-o", str(to / "policy.so"), str(source)], check=True)
+    library = ctypes.CDLL(str(to / "policy.so"))
+    inputs = np.ascontiguousarray(np.round(x * Q12).astype(np.int16))
+    out = np.zeros((len(x), 2), np.int32)
+    library.run(inputs.ctypes.data_as(ctypes.c_void_p), out.ctypes.data_as(ctypes.c_void_p), len(x))
+    return out / Q16
+
+
+@pytest.mark.parametrize("name", [policies.LINEAR, policies.QUADRATIC])
+def test_a_regression_in_c_is_the_one_that_was_fitted(name: str, tmp_path: Path) -> None:
+    data = rounds()
+    terms = policies.pairs(1 + (name == policies.QUADRATIC))
+    step, logit = policies.fit_step(data, terms), policies.fit_congestion(data, terms)
+    got = in_c(policies.regression_c(name, terms, step, logit), data.x, tmp_path)
+    z = np.concatenate([*policies._terms(data.x, terms)])
+    want = np.stack([(z @ step).clip(-1, 1), (z @ logit).clip(-8, 8)], axis=1)
+    assert np.abs(got - want).max() < len(terms) / Q16 * 2
+    off = np.abs(got[:, 0] - data.step).max()
+    assert (off < 1e-3) == (name == policies.QUADRATIC), "only squares fit a product"
+    assert np.corrcoef(got[:, 1], 6 * data.x[:, 0] - 3)[0, 1] > 0.9
+
+
+def test_the_rule_by_hand_steps_towards_its_window(tmp_path: Path) -> None:
+    names = [one.name for one in contract.DENSE]
+    x = np.full((3, contract.N_DENSE), 0.1, np.float32)
+    x[:, names.index("bdp_ratio")] = [0.5, 1 / policies.HAND_BDPS, 2 - 1 / Q12]
+    x[2, names.index("queue_floor_mean")] = 0.5
+    step, logit = in_c(policies.hand_c(), x, tmp_path).T
+    want = STEP_SHARE * np.log2(policies.HAND_BDPS * x[:, names.index("bdp_ratio")])
+    # A logarithm that is linear between powers of two is off by up to 0.086.
+    assert np.abs(step - want.clip(-1, 1)).max() < 0.06 and step[0] < 0 < step[2]
+    assert logit.tolist() == [-4, -4, 4]
+
+
+def test_a_tree_in_c_is_the_one_that_was_fitted(tmp_path: Path) -> None:
+    trees = pytest.importorskip("sklearn.tree")
+    data = rounds()
+    got = in_c(policies.tree_c(data), data.x, tmp_path)
+    made = trees.DecisionTreeRegressor(
+        max_depth=policies.DEPTH, min_weight_fraction_leaf=1e-3, random_state=0
+    ).fit(data.x, data.step)
+    # Thresholds between two inputs are rounded to one of them.
+    assert np.mean(np.abs(got[:, 0] - made.predict(data.x)) < 2 / Q16) > 0.99
+
+
+def test_a_policy_takes_the_networks_place(tmp_path: Path) -> None:
+    made = policies.module(policies.hand_c(), tmp_path / "kmod")
+    assert (made / "Kbuild").read_text().startswith("NDM_TEST_OUTPUTS := y\n")
+    assert policies.HAND in (made / policies.OUTPUTS).read_text()
+
+
+def test_an_interval_covers_paths_and_training_seeds() -> None:
+    rng = np.random.default_rng(3)
+    path, seed = rng.normal(0, 1, (40, 1)), rng.normal(0, 1, (1, 5))
+    of = experiment.bootstrap(path + seed)
+    assert of.low < float(seed.mean() + path.mean()) < of.high
+    # As wide as both: the error of 5 seeds is most of it.
+    assert of.high - of.low > 2 * 1.5 * float(seed.std()) / np.sqrt(5)
+    sure = experiment.bootstrap(np.full((40, 5), 0.1))
+    assert sure.significant and sure.mean == pytest.approx(0.1)
+    nothing = experiment.bootstrap(np.full((4, 5), np.nan))
+    assert np.isnan(nothing.mean) and not nothing.significant
+
+
+def test_the_page_has_a_row_for_each_rule_and_policy() -> None:
+    row = dict.fromkeys(experiment.MEASURES, 0.0)
+    modules = [experiment.SHIPPED, "seed-1", "seed-2", *policies.NAMES]
+    modules += [f"without {name}" for name in rules.RULES]
+    found = {name: {"validation/a-jitter": row, "validation/b": row} for name in modules}
+    found["without probe"] = {
+        name: {**row, experiment.SCORE: -0.1} for name in found["without probe"]
+    }
+    text = experiment.page(found, ["validation"], 1)
+    assert "| without probe | **-0.100 [-0.100, -0.100]** |" in text
+    assert "| quadratic | +0.000 [+0.000, +0.000] |" in text
+    assert all(f"- {name}: " in text for name in rules.RULES)
