@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import argparse
 
-from ndm_tcp.lab.paths import ccbench, lan_paths, mahimahi, training_paths
+from ndm_tcp.lab.paths import ccbench, lan_paths, mahimahi, sealed_paths, training_paths
 
 SETS = {
     "ccbench": ccbench.main,
     "lan": lan_paths.main,
+    "sealed": sealed_paths.main,
     "training": training_paths.main,
     "variable": mahimahi.main,
 }

@@ -334,7 +334,18 @@ def _flows(rng: random.Random, kind: str) -> tuple[int, str]:
 
 def scenarios(suite: str) -> dict[str, str]:
     """File name to TOML; of one of `SUITES`."""
-    seed, counts = SUITES[suite]
+    return drawn(suite, suite[:5], *SUITES[suite])
+
+
+def drawn(suite: str, prefix: str, seed: int | str, counts: dict[str, int]) -> dict[str, str]:
+    """File name to TOML.
+
+    Args:
+        suite: its name, for the titles.
+        prefix: of the files' names.
+        seed: of the draws.
+        counts: how many paths of each kind.
+    """
     rng = random.Random(seed)
     made = {}
     kinds = [kind for kind, count in counts.items() for _ in range(count)]
@@ -349,7 +360,7 @@ def scenarios(suite: str) -> dict[str, str]:
             body = link.toml() + _impairment(rng, kind, link)
             if kind.endswith("far-loss"):
                 body += f"\n[host]\nbuffer_bytes = {FAR_BUFFER_BYTES}\n"
-        made[f"{suite[:5]}-{number:02}-{kind}.toml"] = (
+        made[f"{prefix}-{number:02}-{kind}.toml"] = (
             f'{HEAD}title = "{suite.capitalize()}: {kind}, {title}"\nseconds = {seconds}\n'
             f'topology = "{topology}"\n\n{body}{flows}'
         )
@@ -358,9 +369,13 @@ def scenarios(suite: str) -> dict[str, str]:
 
 def main() -> None:
     """Write the files of every suite anew."""
-    drawn = {suite: scenarios(suite) for suite in SUITES}
-    for suite, made in drawn.items():
-        for path in (FOLDER / suite).glob("*.toml"):
-            path.unlink()
-        for name, text in made.items():
-            files.write_text(FOLDER / suite / name, text)
+    for suite in SUITES:
+        write(FOLDER / suite, scenarios(suite))
+
+
+def write(folder: Path, made: dict[str, str]) -> None:
+    """A suite's files, and no others."""
+    for path in folder.glob("*.toml"):
+        path.unlink()
+    for name, text in made.items():
+        files.write_text(folder / name, text)

@@ -10,7 +10,7 @@ import pytest
 
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import suite
-from ndm_tcp.lab.paths import ccbench, scenario, training_paths
+from ndm_tcp.lab.paths import ccbench, scenario, sealed_paths, training_paths
 
 PATHS = tuple(training_paths.SUITES)
 
@@ -51,15 +51,25 @@ def test_suites_are_found_by_name_and_refused_by_name() -> None:
     ("folder", "made"),
     [
         (ccbench.FOLDER, ccbench.scenarios()),
+        (sealed_paths.FOLDER, sealed_paths.scenarios()),
         *((training_paths.FOLDER / name, training_paths.scenarios(name)) for name in PATHS),
     ],
-    ids=["ccbench", *PATHS],
+    ids=["ccbench", "sealed", *PATHS],
 )
 def test_generated_scenarios_are_current(folder: Path, made: dict[str, str]) -> None:
     assert {p.name for p in folder.iterdir()} == set(made)
     for name, text in made.items():
         assert (folder / name).read_text() == text
         scenario.parse(text, name, name)
+
+
+def test_sealed_paths_are_the_networks_own() -> None:
+    """Another network has others: nobody can choose one for the paths that he knows."""
+    mine, other = sealed_paths.scenarios(), sealed_paths.scenarios("0123456789abcdef")
+    assert len(mine) == len(other) >= 40
+    assert not {*mine.values()} & {*other.values()}
+    trained = {text.split("[link]")[-1] for text in training_paths.scenarios("training").values()}
+    assert not {text.split("[link]")[-1] for text in mine.values()} & trained
 
 
 def test_training_paths_stay_away_from_evaluation_paths() -> None:
