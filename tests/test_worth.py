@@ -125,7 +125,7 @@ def test_an_interval_covers_paths_and_training_seeds() -> None:
 def test_the_page_has_a_row_for_each_rule_and_policy() -> None:
     row = dict.fromkeys(experiment.MEASURES, 0.0)
     modules = [experiment.SHIPPED, "seed-1", "seed-2", *policies.NAMES]
-    modules += [f"without {name}" for name in rules.RULES]
+    modules += [*experiment.NOISE, *(f"without {name}" for name in rules.RULES)]
     found = {name: {"validation/a-jitter": row, "validation/b": row} for name in modules}
     found["without probe"] = {
         name: {**row, experiment.SCORE: -0.1} for name in found["without probe"]
