@@ -122,8 +122,10 @@ def bootstrap(apart: Floats, seed: int = 1) -> Interval:
         return Interval(float("nan"), float("nan"), float("nan"))
     rng = np.random.default_rng(seed)
     n, m = apart.shape
-    path, run = rng.integers(n, size=(RESAMPLES, n)), rng.integers(m, size=(RESAMPLES, m))
-    drawn = [apart[np.ix_(p, r)].mean() for p, r in zip(path, run, strict=True)]
+    # How often each path and each training seed is drawn.
+    path = rng.multinomial(n, np.full(n, 1 / n), RESAMPLES)
+    run = rng.multinomial(m, np.full(m, 1 / m), RESAMPLES)
+    drawn = ((path @ apart) * run).sum(axis=1) / (n * m)
     low, high = np.percentile(drawn, [2.5, 97.5])
     return Interval(float(apart.mean()), float(low), float(high))
 
