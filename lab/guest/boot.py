@@ -60,15 +60,22 @@ def _one_cpu(cpu: int | None) -> Iterator[int]:
 
 
 def start_kernel(
-    work: Path, seed: int, cpu: int, extra: tuple[str, ...] = (), debug: bool = False
+    work: Path,
+    seed: int,
+    cpu: int,
+    extra: tuple[str, ...] = (),
+    debug: bool = False,
+    patches: tuple[Path, ...] = (),
 ) -> subprocess.Popen[bytes]:
     """Start the kernel on a folder with plan.sh; it prints to stdout.
 
     Args:
         extra: more words for the kernel's command line, such as module parameters.
         debug: take the debugging kernel.
+        patches: take the kernel with these.
     """
-    kernel, programs = uml_build.build(quiet=True, debug=debug), uml_build.build_programs()
+    kernel = uml_build.build(quiet=True, debug=debug, patches=patches)
+    programs = uml_build.build_programs()
     (work / ROOT).symlink_to(guest_root())
     (work / "out").mkdir()
     words = ["setarch", "-R", "taskset", "-c", str(cpu), str(kernel.vmlinux)]
@@ -122,6 +129,7 @@ def boot(
     limit_s: float,
     extra: tuple[str, ...] = (),
     debug: bool = False,
+    patches: tuple[Path, ...] = (),
 ) -> str:
     """Run the kernel to its end; returns its output.
 
@@ -129,7 +137,7 @@ def boot(
         NdmError: it takes longer than `limit_s`, s of wall time.
     """
     with _one_cpu(cpu) as chosen:
-        process = start_kernel(work, seed, chosen, extra, debug)
+        process = start_kernel(work, seed, chosen, extra, debug, patches)
         try:
             output, _ = process.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired:

@@ -265,11 +265,31 @@ def _keep_trace(out: Path, folder: Path) -> None:
     compress(folder / "tcp_probe.txt.zst", "".join(lines).encode(), ZSTD_LEVEL)
 
 
+def _write_tables(
+    folder: Path,
+    drops: list[tuple[int, int, int, str, int]],
+    polls: list[dict[str, int]],
+    queues: bytes,
+) -> None:
+    with (folder / "drops.csv").open("w", encoding="ascii", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(["t_ns", "seq", "len", "cause", "sport"])
+        writer.writerows(drops)
+    lines = b"\n".join(orjson.dumps(row) for row in polls)
+    compress(folder / "tcp_info.jsonl.zst", lines + b"\n" if lines else b"", ZSTD_LEVEL)
+    compress(folder / "qdisc.csv.zst", _queue_table(queues).encode(), ZSTD_LEVEL)
+
+
 def collect(
-    scenario: Scenario, cc: str, seed: int, out: Path, folder: Path, light: bool
+    scenario: Scenario,
+    cc: str,
+    seed: int,
+    out: Path,
+    folder: Path,
+    light: bool,
+    kernel: uml_build.UmlKernel,
 ) -> dict[str, Any]:
     """From the guest's output in `out` to the files of a run in `folder`."""
-    kernel = uml_build.build(quiet=True)
     t0_ns, mono_ns = map(int, (out / "clock").read_text().split())
     simulated_s = (int((out / "clock.end").read_text().split()[0]) - START_NS) / 1e9
     rows = _read_sockets((out / "sockets.bin").read_bytes())
@@ -304,17 +324,7 @@ def collect(
     result["drops"] = {cause: causes.count(cause) for cause in ("random", "queue")}
     if scenario.published:
         result["published"] = list(scenario.published)
-    with (folder / "drops.csv").open("w", encoding="ascii", newline="") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(["t_ns", "seq", "len", "cause", "sport"])
-        writer.writerows(drops)
-    lines = b"\n".join(orjson.dumps(row) for row in rows)
-    compress(folder / "tcp_info.jsonl.zst", lines + b"\n" if lines else b"", ZSTD_LEVEL)
-    compress(
-        folder / "qdisc.csv.zst",
-        _queue_table((out / "queues.bin").read_bytes()).encode(),
-        ZSTD_LEVEL,
-    )
+    _write_tables(folder, drops, rows, (out / "queues.bin").read_bytes())
     if not light:
         _keep_trace(out, folder)
         compress(

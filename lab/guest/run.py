@@ -36,15 +36,17 @@ from pathlib import Path
 from typing import Any
 
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab.guest import uml_build
+from ndm_tcp.lab.guest import externals, uml_build
 from ndm_tcp.lab.guest.boot import TOOLS, TROUBLE, boot, signals_as_exit, verdict
 from ndm_tcp.lab.guest.collect import collect, rounded
+from ndm_tcp.lab.guest.externals import Externals
 from ndm_tcp.lab.guest.plan import path_batches, plan
 from ndm_tcp.lab.paths import scenario as scenarios
 from ndm_tcp.lab.paths.scenario import Scenario
 
 EXAMPLE = """example:
-  ndm lab run lab/scenarios/published/b-jitter-loss-rate.toml --cc ndm_tcp --seed 1 -o out/b"""
+  ndm lab run lab/scenarios/published/b-jitter-loss-rate.toml --cc ndm_tcp --seed 1 -o out/b
+  ndm lab run fairness/late-flow.toml --cc mine --cc-module ~/tcp_mine -o out/mine"""
 
 IN_TREE = (
     *("reno", "cubic", "bbr", "bic", "cdg", "westwood", "highspeed", "hybla", "htcp", "vegas"),
@@ -55,13 +57,19 @@ OUR_MODULES = ("ndm_tcp", "fixed_cwnd")
 
 
 def _modules(
-    scenario: Scenario, cc: str, module: Path | None, params: dict[str, Any] | None
+    scenario: Scenario,
+    cc: str,
+    module: Path | None,
+    params: dict[str, Any] | None,
+    others: Externals,
 ) -> list[tuple[Path, dict[str, Any]]]:
-    """The modules that the algorithms need, and their parameters."""
+    """The modules that the algorithms need, those of others, and their parameters."""
     needed = scenario.algorithms(cc)
-    found: list[tuple[Path, dict[str, Any]]] = []
+    found: list[tuple[Path, dict[str, Any]]] = [(path, {}) for path in others.build_modules()]
     if module is not None:
-        built = uml_build.build_module(module) if module.is_dir() else module
+        built = module
+        if module.is_dir():
+            built = uml_build.build_module(module, patches=others.patches)
         if not built.is_file():
             raise NdmError(f"{module}: no such module; name a folder with a Kbuild, or a .ko")
         found.append((built, params or {}))
@@ -69,19 +77,31 @@ def _modules(
     for name, sources in (("ndm_tcp", uml_build.KMOD), ("fixed_cwnd", uml_build.FIXED_CWND)):
         if name in needed and name not in given:
             mine = params or {} if name == cc and module is None else {}
-            found.append((uml_build.build_module(sources), mine))
+            found.append((uml_build.build_module(sources, patches=others.patches), mine))
     if params and not any(values for _, values in found):
         raise NdmError(f"{cc}: is not a module, it takes no parameters; leave out --param")
     return found
 
 
-def _prepare(work: Path, scenario: Scenario, modules: list[Path]) -> None:
+def _prepare(
+    work: Path, scenario: Scenario, modules: list[Path], patches: tuple[Path, ...]
+) -> None:
     """The files beside the guest's plan: modules, and the batches of tc."""
-    for path in [uml_build.build_module(uml_build.WATCH), *modules]:
+    for path in [uml_build.build_module(uml_build.WATCH, patches=patches), *modules]:
         shutil.copy(path, work)
     if scenario.link:
         for file, text in path_batches(scenario).items():
             (work / file).write_text(text, encoding="ascii")
+
+
+def _require_sound(cc: str, seed: int, out: Path) -> None:
+    """Refuse what no run can have."""
+    if not scenarios.CC_NAME.fullmatch(cc):
+        raise NdmError(f"{cc!r} is not the name of an algorithm; name one, such as cubic")
+    if not 0 <= seed < 1 << 64:
+        raise NdmError(f"seed: {seed} is not in [0, 2^64); choose one that is")
+    if out.exists() and not (out / "result.json").is_file() and any(out.iterdir()):
+        raise NdmError(f"{out}: holds something else than a run; name another folder")
 
 
 def _require_well(log: str, title: str, out: Path) -> None:
@@ -107,6 +127,7 @@ def run(
     light: bool = False,
     limit_s: float | None = None,
     events: tuple[str, ...] = (),
+    others: Externals = externals.NONE,
 ) -> dict[str, Any]:
     """Run a scenario once.
 
@@ -122,6 +143,7 @@ def run(
         limit_s: wall time that it may take, s.
         events: more of the kernel's events for the trace, as "group/name"; a run that is not
             light. They move the guest's clock: it is another run than one without.
+        others: patches of the guest's kernel, and modules that it loads in any case.
 
     Returns:
         the contents of result.json.
@@ -131,14 +153,10 @@ def run(
     """
     if isinstance(scenario, Path):
         scenario = scenarios.load(scenario)
-    if not scenarios.CC_NAME.fullmatch(cc):
-        raise NdmError(f"{cc!r} is not the name of an algorithm; name one, such as cubic")
-    if not 0 <= seed < 1 << 64:
-        raise NdmError(f"seed: {seed} is not in [0, 2^64); choose one that is")
-    if out.exists() and not (out / "result.json").is_file() and any(out.iterdir()):
-        raise NdmError(f"{out}: holds something else than a run; name another folder")
+    _require_sound(cc, seed, out)
     uml_build.need(TOOLS)
-    modules = _modules(scenario, cc, module, params)
+    kernel = uml_build.build(quiet=True, patches=others.patches)
+    modules = _modules(scenario, cc, module, params, others)
     out.parent.mkdir(parents=True, exist_ok=True)
     limit_s = limit_s or max(300.0, 60 * scenario.end_s())
     with (
@@ -148,21 +166,23 @@ def run(
         work, folder = Path(name) / "work", Path(name) / "run"
         work.mkdir()
         folder.mkdir()
-        _prepare(work, scenario, [path for path, _ in modules])
+        _prepare(work, scenario, [path for path, _ in modules], others.patches)
         named = [(path.stem, values) for path, values in modules]
         (work / "plan.sh").write_text(plan(scenario, cc, named, light, events), encoding="ascii")
         title = f"{scenario.name} with {cc}"
         before_s = time.monotonic()
         try:
-            log = boot(work, seed, cpu, limit_s)
+            log = boot(work, seed, cpu, limit_s, patches=others.patches)
         except NdmError as error:
             raise NdmError(f"{title}: {error}") from None
         wall_s = time.monotonic() - before_s
         _require_well(log, title, out)
         try:
-            result = collect(scenario, cc, seed, work / "out", folder, light)
+            result = collect(scenario, cc, seed, work / "out", folder, light, kernel)
         except NdmError as error:
             raise NdmError(f"{title}: {error}") from None
+        if others:
+            result["externals"] = [list(pair) for pair in others.digests()]
         trouble = [line.strip() for line in log.splitlines() if TROUBLE.search(line)]
         if trouble:
             result["kernel_trouble"] = trouble
@@ -248,25 +268,31 @@ def module_names(kmod: Path) -> list[str]:
     return names
 
 
-def require_known(suite: Iterable[Scenario], ccs: Iterable[str], kmod: Path | None) -> None:
+def require_known(
+    suite: Iterable[Scenario],
+    ccs: Iterable[str],
+    kmod: Path | None,
+    others: Externals = externals.NONE,
+) -> None:
     """Refuse an algorithm that nothing in the lab has, before anything is built or booted.
 
     Args:
         suite: whose other flows count, too.
         ccs: under test, without parameters.
         kmod: a module that is loaded beside the known ones.
+        others: that may bring more.
 
     Raises:
         NdmError: naming it, and those that there are.
     """
-    known = [*IN_TREE, *OUR_MODULES, *(module_names(kmod) if kmod else [])]
+    known = [*IN_TREE, *OUR_MODULES, *(module_names(kmod) if kmod else []), *others.algorithms()]
     for scenario in suite:
         for cc in ccs:
             for name in scenario.algorithms(cc):
                 if name not in known:
                     raise NdmError(
                         f"{scenario.name}: no algorithm {name}, there are: "
-                        f"{' '.join(dict.fromkeys(known))}; or bring one with --kmod"
+                        f"{' '.join(dict.fromkeys(known))}; or bring one with --kmod or --cc-module"
                     )
 
 
@@ -302,6 +328,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--out", type=Path, help="folder to leave (default: out/lab/...)")
     parser.add_argument("--cpu", type=int, help="CPU to run on (default: a free one)")
     add_kmod(parser)
+    externals.add_arguments(parser)
     parser.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="of it")
     parser.add_argument("--force", action="store_true", help="replace what another run left in -o")
     parser.add_argument("--light", action="store_true", help="no packets, no kernel events")
@@ -313,11 +340,15 @@ def main(args: argparse.Namespace) -> int:
     loaded = scenarios.load(scenarios.find(args.scenario))
     out = args.out or Path("out") / "lab" / f"{loaded.name}-{args.cc}-{args.seed}"
     params = dict(parameter(text) for text in args.param)
-    require_known([loaded], [args.cc], args.kmod)
+    others = externals.given(args)
+    require_known([loaded], [args.cc], args.kmod, others)
     if not args.force:
         require_free(out, loaded, args.cc, args.seed)
-    uml_build.build()
-    result = run(loaded, args.cc, args.seed, out, args.cpu, args.kmod, params, args.light)
+    uml_build.build(patches=others.patches)
+    result = run(
+        *(loaded, args.cc, args.seed, out, args.cpu, args.kmod, params, args.light),
+        *(None, (), others),
+    )
     print(json.dumps(result, indent=2) if args.json else summary(result))
     print(f"in {out}", file=sys.stderr)
     return 0

@@ -19,8 +19,9 @@ import orjson
 
 from ndm_tcp import files, progress
 from ndm_tcp.errors import NdmError
+from ndm_tcp.lab.guest import externals, uml_build
 from ndm_tcp.lab.guest import run as lab_run
-from ndm_tcp.lab.guest import uml_build
+from ndm_tcp.lab.guest.externals import Externals
 from ndm_tcp.lab.paths.scenario import Scenario, load
 
 SUITES = Path(__file__).resolve().parents[1] / "scenarios"
@@ -43,6 +44,8 @@ class Job:
     folder: Path
     kmod: Path | None = None
     """sources, or a .ko, of its own; None: those of all jobs, see `execute`"""
+    others: Externals = externals.NONE
+    """patches of its kernel, and modules that it loads"""
 
 
 @dataclass(frozen=True)
@@ -141,6 +144,7 @@ def add_arguments(parser: argparse.ArgumentParser, cc: str | None, seeds: int) -
     )
     lab_run.add_jobs(parser)
     lab_run.add_kmod(parser)
+    externals.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
 
 
@@ -150,7 +154,7 @@ def run_all(
     """Run the scenarios and algorithms of the options, into `out`.
 
     Args:
-        args: suite, cc, seeds, jobs, kmod.
+        args: suite, cc, seeds, jobs, kmod, kernel_patch, cc_module.
         out: folder of the runs; finished ones in it are read, not run again.
         light: without captures and traces.
         tagged: whether a run's folder is named by what it ran, too: `jobs_of`.
@@ -164,14 +168,17 @@ def run_all(
     scenarios, ccs = load_suite(args.suite), algorithms(args.cc)
     if args.seeds < 1 or args.jobs < 1:
         raise NdmError("--seeds and --jobs must be at least 1")
+    others = externals.given(args)
     names = {split_cc(job.cc)[0] for job in jobs_of(scenarios, ccs, 1, out)}
-    lab_run.require_known(scenarios, names, args.kmod)
-    jobs = jobs_of(scenarios, ccs, args.seeds, out, tagged, args.kmod)
+    lab_run.require_known(scenarios, names, args.kmod, others)
+    if others.patches:  # takes minutes, which should not pass in silence
+        uml_build.build(patches=others.patches)
+    jobs = jobs_of(scenarios, ccs, args.seeds, out, tagged, args.kmod, others)
     first = [job for job in jobs if job.seed <= 2]
     outcomes = list(execute(first, args.jobs, light, quiet=False, kmod=args.kmod))
     known = settled(outcomes)
-    others = [j for j in jobs if j.seed > 2 and (j.scenario.name, j.cc) not in known]
-    outcomes += execute(others, args.jobs, light, quiet=False, kmod=args.kmod)
+    more = [j for j in jobs if j.seed > 2 and (j.scenario.name, j.cc) not in known]
+    outcomes += execute(more, args.jobs, light, quiet=False, kmod=args.kmod)
     return scenarios, ccs, outcomes
 
 
@@ -193,6 +200,7 @@ def jobs_of(
     out: Path,
     tagged: bool = False,
     kmod: Path | None = None,
+    others: Externals = externals.NONE,
 ) -> list[Job]:
     """Every combination, each with its folder.
 
@@ -204,6 +212,7 @@ def jobs_of(
         tagged: whether the `tag` is in the folder's name, so that no kept run of another scenario
             or network is taken for this one.
         kmod: a module in the place of the checkout's.
+        others: patches of the kernel, and modules to load.
     """
     jobs = []
     for s in scenarios:
@@ -211,13 +220,15 @@ def jobs_of(
         names = [n for cc in ccs for n in (sweep if cc == CEILING else [cc])]
         for cc in names:
             name = f"{s.name}--{cc.replace(':', '-')}"
-            name += f"-{tag(s, split_cc(cc)[0], kmod)}" if tagged else ""
-            total = seeds * s.repeat
-            jobs += [Job(s, cc, seed, out / f"{name}--{seed}") for seed in range(1, total + 1)]
+            name += f"-{tag(s, split_cc(cc)[0], kmod, others)}" if tagged else ""
+            folders = {seed: out / f"{name}--{seed}" for seed in range(1, seeds * s.repeat + 1)}
+            jobs += [Job(s, cc, seed, at, others=others) for seed, at in folders.items()]
     return jobs
 
 
-def tag(scenario: Scenario, cc: str, kmod: Path | None = None) -> str:
+def tag(
+    scenario: Scenario, cc: str, kmod: Path | None = None, others: Externals = externals.NONE
+) -> str:
     """8 hex digits of what a run depends on beside its seed: the scenario, and our module's code.
 
     For folders that are kept while scenarios and networks change.
@@ -226,6 +237,7 @@ def tag(scenario: Scenario, cc: str, kmod: Path | None = None) -> str:
         scenario: of the run.
         cc: under test.
         kmod: a module in the place of the checkout's.
+        others: patches of the kernel, and modules that it loads.
     """
     total = hashlib.sha256(scenario.text.encode())
     needed = set(scenario.algorithms(cc))
@@ -235,6 +247,8 @@ def tag(scenario: Scenario, cc: str, kmod: Path | None = None) -> str:
             code = files.sha256(ours) if ours.is_file() else uml_build.sources_digest(ours)
             total.update(code.encode())
         needed -= brought
+    for name, content in others.digests():
+        total.update(f"{name} {content}\n".encode())
     return total.hexdigest()[:8]
 
 
@@ -273,7 +287,8 @@ def _one(job: Job, cpus: queue.Queue[int], light: bool, kmod: Path | None) -> Ou
                 brings = lab_run.module_names(kmod) if kmod else []
                 module = kmod if any(name in needed for name in brings) else None
                 result = lab_run.run(
-                    job.scenario, cc, job.seed, job.folder, cpu, module, params or None, light
+                    *(job.scenario, cc, job.seed, job.folder, cpu, module, params or None, light),
+                    *(None, (), job.others),
                 )
                 return Outcome(job, result)
             except NdmError as caught:

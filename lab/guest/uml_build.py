@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The lab's kernel: User Mode Linux from the distribution's kernel source.
 
-Built once for a recipe (configuration, patch, compiler) and kept in
+Built once for a recipe (configuration, patches, compiler) and kept in
 `${XDG_CACHE_HOME:-~/.cache}/ndm-tcp/uml`; so are the modules and programs for it, each under a
 hash of its sources. Nothing here needs root once the packages that it names are installed.
 """
@@ -24,11 +24,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ndm_tcp.errors import NdmError
+from ndm_tcp.lab.guest import kernel_patches
 
 EXAMPLE = """example:
   ndm lab build             # the kernel and ndm_tcp.ko for it; at once if they are there
   ndm lab build --update    # from the newest source package of the distribution
-  ndm lab build --debug     # a second kernel: KASAN, UBSAN, lockdep, kmemleak"""
+  ndm lab build --debug     # a second kernel: KASAN, UBSAN, lockdep, kmemleak
+  ndm lab build --kernel-patch ~/my.patch    # one more, for lab run|record|board --kernel-patch"""
 
 SOURCE_PACKAGE = "linux-source-6.12"
 LAB = Path(__file__).resolve().parents[1]
@@ -237,18 +239,24 @@ def _configs(debug: bool) -> list[Path]:
     return [RECIPE / "kernel.config", *([RECIPE / "debug.config"] if debug else [])]
 
 
-def _compile(work: Path, phases: Phases, debug: bool) -> tuple[Path, str]:
+def _compile(
+    work: Path, phases: Phases, debug: bool, patches: tuple[Path, ...]
+) -> tuple[Path, str]:
     """A pruned, built tree, and the version of its source."""
     archive, version = source_tar(work, phases)
     tree = work / "tree"
     tree.mkdir()
-    excluded = [f"--exclude=*/{pattern}" for pattern in UNPACK_NOT]
+    # A patch may touch any file.
+    excluded = [f"--exclude=*/{pattern}" for pattern in UNPACK_NOT if not patches]
     words = ["tar", "-xJf", str(archive), "-C", str(tree), "--strip-components=1"]
     phases.run(f"unpacking the source of {version}", *words, *excluded, cwd=work)
     patch = ["patch", "-p1", "--fuzz=0", "-i", str(RECIPE / "kernel.patch")]
     phases.run("patching", *patch, cwd=tree)
+    for path in patches:
+        kernel_patches.apply(path, tree, version, phases.log)
     make = ["nice", "make", "ARCH=um", *BUILD_NAMES]
     wanted = "".join(path.read_text(encoding="utf-8") for path in _configs(debug))
+    wanted += kernel_patches.options(patches)
     (work / "all.config").write_text(wanted, encoding="utf-8")
     config = {"KCONFIG_ALLCONFIG": str(work / "all.config")}
     phases.run("configuring", *make, "allnoconfig", cwd=tree, env=config)
@@ -274,87 +282,105 @@ def _kernel(folder: Path) -> UmlKernel:
     return UmlKernel(folder, folder / "vmlinux", release.strip())
 
 
-def built(debug: bool = False) -> UmlKernel | None:
+def built(debug: bool = False, patches: tuple[Path, ...] = ()) -> UmlKernel | None:
     """The newest kernel of the present recipe, if one is in the cache."""
     if not (RECIPE / "kernel.config").is_file():
         raise NdmError(f"{RECIPE}: not there; the lab runs from a checkout of the project")
-    found = (cache() / "kernels").glob(f"*-{_key(debug)}")
+    found = (cache() / "kernels").glob(f"*-{_key(debug, patches)}")
     there = [path for path in found if (path / "vmlinux").is_file()]
     newest = max(there, key=lambda path: path.stat().st_mtime, default=None)
     return _kernel(newest) if newest else None
 
 
-def _key(debug: bool) -> str:
+def _key(debug: bool, patches: tuple[Path, ...]) -> str:
     """The hash of a kernel's recipe."""
     files = [*_configs(debug), RECIPE / "kernel.patch"]
-    return digest(*(path.read_bytes() for path in files), _compiler())
+    parts = [path.read_bytes() for path in files]
+    parts += [kernel_patches.content(path) for path in patches]
+    return digest(*parts, _compiler())
 
 
-def build(quiet: bool = False, update: bool = False, debug: bool = False) -> UmlKernel:
+def build(
+    quiet: bool = False,
+    update: bool = False,
+    debug: bool = False,
+    patches: tuple[Path, ...] = (),
+) -> UmlKernel:
     """The lab's kernel, from the cache if its recipe has not changed.
 
     Args:
         quiet: say nothing.
         update: take the newest source, though a kernel of an older one is there.
         debug: the one that watches over memory, arithmetic and locks; several times slower.
+        patches: files to apply one after the other, after the lab's own patch. Algorithms that
+            they add to the configuration (TCP_CONG_*) are built in.
 
     Raises:
-        NdmError: a tool or the source package is missing, or the build fails.
+        NdmError: a tool or the source package is missing, a patch does not apply, or the build
+            fails.
     """
-    if (there := built(debug)) and not update:
+    if (there := built(debug, patches)) and not update:
         return there
     need(TOOLS, quiet)
     kernels = cache() / "kernels"
     kernels.mkdir(parents=True, exist_ok=True)
     with locked("kernel"):
-        if (there := built(debug)) and not update:
+        if (there := built(debug, patches)) and not update:
             return there
         log = cache() / "build.log"
         log.write_bytes(b"")
         phases = Phases(log, quiet)
         with tempfile.TemporaryDirectory(prefix=".build.", dir=cache()) as name:
-            tree, version = _compile(Path(name), phases, debug)
-            target = kernels / f"{version}-{_key(debug)}"
+            tree, version = _compile(Path(name), phases, debug, patches)
+            target = kernels / f"{version}-{_key(debug, patches)}"
             if not target.exists():
                 tree.rename(target)
             os.utime(target)
         return _kernel(target)
 
 
-def _sources(folder: Path) -> list[Path]:
+def module_files(folder: Path) -> list[Path]:
     """The files that a module is made of, in a fixed order."""
     return sorted(
         path
         for path in folder.rglob("*")
-        if path.is_file() and not any(path.match(pattern) for pattern in BUILT_FILES)
+        if path.is_file()
+        and not any(path.match(pattern) for pattern in BUILT_FILES)
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     )
 
 
 def sources_digest(folder: Path) -> str:
     """SHA-256 of a module's sources: C, headers, Kbuild."""
     total = hashlib.sha256()
-    for path in _sources(folder):
+    for path in module_files(folder):
         if path.suffix in (".c", ".h") or path.name == "Kbuild":
             total.update(f"{path.relative_to(folder)} {len(path.read_bytes())}\n".encode())
             total.update(path.read_bytes())
     return total.hexdigest()
 
 
-def build_module(kmod_dir: Path = KMOD, quiet: bool = True, debug: bool = False) -> Path:
+def build_module(
+    kmod_dir: Path = KMOD,
+    quiet: bool = True,
+    debug: bool = False,
+    patches: tuple[Path, ...] = (),
+) -> Path:
     """A module for the lab's kernel, out of a copy of its sources; cached by their hash.
 
     Args:
-        kmod_dir: a folder with a Kbuild that makes one module.
+        kmod_dir: a folder with a Kbuild, or a Makefile like one, that makes one module.
         quiet: say nothing.
         debug: for the debugging kernel.
+        patches: for the kernel with these.
 
     Raises:
         NdmError: no such folder, or it does not compile.
     """
-    if not (kmod_dir / "Kbuild").is_file():
+    if not any((kmod_dir / name).is_file() for name in ("Kbuild", "Makefile")):
         raise NdmError(f"{kmod_dir}: no Kbuild; name the folder of a kernel module's sources")
-    kernel = build(quiet, debug=debug)
-    sources = _sources(kmod_dir)
+    kernel = build(quiet, debug=debug, patches=patches)
+    sources = module_files(kmod_dir)
     named = [str(path.relative_to(kmod_dir)).encode() for path in sources]
     key = digest(kernel.dir.name.encode(), *named, *(path.read_bytes() for path in sources))
     target = cache() / "modules" / key
@@ -417,17 +443,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `ndm lab build`."""
     parser.add_argument("--update", action="store_true", help="take the newest source package")
     parser.add_argument("--debug", action="store_true", help="the kernel that finds mistakes")
+    parser.add_argument(
+        "--kernel-patch",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="another kernel: with this patch of its source (repeatable, in order)",
+    )
     parser.add_argument("--check", action="store_true", help="build nothing; is it built?")
     parser.add_argument("-q", "--quiet", action="store_true", help="print only errors")
 
 
 def main(args: argparse.Namespace) -> int:
     """`ndm lab build`; with --check, exit code 1 if the kernel is not in the cache."""
+    patches = tuple(args.kernel_patch)
     if args.check:
-        return 0 if built(args.debug) else 1
-    kernel = build(args.quiet, args.update, args.debug)
+        return 0 if built(args.debug, patches) else 1
+    kernel = build(args.quiet, args.update, args.debug, patches)
     build_programs()
-    modules = [build_module(folder, args.quiet, args.debug) for folder in (KMOD, FIXED_CWND, WATCH)]
+    folders = (KMOD, FIXED_CWND, WATCH)
+    modules = [build_module(folder, args.quiet, args.debug, patches) for folder in folders]
     if not args.quiet:
         print(f"Linux {kernel.release} in {kernel.dir}")
         print("\n".join(str(module) for module in modules))

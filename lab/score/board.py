@@ -15,17 +15,20 @@ from typing import Any
 
 from ndm_tcp import files
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab.guest import suite
+from ndm_tcp.lab.guest import externals, kernel_patches, suite
+from ndm_tcp.lab.guest.externals import Externals
 from ndm_tcp.lab.paths.scenario import UNDER_TEST, Scenario
-from ndm_tcp.lab.score import figures, html, tables
+from ndm_tcp.lab.score import control, figures, html, tables
 from ndm_tcp.lab.score.metrics import Cell, RunMetrics, cells, number, winning_rates
 
 EXAMPLE = """example:
   ndm lab board published --cc reno,cubic,bbr,ndm_tcp --seeds 3 -o out/board
   ndm lab board ccbench --cc all,ndm_tcp --seeds 1 -o out/board
   ndm lab board published/a1-extreme-jitter.toml --cc bbr,ceiling --seeds 1 -o out/a1
-  ndm lab board published --cc ndm_tcp --beside docs/board/published.csv -o out/mine"""
+  ndm lab board published --cc ndm_tcp --beside docs/board/published.csv -o out/mine
+  ndm lab board fairness --cc bbr,mine --cc-module ~/tcp_mine --seeds 3 -o out/rivals"""
 
+BBR_SOURCE = "net/ipv4/tcp_bbr.c"
 SETS = {"ccBench Set I (reduced)": "set1-", "ccBench Set II (reduced)": "set2-"}
 PUBLISHED_WORDS = {
     "mbps": "Mbit/s",
@@ -132,12 +135,31 @@ def _only_best_window(board: list[Cell]) -> list[Cell]:
     return kept
 
 
+def remarks(ccs: list[str], others: Externals) -> list[str]:
+    """Sentences on the whole board: which BBR it shows, and what came from outside."""
+    found = []
+    if "bbr" in ccs:
+        changed = kernel_patches.change(others.patches, BBR_SOURCE)
+        by = ", ".join(patch.name for patch in changed)
+        found.append(
+            f"`bbr` is the one of the kernel as {by} changed it."
+            if by
+            else "`bbr` is the one in Linux: BBR version 1."
+        )
+    parts = [f"{name} (SHA-256 {content})" for name, content in others.digests()]
+    if parts:
+        found.append(f"In every guest but the control's: {', '.join(parts)}.")
+    return found
+
+
 def build(
     outcomes: list[suite.Outcome],
     scenarios: list[Scenario],
     ccs: list[str],
     command: str,
     earlier: Sequence[Cell] = (),
+    others: Externals = externals.NONE,
+    own: Sequence[suite.Outcome] = (),
 ) -> tables.Board:
     """The board of finished and failed runs.
 
@@ -147,19 +169,20 @@ def build(
         ccs: the algorithms that ran.
         command: how to make it again.
         earlier: cells of another board; those of other algorithms in these scenarios are shown.
+        others: what the runs had from outside the project.
+        own: of the control's runs, in the lab's own guest.
 
     Raises:
         NdmError: every run failed.
     """
-    good = [metrics(o) for o in outcomes if o.result is not None]
-    if not good:
+    if all(o.result is None for o in outcomes):
         raise NdmError(f"every run failed; the first: {outcomes[0].error}")
     order = {s.name: i for i, s in enumerate(scenarios)}
-    good.sort(key=lambda m: (order[m.scenario], m.cc, m.seed))
-    board = _only_best_window(cells(good))
-    own = {cell.cc for cell in board}
-    board += [c for c in earlier if c.cc not in own and c.scenario in order]
+    board = _only_best_window(_cells(outcomes, order))
+    shown = {cell.cc for cell in board}
+    board += [c for c in earlier if c.cc not in shown and c.scenario in order]
     board.sort(key=lambda c: (order[c.scenario], -c.mean["goodput_mbps"], c.cc))
+    compared = control.compare(_cells(own, order), board) if own else None
     ccs = sorted({*ccs, *(cell.cc for cell in board)})
     rates = {}
     for title, prefix in SETS.items():
@@ -173,24 +196,59 @@ def build(
         notes=_notes(scenarios, ccs),
         published=published(scenarios, ccs),
         rates=rates,
-        failed=sorted(f"{o.job.folder.name}: {o.error}" for o in outcomes if o.result is None),
+        failed=sorted(
+            f"{o.job.folder.name}: {o.error}" for o in [*outcomes, *own] if o.result is None
+        ),
+        remarks=remarks(ccs, others),
+        control=compared,
     )
+
+
+def _cells(outcomes: Sequence[suite.Outcome], order: dict[str, int]) -> list[Cell]:
+    """Of the runs that ended well, scenarios in their order."""
+    good = [metrics(o) for o in outcomes if o.result is not None]
+    good.sort(key=lambda m: (order[m.scenario], m.cc, m.seed))
+    return cells(good)
 
 
 def json_text(board: tables.Board) -> str:
     """Means and deviations of every cell, and the runs that failed."""
     found = {"cells": [asdict(cell) for cell in board.cells], "failed": board.failed}
-    return json.dumps({**found, "rates": board.rates}, indent=2)
+    found |= {"rates": board.rates, "remarks": board.remarks}
+    if board.control:
+        found["control"] = asdict(board.control)
+    return json.dumps(found, indent=2)
+
+
+def _control(args: argparse.Namespace) -> list[suite.Outcome]:
+    """The runs of the control: without externals."""
+    plain = {"cc": ",".join(control.ALGORITHMS), "kernel_patch": [], "cc_module": []}
+    words = argparse.Namespace(**{**vars(args), **plain})
+    return suite.run_all(words, args.out / "runs", not args.full, tagged=True)[2]
+
+
+def _command(args: argparse.Namespace) -> str:
+    """How to make the board again; externals without their folders."""
+    words = f"ndm lab board {args.suite} --cc {args.cc} --seeds {args.seeds} -o DIR"
+    words += "".join(f" --kernel-patch {path.name}" for path in args.kernel_patch)
+    words += "".join(f" --cc-module {path.resolve().name}" for path in args.cc_module)
+    return words + (f" --beside {args.beside}" if args.beside else "")
 
 
 def main(args: argparse.Namespace) -> int:
     """Run `ndm lab board`; exit code 1 if a run failed."""
+    others = externals.given(args)
+    if others and args.beside:
+        raise NdmError(
+            "--beside: those results are of the lab's own kernel without other modules; "
+            "leave it out, or --kernel-patch and --cc-module"
+        )
     earlier = tables.read(args.beside) if args.beside else []
+    if others:
+        args.cc = ",".join(dict.fromkeys([*suite.algorithms(args.cc), *control.ALGORITHMS]))
     scenarios, ccs, outcomes = suite.run_all(args, args.out / "runs", not args.full, tagged=True)
-    command = f"ndm lab board {args.suite} --cc {args.cc} --seeds {args.seeds} -o DIR"
-    if args.beside:
-        command += f" --beside {args.beside}"
-    board = build(outcomes, scenarios, ccs, command, earlier)
+    own = _control(args) if others else []
+    board = build(outcomes, scenarios, ccs, _command(args), earlier, others, own)
     print(json_text(board) if args.json else tables.terminal(board))
     files.write_text(args.out / "board.md", tables.markdown(board))
     files.write_text(args.out / "board.csv", tables.comma_separated(board))

@@ -8,7 +8,7 @@ from typing import Any
 
 from ndm_tcp import pages
 from ndm_tcp.lab.guest.suite import Outcome
-from ndm_tcp.lab.score import figures, tables
+from ndm_tcp.lab.score import control, figures, tables
 
 
 def _section(
@@ -41,5 +41,9 @@ def page(board: tables.Board, outcomes: list[Outcome]) -> str:
         rates={k: [(cc, 100 * r) for cc, r in v.items()] for k, v in board.rates.items()},
         overview=[("Goodput against the loss rate.", loss)] if loss else [],
         sections=sections,
+        remarks=board.remarks,
+        control=board.control,
+        control_title=tables.CONTROL,
+        control_head=control.HEAD,
         failed=board.failed,
     )

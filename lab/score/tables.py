@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
 from ndm_tcp.errors import NdmError
+from ndm_tcp.lab.score import control
 from ndm_tcp.lab.score.metrics import MEASURES, Cell, plus_minus
 
 
@@ -29,6 +31,10 @@ class Board:
     """ccBench set to algorithm to winning rate"""
     failed: list[str]
     """runs that failed twice, with the reason; a board without them would flatter"""
+    remarks: list[str] = field(default_factory=list)
+    """sentences on the whole board"""
+    control: control.Control | None = None
+    """of a board with externals"""
 
 
 HEAD = (
@@ -83,20 +89,38 @@ def sections(board: Board) -> list[tuple[str, list[tuple[str, ...]]]]:
     ]
 
 
+CONTROL = "A/A control: the same algorithms in the lab's own guest and in the one with externals"
+
+
+def _aligned(table: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(r[i]) for r in table) for i in range(len(table[0]))]
+    return [
+        "  " + "  ".join(f"{text:{w}}" for text, w in zip(r, widths, strict=True)).rstrip()
+        for r in table
+    ]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """In Markdown."""
+    return [
+        "| " + " | ".join(head) + " |",
+        "|" + "---|" * len(head),
+        *("| " + " | ".join(r) + " |" for r in rows),
+    ]
+
+
 def terminal(board: Board) -> str:
     """Aligned columns, a block per scenario."""
-    lines = []
+    lines = list(board.remarks)
     for scenario, rows in sections(board):
         lines += ["", f"{scenario}: {board.notes.get(scenario, '')}".rstrip(": ")]
-        table = [HEAD, *rows]
-        widths = [max(len(r[i]) for r in table) for i in range(len(HEAD))]
-        lines += [
-            "  " + "  ".join(f"{text:{w}}" for text, w in zip(r, widths, strict=True)).rstrip()
-            for r in table
-        ]
+        lines += _aligned([HEAD, *rows])
     for name, rates in board.rates.items():
         lines += ["", f"{name}: share of scenarios won"]
         lines += [f"  {cc:16} {100 * rate:5.1f} %" for cc, rate in rates.items()]
+    if board.control:
+        lines += ["", CONTROL, *board.control.summary]
+        lines += _aligned([control.HEAD, *board.control.rows])
     lines += [f"failed: {reason}" for reason in board.failed]
     return "\n".join(lines).strip("\n")
 
@@ -107,14 +131,18 @@ def markdown(board: Board) -> str:
     lines[-1] += "runs; one number means one run. Where the path draws nothing at random and two "
     lines[-1] += "seeds end alike (± 0 throughout), no more were run. "
     lines[-1] += "Flows are as the scenario files say."
+    for remark in board.remarks:
+        lines += ["", remark]
+    if board.control:
+        lines += ["", f"## {CONTROL}", "", *board.control.summary, ""]
+        lines += _table(control.HEAD, board.control.rows)
     for scenario, rows in sections(board):
         lines += ["", f"## {scenario}", "", board.notes.get(scenario, ""), ""]
-        lines.append("| " + " | ".join(HEAD) + " |")
-        lines.append("|" + "---|" * len(HEAD))
-        lines += ["| " + " | ".join(r) + " |" for r in rows]
+        lines += _table(HEAD, rows)
     for name, rates in board.rates.items():
-        lines += ["", f"## {name}: share of scenarios won", "", "| algorithm | won |", "|---|---|"]
-        lines += [f"| {cc} | {100 * rate:.1f} % |" for cc, rate in rates.items()]
+        lines += ["", f"## {name}: share of scenarios won", ""]
+        won = [(cc, f"{100 * rate:.1f} %") for cc, rate in rates.items()]
+        lines += _table(("algorithm", "won"), won)
     if board.failed:
         lines += ["", "## Failed runs", "", *(f"- {reason}" for reason in board.failed)]
     return "\n".join(lines) + "\n"
