@@ -265,8 +265,9 @@ board: setup test-packages ## every scenario with every algorithm of the kernel;
 	$(BIN)/ndm lab board published --cc all,ndm_tcp,ceiling --seeds $(SEEDS) -o $(OUT)/board/published
 	$(BIN)/ndm lab board ccbench --cc all,ndm_tcp --seeds $(SEEDS) -o $(OUT)/board/ccbench
 	$(BIN)/ndm lab board fairness --cc all,ndm_tcp --seeds $(SEEDS) -o $(OUT)/board/fairness
+	$(BIN)/ndm lab board access --cc $(ALL_FOUR) --seeds 1 -o $(OUT)/board/access
 	@mkdir -p $(BOARD)
-	@for suite in published ccbench fairness; do for kind in md csv; do \
+	@for suite in published ccbench fairness access; do for kind in md csv; do \
 		cp $(OUT)/board/$$suite/board.$$kind $(BOARD)/$$suite.$$kind; done; done
 	@echo "$(BOARD)/*.md and *.csv, plots in $(OUT)/board/*/board.html"
 

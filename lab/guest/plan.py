@@ -27,15 +27,16 @@ def _percent(chance: float) -> str:
     return f"{chance * 100:.7f}%"
 
 
-def _netem(link: Link, delay_us: float, forward: bool) -> str:
-    """netem's words for one direction."""
-    words = f"limit 1000000 delay {delay_us:g}us"
+def _netem(link: Link, rtt_us: int, forward: bool) -> str:
+    """netem's words for one direction, which has half of the RTT."""
+    words = f"limit 1000000 delay {rtt_us / 2:g}us"
     if forward and link.jitter_us:
         words += f" {link.jitter_us}us"
         if link.jitter_distribution != "uniform":
             words += f" distribution {link.jitter_distribution}"
-        if not link.reorder:
-            words += " rate 1000gbit"  # with a rate, netem lets nobody overtake
+    late = (forward and link.jitter_us) or link.rtt_steps
+    if late and not link.reorder:
+        words += " rate 1000gbit"  # with a rate, netem lets nobody overtake
     loss = link.loss if forward else link.ack_loss
     if forward and link.burst:
         burst = link.burst
@@ -43,9 +44,31 @@ def _netem(link: Link, delay_us: float, forward: bool) -> str:
         words += " loss gemodel " + " ".join(map(_percent, chances))
     elif loss:
         words += f" loss random {_percent(loss)}"
-    if not forward and link.ack_hold_us[1]:
-        words += " slot {}us {}us".format(*link.ack_hold_us)
+    hold_us = link.slot_us if forward else link.ack_hold_us
+    if hold_us[1]:
+        words += " slot {}us {}us".format(*hold_us)
     return words
+
+
+def _delays(link: Link, verb: str, rtt_us: int) -> list[str]:
+    """tc's lines for the propagation of both directions."""
+    thin = "stab overhead -14 " * bool(link.ack_rate_bps)  # only a root has one; its child sees it
+    return [
+        f"qdisc {verb} dev m0 root handle 1: netem {_netem(link, rtt_us, True)}",
+        f"qdisc {verb} dev b1 root handle 1: {thin}netem {_netem(link, rtt_us, False)}",
+    ]
+
+
+def _thin_acks(link: Link) -> list[str]:
+    """tc's lines for the rate of the other direction, behind its propagation."""
+    if not link.ack_rate_bps:
+        return []
+    packets = link.ack_queue_packets
+    words = f"tbf rate {link.ack_rate_bps}bit burst {100 + 1500} limit {packets}"
+    return [
+        f"qdisc add dev b1 parent 1:1 handle 10: {words}",
+        f"qdisc add dev b1 parent 10:1 handle 20: pfifo limit {packets}",
+    ]
 
 
 def shaped_device(link: Link) -> str:
@@ -113,7 +136,6 @@ def path_batches(scenario: Scenario) -> dict[str, str]:
     ip["r"].append("route add default via 10.2.0.2")
     ip["m"].append("route add default via 10.2.0.1")
     ip["d"].append("route add default via 10.3.0.1")
-    half_us = link.rtt_us / 2
     tc: dict[str, list[str]] = {"r": [], "m": []}
     tc.setdefault(_shaped_space(link), []).extend(
         [_bottleneck(link, "add", link.rate_bps), *_leaf(link)]
@@ -123,11 +145,16 @@ def path_batches(scenario: Scenario) -> dict[str, str]:
         if first and flow.extra_rtt_us:
             netem = f"limit 1000000 delay {flow.extra_rtt_us}us"
             tc["r"].append(f"qdisc add dev r{flow.sender} root handle 1: netem {netem}")
-    tc["m"].append(f"qdisc add dev m0 root handle 1: netem {_netem(link, half_us, True)}")
-    tc["m"].append(f"qdisc add dev b1 root handle 1: netem {_netem(link, half_us, False)}")
+    tc["m"] += _delays(link, "add", link.rtt_us) + _thin_acks(link)
     files = {"net.ip": root} | {f"{space}.ip": lines for space, lines in ip.items()}
     files |= {f"{space}.tc": lines for space, lines in tc.items()}
     files["steps"] = [f"{at_s:f} {_bottleneck(link, 'change', bps)}" for at_s, bps in link.steps]
+    if link.rtt_steps:
+        files["rtt_steps"] = [
+            f"{at_s:f} {line}"
+            for at_s, us in link.rtt_steps
+            for line in _delays(link, "change", us)
+        ]
     return {name: "\n".join(lines) + "\n" for name, lines in files.items()}
 
 
@@ -234,6 +261,8 @@ def _traffic_lines(scenario: Scenario, cc: str) -> list[str]:
     if scenario.link and scenario.link.steps:
         space = _shaped_space(scenario.link)
         lines.append(f"guest in {space} sh -c 'guest at /run/host/steps | tc -batch -' &")
+    if scenario.link and scenario.link.rtt_steps:
+        lines.append("guest in m sh -c 'guest at /run/host/rtt_steps | tc -batch -' &")
     lines.append("for flow in $flows; do wait $flow || true; done")
     return lines
 
@@ -268,7 +297,9 @@ def plan(
     spaces = f"sockets.bin {','.join(senders)} queues.bin {','.join(routers)}"
     lines.append(f"guest poll {POLL_US} {spaces} & poller=$!")
     lines += _traffic_lines(scenario, cc)
-    rtt_s = scenario.link.rtt_us / 1e6 if scenario.link else 0.5
+    rtt_s = 0.5
+    if link := scenario.link:
+        rtt_s = max([link.rtt_us, *(us for _, us in link.rtt_steps)]) / 1e6
     lines.append(f"sleep {2 * rtt_s + 0.1:g}")
     lines += ["kill $poller", "wait $poller", "guest clock >clock.end"]
     out = "/run/host/out"

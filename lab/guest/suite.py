@@ -7,6 +7,7 @@ import argparse
 import hashlib
 import os
 import queue
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -25,6 +26,8 @@ from ndm_tcp.lab.guest.externals import Externals
 from ndm_tcp.lab.paths.scenario import Scenario, load
 
 SUITES = Path(__file__).resolve().parents[1] / "scenarios"
+DEVELOPMENT = re.compile(r"access|ccbench|fairness|lan|published|validation(-\w+)?")
+"""Suites that may steer decisions, so that none of their results is a held-out one."""
 RESULT = "result.json"
 ATTEMPTS = 2
 
@@ -88,6 +91,12 @@ def load_suite(suite: str | Path) -> list[Scenario]:
             "name a folder of scenarios, or a suite such as validation"
         )
     return _unique(scenarios, path)
+
+
+def is_development(suite: str | Path) -> bool:
+    """Is one of these a development suite, or of one? As `load_suite` takes them."""
+    folders = [folder for part in str(suite).split(",") for folder in Path(part).parts]
+    return any(DEVELOPMENT.fullmatch(folder) for folder in folders)
 
 
 def _unique(scenarios: list[Scenario], where: str | Path) -> list[Scenario]:

@@ -5,9 +5,17 @@ from __future__ import annotations
 
 import argparse
 
-from ndm_tcp.lab.paths import ccbench, lan_paths, mahimahi, sealed_paths, training_paths
+from ndm_tcp.lab.paths import (
+    access_paths,
+    ccbench,
+    lan_paths,
+    mahimahi,
+    sealed_paths,
+    training_paths,
+)
 
 SETS = {
+    "access": access_paths.main,
     "ccbench": ccbench.main,
     "lan": lan_paths.main,
     "sealed": sealed_paths.main,

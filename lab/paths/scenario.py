@@ -14,11 +14,15 @@
     loss = 0.005                  # probability that a data packet is lost behind the bottleneck
     ack_loss = 0.0                # the same for the other direction
     ack_hold_us = [1_000, 6_000]  # ACKs leave in groups, so far apart: a busy host or Wi-Fi
+    slot_us = [1_000, 4_000]      # the same for data packets: Wi-Fi, DOCSIS
+    ack_rate_bps = 500_000        # of the other direction, IP headers included: a thin ACK path
+    ack_queue_packets = 50        # before it
     burst = { start = 0.002, end = 0.3, loss = 0.7 }   # Gilbert-Elliott, per packet
     jitter_us = 5_000             # of the data direction
     jitter_distribution = "normal"                     # or uniform, pareto
     reorder = false               # may packets overtake one another?
     steps = [[5.0, 5_000_000]]    # (s since the start of the run, bit/s from then on)
+    rtt_steps = [[4.0, 60_000]]   # (s since the start of the run, rtt_us from then on): a reroute
     trace = "cell.trace"          # instead of rate_bps and steps: a mahimahi trace beside the file
     shaper = "router"             # or "sender": the bottleneck is the sending host's own device
     offloads = false              # hosts send GSO packets of up to 64 KB, as real ones do
@@ -53,25 +57,23 @@
     cc = "reno"
     mbps = 13.5
 
-Jitter that keeps the order delays a packet until the one before it has left; jitter that does
-not is netem's own, independent from packet to packet.
+Jitter that keeps the order, and an RTT that falls, delay a packet until the one before it has left.
+With `reorder`, jitter is netem's own, independent from packet to packet.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 import re
 import tomllib
-import types
-import typing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.paths import mahimahi
+from ndm_tcp.lab.paths.reading import fits, one_of, steps, table, within
 
 UNDER_TEST = "$cc"
 TOPOLOGIES = ("lo", "path")
@@ -128,6 +130,14 @@ class Link:
     """name of a file of delivery opportunities, which gives `rate_bps` and `steps`"""
     ack_hold_us: tuple[int, int] = (0, 0)
     """shortest and longest time between two groups of ACKs, us; ACKs wait for the next group"""
+    slot_us: tuple[int, int] = (0, 0)
+    """the same for packets of the data direction, behind the bottleneck"""
+    ack_rate_bps: int = 0
+    """of the other direction, bit/s, IP headers included; 0: no limit"""
+    ack_queue_packets: int = 0
+    """the queue before that rate, packets"""
+    rtt_steps: tuple[tuple[float, int], ...] = ()
+    """(s since the start of the run, us of `rtt_us` from then on)"""
     shaper: str = "router"
     """host of the bottleneck: a shaper on the sender drops locally, and TCP learns of it at once"""
     offloads: bool = False
@@ -216,9 +226,8 @@ class Scenario:
         link = self.link
         if link is None or self.web:
             return True
-        return bool(
-            link.loss or link.ack_loss or link.burst or link.jitter_us or link.ack_hold_us[1]
-        )
+        chances = (link.loss, link.ack_loss, link.burst, link.jitter_us)
+        return any((*chances, link.ack_hold_us[1], link.slot_us[1]))
 
     def algorithms(self, cc: str) -> list[str]:
         """The algorithms of a run that tests `cc`, each once."""
@@ -236,106 +245,55 @@ class Scenario:
 
 
 # --- strict reading ------------------------------------------------------------------------
-def _kind(value: object) -> str:
-    names = {bool: "true/false", int: "a whole number", float: "a number", str: "text"}
-    return names.get(type(value), "a table" if isinstance(value, dict) else "a list")
-
-
-def _fits(value: Any, want: Any, where: str) -> Any:
-    """`value` in the type of the annotation `want`."""
-    if isinstance(want, types.UnionType):  # X | None
-        want = next(part for part in typing.get_args(want) if part is not type(None))
-    if dataclasses.is_dataclass(want):
-        return _table(value, typing.cast(type, want), where)
-    if want is float and type(value) in (int, float) and math.isfinite(value):
-        return float(value)
-    if want in (int, str, bool) and type(value) is want:
-        return value
-    expected = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
-    raise NdmError(f"{where}: expected {expected[want]}, got {_kind(value)} {value!r}")
-
-
-def _table(values: Any, kind: type, where: str) -> Any:
-    """A dataclass from a TOML table; no key more, none less."""
-    if not isinstance(values, dict):
-        raise NdmError(f"{where}: expected a table, got {_kind(values)}")
-    hints = typing.get_type_hints(kind)
-    fields = {field.name: field for field in dataclasses.fields(kind)}
-    for key in values:
-        if key not in fields:
-            stem = key.rsplit("_", 1)[0]
-            near = [name for name in fields if name.startswith(stem + "_")]
-            near = near or difflib.get_close_matches(key, fields, 1)
-            hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(fields)}"
-            raise NdmError(f"{where}.{key}: unknown key{hint}")
-    done: dict[str, Any] = {}
-    for name, field in fields.items():
-        if name not in values:
-            if field.default is dataclasses.MISSING:
-                raise NdmError(f"{where}.{name}: missing; add it")
-        elif name == "steps":
-            done[name] = _steps(values[name], f"{where}.{name}")
-        elif name == "ack_hold_us":
-            done[name] = _hold(values[name], f"{where}.{name}")
-        else:
-            done[name] = _fits(values[name], hints[name], f"{where}.{name}")
-    return kind(**done)
-
-
 def _steps(value: Any, where: str) -> tuple[tuple[float, int], ...]:
-    if not isinstance(value, list):
-        raise NdmError(f"{where}: expected a list of [s, bit/s], got {_kind(value)}")
-    steps = []
-    for item in value:
-        if not isinstance(item, list) or len(item) != 2:
-            raise NdmError(f"{where}: expected [s, bit/s], got {item!r}")
-        steps.append((_fits(item[0], float, where), _fits(item[1], int, where)))
-        _within(where, steps[-1][1], MIN_RATE_BPS, MAX_RATE_BPS, "bit/s")
-    times = [t_s for t_s, _ in steps]
-    if times != sorted(set(times)) or any(t_s <= 0 for t_s in times):
-        raise NdmError(f"{where}: times must grow from step to step, and be above 0")
-    return tuple(steps)
+    return steps(value, where, (MIN_RATE_BPS, MAX_RATE_BPS), "bit/s")
+
+
+def _rtt_steps(value: Any, where: str) -> tuple[tuple[float, int], ...]:
+    return steps(value, where, (0, MAX_RTT_US), "us")
 
 
 def _hold(value: Any, where: str) -> tuple[int, int]:
     if not isinstance(value, list) or len(value) != 2:
         raise NdmError(f"{where}: expected [shortest, longest] in us, got {value!r}")
-    low, high = (_fits(item, int, where) for item in value)
-    _within(where, high, 1, MAX_RTT_US, "us")
-    _within(where, low, 0, high, "us")
+    low, high = (fits(item, int, where) for item in value)
+    within(where, high, 1, MAX_RTT_US, "us")
+    within(where, low, 0, high, "us")
     return low, high
 
 
-def _within(where: str, value: float, low: float, high: float, unit: str) -> None:
-    if not low <= value <= high:
-        raise NdmError(f"{where}: {value:g} is not in [{low:g}, {high:g}] {unit}".rstrip())
-
-
-def _one_of(where: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise NdmError(f"{where}: {value!r} is not one of {', '.join(known)}; write one of these")
+READERS = {
+    "steps": _steps,
+    "rtt_steps": _rtt_steps,
+    "ack_hold_us": _hold,
+    "slot_us": _hold,
+}
+"""of keys whose values are lists"""
 
 
 def _check_link(link: Link, where: str) -> None:
-    _within(f"{where}.rate_bps", link.rate_bps, MIN_RATE_BPS, MAX_RATE_BPS, "bit/s")
-    _within(f"{where}.rtt_us", link.rtt_us, 0, MAX_RTT_US, "us")
-    _within(f"{where}.jitter_us", link.jitter_us, 0, MAX_RTT_US, "us")
-    _one_of(f"{where}.qdisc", link.qdisc, QDISCS)
-    _one_of(f"{where}.shaper", link.shaper, SHAPERS)
-    _one_of(f"{where}.jitter_distribution", link.jitter_distribution, DISTRIBUTIONS)
+    within(f"{where}.rate_bps", link.rate_bps, MIN_RATE_BPS, MAX_RATE_BPS, "bit/s")
+    within(f"{where}.rtt_us", link.rtt_us, 0, MAX_RTT_US, "us")
+    within(f"{where}.jitter_us", link.jitter_us, 0, MAX_RTT_US, "us")
+    one_of(f"{where}.qdisc", link.qdisc, QDISCS)
+    one_of(f"{where}.shaper", link.shaper, SHAPERS)
+    one_of(f"{where}.jitter_distribution", link.jitter_distribution, DISTRIBUTIONS)
     if link.qdisc == "cake" and link.queue_packets:
         raise NdmError(f"{where}.queue_packets: cake sizes its queue itself; leave it out")
     if link.qdisc != "cake":
-        _within(f"{where}.queue_packets", link.queue_packets, 1, 1_000_000, "packets")
-    _within(f"{where}.bucket_packets", link.bucket_packets, 1, 100_000, "packets")
+        within(f"{where}.queue_packets", link.queue_packets, 1, 1_000_000, "packets")
+    within(f"{where}.bucket_packets", link.bucket_packets, 1, 100_000, "packets")
     if link.qdisc == "cake" and link.bucket_packets > 1:
         raise NdmError(f"{where}.bucket_packets: cake has no bucket; leave it out")
-    _within(f"{where}.window_bdp", link.window_bdp, 0, 100, "bandwidth-delay products")
+    if link.ack_rate_bps or link.ack_queue_packets:
+        within(f"{where}.ack_rate_bps", link.ack_rate_bps, MIN_RATE_BPS, MAX_RATE_BPS, "bit/s")
+        within(f"{where}.ack_queue_packets", link.ack_queue_packets, 1, 1_000_000, "packets")
+    within(f"{where}.window_bdp", link.window_bdp, 0, 100, "bandwidth-delay products")
     chances = {"loss": link.loss, "ack_loss": link.ack_loss}
     if link.burst:
         chances |= {f"burst.{k}": v for k, v in dataclasses.asdict(link.burst).items()}
     for name, chance in chances.items():
-        _within(f"{where}.{name}", chance, 0, 1, "(a probability)")
+        within(f"{where}.{name}", chance, 0, 1, "(a probability)")
 
 
 def _check_cc(where: str, name: str) -> None:
@@ -346,11 +304,11 @@ def _check_cc(where: str, name: str) -> None:
 
 
 def _check(scenario: Scenario, where: str) -> None:
-    _within(f"{where}: seconds", scenario.seconds, 0.1, 100_000, "s")
-    _within(f"{where}: repeat", scenario.repeat, 1, 1_000, "runs")
+    within(f"{where}: seconds", scenario.seconds, 0.1, 100_000, "s")
+    within(f"{where}: repeat", scenario.repeat, 1, 1_000, "runs")
     if not re.fullmatch(r"[A-Za-z0-9._-]+", scenario.name):
         raise NdmError(f"{where}: name: it becomes a folder; use letters, digits, . _ -")
-    _one_of(f"{where}: topology", scenario.topology, TOPOLOGIES)
+    one_of(f"{where}: topology", scenario.topology, TOPOLOGIES)
     wanted, other = ("lo", "link") if scenario.topology == "lo" else ("link", "lo")
     if getattr(scenario, wanted) is None:
         raise NdmError(f"{where}: {wanted}: missing; topology {scenario.topology!r} needs it")
@@ -365,22 +323,22 @@ def _check(scenario: Scenario, where: str) -> None:
                     f"{where}: lo.{name}: only tc's words, numbers and units; leave out others"
                 )
     if scenario.host.buffer_bytes:
-        _within(f"{where}: host.buffer_bytes", scenario.host.buffer_bytes, 16_384, 1 << 30, "bytes")
-    _within(f"{where}: host.read_wait_us", scenario.host.read_wait_us, 1, 999_999, "us")
+        within(f"{where}: host.buffer_bytes", scenario.host.buffer_bytes, 16_384, 1 << 30, "bytes")
+    within(f"{where}: host.read_wait_us", scenario.host.read_wait_us, 1, 999_999, "us")
     if scenario.link and scenario.link.shaper == "sender" and scenario.senders() > 1:
         raise NdmError(
             f"{where}: link.shaper: a shaper on the sender is for one sender; "
             "leave it out, or the other senders"
         )
-    _within(f"{where}: flows", len(scenario.flows), 0, MAX_FLOWS, "flows")
+    within(f"{where}: flows", len(scenario.flows), 0, MAX_FLOWS, "flows")
     extra: dict[int, int] = {}
     for number, flow in enumerate(scenario.flows):
         here = f"{where}: flows[{number}]"
         _check_cc(f"{here}.cc", flow.cc)
-        _within(f"{here}.start_s", flow.start_s, 0, 100_000, "s")
-        _within(f"{here}.seconds", flow.seconds, 0, 100_000, "s")
-        _within(f"{here}.sender", flow.sender, 0, MAX_SENDERS - 1, "")
-        _within(f"{here}.extra_rtt_us", flow.extra_rtt_us, 0, MAX_RTT_US, "us")
+        within(f"{here}.start_s", flow.start_s, 0, 100_000, "s")
+        within(f"{here}.seconds", flow.seconds, 0, 100_000, "s")
+        within(f"{here}.sender", flow.sender, 0, MAX_SENDERS - 1, "")
+        within(f"{here}.extra_rtt_us", flow.extra_rtt_us, 0, MAX_RTT_US, "us")
         if scenario.topology == "lo" and (flow.sender or flow.extra_rtt_us):
             raise NdmError(
                 f"{here}: the loopback device has one sender and one RTT; leave both out"
@@ -393,11 +351,11 @@ def _check(scenario: Scenario, where: str) -> None:
     if scenario.web:
         web, here = scenario.web, f"{where}: web"
         _check_cc(f"{here}.cc", web.cc)
-        _within(f"{here}.objects", web.objects, 1, 10_000, "objects")
-        _within(f"{here}.bytes", web.bytes, web.objects, 1 << 40, "bytes")
-        _within(f"{here}.connections", web.connections, 1, min(web.objects, 256), "connections")
-        _within(f"{here}.start_s", web.start_s, 0, 100_000, "s")
-        _within(f"{here}.sender", web.sender, 0, MAX_SENDERS - 1, "")
+        within(f"{here}.objects", web.objects, 1, 10_000, "objects")
+        within(f"{here}.bytes", web.bytes, web.objects, 1 << 40, "bytes")
+        within(f"{here}.connections", web.connections, 1, min(web.objects, 256), "connections")
+        within(f"{here}.start_s", web.start_s, 0, 100_000, "s")
+        within(f"{here}.sender", web.sender, 0, MAX_SENDERS - 1, "")
         if scenario.topology == "lo" and web.sender:
             raise NdmError(f"{here}.sender: the loopback device has one sender; leave it out")
 
@@ -435,14 +393,14 @@ def parse(text: str, name: str, where: str, folder: Path | None = None) -> Scena
             raise NdmError(f"{where}: {key}: write [[{key}]]")
     if "text" in values:
         raise NdmError(f"{where}: text: unknown key; leave it out")
-    scenario: Scenario = _table({"name": name} | values, Scenario, f"{where}: scenario")
+    scenario: Scenario = table({"name": name} | values, Scenario, f"{where}: scenario", READERS)
     flows: list[Flow] = []
     if not lists["flows"] and scenario.web is None:
         lists["flows"] = [{}]
-    for number, table in enumerate(lists["flows"]):
+    for number, written in enumerate(lists["flows"]):
         here = f"{where}: flows[{number}]"
-        flow: Flow = _table(table, Flow, here)
-        _within(f"{here}.count", flow.count, 1, MAX_FLOWS, "flows")
+        flow: Flow = table(written, Flow, here)
+        within(f"{here}.count", flow.count, 1, MAX_FLOWS, "flows")
         seconds = float(math.ceil(flow.seconds or scenario.seconds))
         flow = dataclasses.replace(flow, seconds=seconds)
         flows += [dataclasses.replace(flow, count=1)] * flow.count

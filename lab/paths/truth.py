@@ -14,8 +14,8 @@ enough for the link never to idle, too little for a queue worth the name. Other 
   flow has its own queue,
 - a discipline that drops to keep the queue short: no more than the queue that it lets stand,
 - a path whose best constant window was measured (`Link.window_bdp`): that window,
-- ACKs held back: the longest pause counts as part of the RTT. The sender has to send until the
-  pause ends, or the link idles.
+- ACKs or data held back: the longest pause counts as part of the RTT. The sender has to send until
+  the pause ends, or the link idles. A thin path of the ACKs is not considered.
 
 Hosts with offloads send up to a BDP as one packet, which the link serves while its ACK waits.
 
@@ -89,7 +89,8 @@ class Ideal:
 class _Path:
     rates_bps: tuple[tuple[float, float], ...]
     """(from s on, bit/s); 0: nothing limits the rate"""
-    rtt_us: float
+    rtts_us: tuple[tuple[float, float], ...]
+    """(from s on, us)"""
     jitter_us: float
     packet_bytes: int
     queue_packets: float
@@ -129,12 +130,13 @@ def _path(scenario: Scenario) -> _Path:
             queue = max(target, EXTRA_PACKETS / QUEUE_SHARE)
         lossy, jittery = bool(link.loss or link.burst), bool(link.jitter_us)
         extra = EXTRA_SHARE_NOISE if lossy and jittery else EXTRA_SHARE + link.loss
+        rtts = ((0.0, float(link.rtt_us)), *((t, float(us)) for t, us in link.rtt_steps))
         return _Path(
-            *(rates, link.rtt_us, link.jitter_us, IP_PACKET_BYTES, queue, extra),
+            *(rates, rtts, link.jitter_us, IP_PACKET_BYTES, queue, extra),
             clean=not (lossy or jittery),
             own_queue=link.qdisc in OWN_QUEUE,
             lossy=lossy and not jittery,
-            hold_us=link.ack_hold_us[1],
+            hold_us=link.ack_hold_us[1] + link.slot_us[1],
             offloads=link.offloads,
             window_bdp=link.window_bdp,
         )
@@ -144,7 +146,8 @@ def _path(scenario: Scenario) -> _Path:
     jitter = _number(r"delay [0-9.]+[a-z]+", scenario.lo.netem, US)
     rate = _number("rate", scenario.lo.tbf, BITS)
     extra = EXTRA_SHARE_NOISE if "loss" in scenario.lo.netem else EXTRA_SHARE
-    return _Path(((0.0, rate),), 2 * delay, 2 * jitter, LOOPBACK_PACKET_BYTES, 1e9, extra)
+    rtts_us = ((0.0, 2 * delay),)
+    return _Path(((0.0, rate),), rtts_us, 2 * jitter, LOOPBACK_PACKET_BYTES, 1e9, extra)
 
 
 def ideals(scenario: Scenario, cc: str) -> list[Ideal]:
@@ -157,7 +160,7 @@ def ideals(scenario: Scenario, cc: str) -> list[Ideal]:
     path, flows = _path(scenario), scenario.flows
     spare = EXTRA_PACKETS_ALONE if path.clean and len(flows) == 1 else EXTRA_PACKETS
     names = [cc if flow.cc == UNDER_TEST else flow.cc for flow in flows]
-    times = {t for t, _ in path.rates_bps}
+    times = {t for t, _ in (*path.rates_bps, *path.rtts_us)}
     times |= {flow.start_s for flow in flows} | {flow.end_s() for flow in flows}
     found = []
     for number, flow in enumerate(flows):
@@ -166,9 +169,10 @@ def ideals(scenario: Scenario, cc: str) -> list[Ideal]:
                 continue
             here = [i for i, f in enumerate(flows) if f.start_s <= at_s < f.end_s()]
             rate_bps = [r for t, r in path.rates_bps if t <= at_s][-1]
+            path_rtt_us = [us for t, us in path.rtts_us if t <= at_s][-1]
             others = [names[i] for i in here if i != number]
             rivals = not path.own_queue and any(name not in YIELDING for name in others)
-            rtt_us = path.rtt_us + flow.extra_rtt_us + JITTER_SHARE * path.jitter_us
+            rtt_us = path_rtt_us + flow.extra_rtt_us + JITTER_SHARE * path.jitter_us
             rtt_us += scenario.host.read_wait_us  # no queue, but as good as one for the sender
             if not rate_bps:
                 pps = RECEIVE_WINDOW_PACKETS / len(here) / rtt_us * 1e6
@@ -176,7 +180,7 @@ def ideals(scenario: Scenario, cc: str) -> list[Ideal]:
                 continue
             pps = rate_bps / 8 / path.packet_bytes / len(here)
             if path.window_bdp and len(here) == 1:
-                measured_us = path.window_bdp * (path.rtt_us + flow.extra_rtt_us)
+                measured_us = path.window_bdp * (path_rtt_us + flow.extra_rtt_us)
                 found.append(Ideal(number, at_s, pps, measured_us))
                 continue
             queue_us = QUEUE_SHARE * path.queue_packets / len(here) / pps * 1e6

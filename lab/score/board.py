@@ -220,6 +220,16 @@ def json_text(board: tables.Board) -> str:
     return json.dumps(found, indent=2)
 
 
+def standing(suite_name: str, seeds: int) -> list[str]:
+    """A sentence that says what results of the suite are worth."""
+    if not suite.is_development(suite_name):
+        return []
+    lab_seeds = "one lab seed" if seeds == 1 else f"{seeds} lab seeds"
+    return [
+        f"A development board with {lab_seeds}: it may steer decisions, and is no held-out test."
+    ]
+
+
 def _control(args: argparse.Namespace) -> list[suite.Outcome]:
     """The runs of the control: without externals."""
     plain = {"cc": ",".join(control.ALGORITHMS), "kernel_patch": [], "cc_module": []}
@@ -249,6 +259,7 @@ def main(args: argparse.Namespace) -> int:
     scenarios, ccs, outcomes = suite.run_all(args, args.out / "runs", not args.full, tagged=True)
     own = _control(args) if others else []
     board = build(outcomes, scenarios, ccs, _command(args), earlier, others, own)
+    board = replace(board, remarks=[*standing(args.suite, args.seeds), *board.remarks])
     print(json_text(board) if args.json else tables.terminal(board))
     files.write_text(args.out / "board.md", tables.markdown(board))
     files.write_text(args.out / "board.csv", tables.comma_separated(board))

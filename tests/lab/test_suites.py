@@ -11,6 +11,7 @@ import pytest
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import suite
 from ndm_tcp.lab.paths import ccbench, scenario, sealed_paths, training_paths
+from ndm_tcp.lab.score import board
 
 PATHS = tuple(training_paths.SUITES)
 
@@ -86,3 +87,13 @@ def test_training_paths_stay_away_from_evaluation_paths() -> None:
             same_rate = abs(link["rate_bps"] / other.rate_bps - 1) < 0.1
             same_rtt = other.rtt_us and abs(link["rtt_us"] / other.rtt_us - 1) < 0.1
             assert not (same_rate and same_rtt)
+
+
+def test_a_board_says_whether_its_suite_may_steer_decisions() -> None:
+    for name in ("access", "published/a1-extreme-jitter.toml", "mine,validation-jitter", "lan"):
+        assert suite.is_development(name)
+    for name in ("training", "variable", "mine.toml", "accessible"):
+        assert not suite.is_development(name)
+    assert board.standing("training", 1) == []
+    (one,), (more,) = board.standing("access", 1), board.standing("lan", 3)
+    assert "development board with one lab seed" in one and "3 lab seeds" in more

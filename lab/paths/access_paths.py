@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Paths that people have: writes lab/scenarios/access, a development suite.
+
+Families beside those of `training_paths`: links and ACKs that come in bursts, thin ACK paths,
+policers, routes that change, cellular rates, local networks, slow links, queues that mark, and
+flows that join others. Regenerate with `ndm lab scenarios access`.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ndm_tcp import files
+from ndm_tcp.lab.paths.training_paths import Range, log_uniform
+
+FOLDER = Path(__file__).resolve().parents[1] / "scenarios" / "access"
+HEAD = "# SPDX-License-Identifier: CC0-1.0\n# Written by: ndm lab scenarios access\n"
+SEED = 20261140
+PACKET_BITS = 1500 * 8
+MBPS = (8.0, 40.0)
+RTT_MS = (12.0, 90.0)
+QUEUE_BDP = (0.6, 3.0)
+SECONDS = 12
+SLOT_US = (1_500.0, 12_000.0)
+"""longest time between two groups; the shortest is a quarter of it"""
+ACK_PAUSE_US = (5_000.0, 30_000.0)
+ASYMMETRIES = ((20.0, 35.0), (35.0, 55.0), (60.0, 80.0))
+"""rate of the data over that of the ACKs; an ACK for two packets needs a link of 1 : 58"""
+ACK_QUEUE_PACKETS = (20.0, 120.0)
+BUCKET_PACKETS = (15.0, 250.0)
+REROUTE = (1.3, 2.2)
+"""longer over shorter RTT"""
+ORBIT_RTT_MS = (28.0, 60.0)
+ORBIT_STEP_MS = 14.0
+ORBIT_EVERY_S = 3.0
+"""a fifth of the 15 s between handovers, so that a short run has some"""
+CELL_MBPS = (1.5, 30.0)
+CELL_EVERY_S = 0.25
+CELL_WALK = 0.25
+"""standard deviation of the logarithm from one rate to the next"""
+SLOW_MBPS = (0.3, 1.0)
+SLOW_QUEUE_PACKETS = (15.0, 60.0)
+LAN_MBPS = (500.0, 10_000.0)
+LAN_RTT_US = (50.0, 5_000.0)
+LAN_QUEUE_MS = (0.8, 5.0)
+LAN_READ_WAIT_US = 100
+LOSS = (0.001, 0.02)
+ACK_LOSS = (0.01, 0.08)
+SHARED_MBPS = (8.0, 24.0)
+SHARED_QUEUE_BDP = (1.0, 4.0)
+
+
+@dataclass(frozen=True)
+class _Path:
+    """A drawn path; the rest of its scenario is text."""
+
+    mbps: float
+    rtt_ms: float
+    queue: int
+    """packets; 0: the discipline sizes it"""
+    link: list[str] = field(default_factory=list)
+    """more lines of its link"""
+    title: str = ""
+    seconds: int = SECONDS
+    rest: str = ""
+    """other tables"""
+
+    def toml(self, family: str) -> str:
+        queue = f"a queue of {self.queue} packets, " if self.queue > 1 else ""
+        title = f"Access: {family}, {self.mbps:g} Mbit/s, {self.rtt_ms:g} ms, {queue}{self.title}"
+        lines = [f"rate_bps = {self.mbps * 1e6:.0f}", f"rtt_us = {self.rtt_ms * 1e3:.0f}"]
+        lines += [f"queue_packets = {self.queue}"] if self.queue else []
+        return (
+            f'{HEAD}title = "{title.rstrip(", ")}"\nseconds = {self.seconds}\n'
+            f'topology = "path"\n\n[link]\n' + "\n".join([*lines, *self.link]) + f"\n{self.rest}"
+        )
+
+
+def _draw(
+    rng: random.Random, mbps: Range = MBPS, rtt_ms: Range = RTT_MS, queue_bdp: Range = QUEUE_BDP
+) -> tuple[float, float, int]:
+    """Rate, RTT and queue."""
+    rate, rtt = round(log_uniform(rng, *mbps), 2), round(log_uniform(rng, *rtt_ms), 1)
+    bdp = rate * 1e3 * rtt / PACKET_BITS
+    return rate, rtt, max(8, round(bdp * log_uniform(rng, *queue_bdp)))
+
+
+def _slots(rng: random.Random) -> _Path:
+    longest = round(log_uniform(rng, *SLOT_US))
+    line = f"slot_us = [{longest // 4}, {longest}]"
+    title = f"data in groups {longest // 4} to {longest} us apart"
+    return _Path(*_draw(rng), [line], title)
+
+
+def _ack_bursts(rng: random.Random) -> _Path:
+    longest = round(log_uniform(rng, *ACK_PAUSE_US))
+    line = f"ack_hold_us = [{longest // 4}, {longest}]"
+    return _Path(*_draw(rng), [line], f"ACKs in groups {longest // 4} to {longest} us apart")
+
+
+def _thin_acks(low: float, high: float) -> Callable[[random.Random], _Path]:
+    def draw(rng: random.Random) -> _Path:
+        mbps, rtt_ms, queue = _draw(rng, (20.0, 60.0))
+        thin, packets = mbps / rng.uniform(low, high), round(log_uniform(rng, *ACK_QUEUE_PACKETS))
+        lines = [f"ack_rate_bps = {thin * 1e6:.0f}", f"ack_queue_packets = {packets}"]
+        title = f"ACKs at {thin:.2f} Mbit/s with a queue of {packets}"
+        return _Path(mbps, rtt_ms, queue, lines, title)
+
+    return draw
+
+
+def _policer(rng: random.Random) -> _Path:
+    mbps, rtt_ms, _ = _draw(rng)
+    bucket = round(log_uniform(rng, *BUCKET_PACKETS))
+    return _Path(mbps, rtt_ms, 1, [f"bucket_packets = {bucket}"], f"a bucket of {bucket} packets")
+
+
+def _reroute(rng: random.Random) -> _Path:
+    mbps, rtt_ms, queue = _draw(rng)
+    at_s, factor = rng.uniform(4, 7), log_uniform(rng, *REROUTE)
+    factor = factor if rng.random() < 0.5 else 1 / factor
+    line = f"rtt_steps = [[{at_s:.1f}, {rtt_ms * factor * 1e3:.0f}]]"
+    return _Path(mbps, rtt_ms, queue, [line], f"from {at_s:.1f} s on {rtt_ms * factor:.0f} ms")
+
+
+def _low_orbit(rng: random.Random) -> _Path:
+    mbps, rtt_ms, queue = _draw(rng, (15.0, 45.0), ORBIT_RTT_MS)
+    rtts, rates = [], []
+    for number in range(1, int(SECONDS / ORBIT_EVERY_S) + 1):
+        at_s = number * ORBIT_EVERY_S
+        now_ms = max(20.0, rtt_ms + rng.uniform(-ORBIT_STEP_MS, ORBIT_STEP_MS))
+        rtts.append(f"[{at_s:.1f}, {now_ms * 1e3:.0f}]")
+        rates.append(f"[{at_s:.1f}, {mbps * rng.uniform(0.6, 1.3) * 1e6:.0f}]")
+    lines = [f"rtt_steps = [{', '.join(rtts)}]", f"steps = [{', '.join(rates)}]"]
+    seconds = SECONDS + int(ORBIT_EVERY_S)
+    title = f"another RTT and rate every {ORBIT_EVERY_S:g} s"
+    return _Path(mbps, rtt_ms, queue, lines, title, seconds)
+
+
+def _cellular(rng: random.Random) -> _Path:
+    mbps, rtt_ms, queue = _draw(rng, (4.0, 20.0), (40.0, 90.0), (2.0, 6.0))
+    now, steps = mbps, []
+    for number in range(1, int(SECONDS / CELL_EVERY_S)):
+        now = min(max(now * math.exp(rng.gauss(0, CELL_WALK)), CELL_MBPS[0]), CELL_MBPS[1])
+        steps.append(f"[{number * CELL_EVERY_S:.2f}, {round(now * 1e6, -3):.0f}]")
+    line = f"steps = [{', '.join(steps)}]"
+    return _Path(mbps, rtt_ms, queue, [line], f"another rate every {CELL_EVERY_S:g} s")
+
+
+def _lan(rng: random.Random) -> _Path:
+    mbps = float(round(log_uniform(rng, *LAN_MBPS)))
+    rtt_us = round(log_uniform(rng, *LAN_RTT_US))
+    queue = max(8, round(log_uniform(rng, *LAN_QUEUE_MS) * mbps / 12))
+    host = f"\n[host]\nread_wait_us = {LAN_READ_WAIT_US}\n"
+    return _Path(mbps, rtt_us / 1e3, queue, ["offloads = true"], "offloads", 1, host)
+
+
+def _slow(rng: random.Random) -> _Path:
+    mbps, rtt_ms, _ = _draw(rng, SLOW_MBPS, (30.0, 150.0))
+    queue = round(log_uniform(rng, *SLOW_QUEUE_PACKETS))
+    return _Path(mbps, rtt_ms, queue, [], "", 2 * SECONDS)
+
+
+def _marking(qdisc: str) -> Callable[[random.Random], _Path]:
+    def draw(rng: random.Random) -> _Path:
+        mbps, rtt_ms, _ = _draw(rng)
+        queue = 0 if qdisc == "cake" else 1024
+        line = f'qdisc = "{qdisc}"'
+        title = f"{qdisc} with ECN"
+        return _Path(mbps, rtt_ms, queue, [line], title, rest="\n[host]\necn = true\n")
+
+    return draw
+
+
+def _flow(sender: int, start_s: float, seconds: int, cc: str = "$cc") -> str:
+    return (
+        f'\n[[flows]]\ncc = "{cc}"\nsender = {sender}\nstart_s = {start_s:.1f}\n'
+        f"seconds = {seconds}\n"
+    )
+
+
+def _three_cubics(rng: random.Random) -> _Path:
+    drawn = _draw(rng, SHARED_MBPS, (12.0, 60.0), SHARED_QUEUE_BDP)
+    flows = "".join(_flow(n, n * rng.uniform(0.1, 0.6), 22, "cubic") for n in range(3))
+    flows += _flow(3, rng.uniform(2, 4), 20)
+    return _Path(*drawn, [], "joins three CUBICs", 24, flows)
+
+
+def _late_cubic(rng: random.Random) -> _Path:
+    drawn = _draw(rng, SHARED_MBPS, (12.0, 60.0), SHARED_QUEUE_BDP)
+    flows = "".join(_flow(n, n * rng.uniform(0.1, 0.6), 26) for n in range(4))
+    flows += _flow(4, rng.uniform(5, 7), 20, "cubic")
+    return _Path(*drawn, [], "four flows, and a late CUBIC: 1 - share is what it gets", 28, flows)
+
+
+def _staggered(rng: random.Random) -> _Path:
+    drawn = _draw(rng, SHARED_MBPS, (12.0, 60.0), SHARED_QUEUE_BDP)
+    starts = [0.0, *(n * 4 + rng.uniform(-1, 1) for n in (1, 2, 3))]
+    flows = "".join(_flow(n, at_s, int(27 - at_s)) for n, at_s in enumerate(starts))
+    return _Path(*drawn, [], "four flows, one after the other", 27, flows)
+
+
+def _loss_both_ways(rng: random.Random) -> _Path:
+    loss, ack_loss = log_uniform(rng, *LOSS), log_uniform(rng, *ACK_LOSS)
+    lines = [f"loss = {loss:.4f}", f"ack_loss = {ack_loss:.4f}"]
+    title = f"{100 * loss:.2f} % of the data lost and {100 * ack_loss:.1f} % of the ACKs"
+    return _Path(*_draw(rng), lines, title)
+
+
+FAMILIES: dict[str, list[Callable[[random.Random], _Path]]] = {
+    "slots": [_slots] * 3,
+    "ack-bursts": [_ack_bursts] * 2,
+    "thin-acks": [_thin_acks(*range_) for range_ in ASYMMETRIES],
+    "policer": [_policer] * 3,
+    "reroute": [_reroute] * 3,
+    "low-orbit": [_low_orbit] * 2,
+    "cellular": [_cellular] * 4,
+    "lan": [_lan] * 3,
+    "slow": [_slow] * 3,
+    "fq-codel-ecn": [_marking("fq_codel")] * 2,
+    "cake-ecn": [_marking("cake")] * 2,
+    "three-cubics": [_three_cubics] * 2,
+    "late-cubic": [_late_cubic] * 2,
+    "staggered": [_staggered] * 2,
+    "loss-both-ways": [_loss_both_ways] * 3,
+}
+"""name to how each of its paths is drawn"""
+
+
+def scenarios() -> dict[str, str]:
+    """File name to TOML. Each family has draws of its own: a new one moves no other."""
+    made: dict[str, str] = {}
+    for name, draws in FAMILIES.items():
+        rng = random.Random(f"{SEED} {name}")
+        for draw in draws:
+            made[f"access-{len(made):02}-{name}.toml"] = draw(rng).toml(name)
+    return made
+
+
+def main() -> None:
+    """Write every file anew."""
+    FOLDER.mkdir(exist_ok=True)
+    for old in FOLDER.glob("*.toml"):
+        old.unlink()
+    for name, text in scenarios().items():
+        files.write_text(FOLDER / name, text)
