@@ -223,7 +223,7 @@ test-debug: setup test-packages ## the module under KASAN, UBSAN, lockdep, kmeml
 	$(BIN)/ndm lab build --debug
 	$(BIN)/pytest tests/kmod/test_debug.py
 
-test-ray: setup ## building datasets on a Ray cluster of two workers; installs ray
+test-ray: setup ## datasets and runs of the lab on a Ray cluster of two workers; installs ray
 	@$(PIP) --no-build-isolation -e '.[ray]' $(PIP_QUIET)
 	$(BIN)/pytest tests/test_ray.py
 

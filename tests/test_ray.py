@@ -3,6 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +17,12 @@ from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.builder import build, remote
 from ndm_tcp.datasets.readers import sources
 from ndm_tcp.errors import NdmError
+from ndm_tcp.lab.guest import suite
 
 from .conftest import TRACES
+from .kmod.lab import need_kernel, scenario
+from .lab.test_externals import SEVEN
+from .lab.test_run import LOSSY, contents
 
 pytestmark = pytest.mark.pictures
 NAMES = ("cubic-00-clean", "reno-03-lossy", "bbr-01-clean")
@@ -58,6 +67,70 @@ def test_sources_and_parts_behind_urls(cluster: None, tmp_path: Path) -> None:
     assert not (tmp_path / "parts").exists()
     for name in FILES:
         assert (tmp_path / "local" / name).read_bytes() == (tmp_path / "ray" / name).read_bytes()
+
+
+# --- runs of the lab --------------------------------------------------------------------------
+def test_runs_of_the_lab_are_the_same_bytes_and_go_on(cluster: None, tmp_path: Path) -> None:
+    need_kernel()
+    (tmp_path / "lossy.toml").write_text(LOSSY)
+
+    def record(out: Path, *more: str) -> None:
+        words = ["lab", "record", str(tmp_path / "lossy.toml"), "--cc", "bbr,ndm_tcp,seven"]
+        assert run_command([*words, "--cc-module", str(SEVEN), "-o", str(out), *more]) == 0
+
+    record(tmp_path / "local", "--jobs", "1")
+    record(tmp_path / "ray", "--engine", "ray")
+    names = sorted(path.name for path in (tmp_path / "local").iterdir())
+    assert len(names) == 3 and names == sorted(p.name for p in (tmp_path / "ray").iterdir())
+    for name in names:
+        assert contents(tmp_path / "local" / name) == contents(tmp_path / "ray" / name)
+    kept = {name: (tmp_path / "ray" / name).stat().st_ino for name in names[1:]}
+    (tmp_path / "ray" / names[0]).rename(tmp_path / "lost")
+    record(tmp_path / "ray", "--engine", "ray")
+    assert contents(tmp_path / "lost") == contents(tmp_path / "ray" / names[0])
+    assert {name: (tmp_path / "ray" / name).stat().st_ino for name in names[1:]} == kept
+
+
+def parent(pid: int) -> int:
+    text = Path(f"/proc/{pid}/stat").read_text()
+    return int(text.rpartition(")")[2].split()[1])
+
+
+def busy_workers() -> list[int]:
+    """Processes of this test's cluster that run a task of the lab."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError):
+            if (folder / "cmdline").read_bytes().startswith(b"ray::there"):
+                pid = int(folder.name)
+                if parent(parent(pid)) == os.getpid():
+                    found.append(pid)
+    return found
+
+
+def test_a_lost_worker_loses_nothing(cluster: None, tmp_path: Path) -> None:
+    need_kernel()
+    text = LOSSY.replace("seconds = 2", "seconds = 20")
+    jobs = [suite.Job(scenario(text), "bbr", seed, tmp_path / str(seed)) for seed in (1, 2)]
+    killed: list[int] = []
+
+    def kill() -> None:
+        patience_s = time.monotonic() + 120
+        while not killed and time.monotonic() < patience_s:
+            for pid in busy_workers()[:1]:
+                time.sleep(1)  # into the run
+                os.kill(pid, signal.SIGKILL)
+                killed.append(pid)
+            time.sleep(0.05)
+
+    thread = threading.Thread(target=kill, daemon=True)
+    thread.start()
+    outcomes = list(suite.execute(jobs, 1, True, True, engine="ray"))
+    thread.join()
+    assert killed and all(o.result for o in outcomes) and len(outcomes) == 2
+    local = suite.Job(scenario(text), "bbr", 1, tmp_path / "local")
+    assert all(o.result for o in suite.execute([local], 1, True, True))
+    assert contents(tmp_path / "1") == contents(tmp_path / "local")
 
 
 # --- URLs without Ray ------------------------------------------------------------------------

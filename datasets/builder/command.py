@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ndm_tcp.datasets.builder import build, parts, workers
+from ndm_tcp import cluster
+from ndm_tcp.datasets.builder import build, parts
 from ndm_tcp.datasets.rounds.flow import Sampling
 from ndm_tcp.datasets.store import describe
 
@@ -41,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="leave out bad sources; a cut capture is no failure",
     )
     parser.add_argument(
-        "--engine", choices=workers.ENGINES, default="local", help="where the work is done"
+        "--engine", choices=cluster.ENGINES, default="local", help="where the work is done"
     )
     parser.add_argument(
         "--parts",

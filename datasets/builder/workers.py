@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import ctypes
-import logging
 import multiprocessing
 import os
 import signal
@@ -12,12 +11,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from typing import Any
 
+from ndm_tcp import cluster
 from ndm_tcp.datasets.builder import parts
 from ndm_tcp.datasets.builder.parts import CannotWriteError, Task
 from ndm_tcp.datasets.readers import streams
 from ndm_tcp.errors import NdmError
 
-ENGINES = ("local", "ray")
 Outcome = tuple[int, dict[str, Any] | NdmError]
 """Number of the task, and its facts or why there are none."""
 Progress = Callable[[int], None]
@@ -49,7 +48,7 @@ def run(tasks: list[Task], engine: str, jobs: int, progress: Progress) -> Iterat
         NdmError: the engine is not installed or not there.
     """
     if engine == "ray":
-        yield from _ray(tasks)
+        yield from cluster.each(attempt, tasks)
     elif jobs == 1:
         yield from _here(tasks, progress)
     else:
@@ -94,26 +93,3 @@ def _processes(tasks: list[Task], jobs: int, progress: Progress) -> Iterator[Out
                 yield numbers[future], future.result()
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _ray(tasks: list[Task]) -> Iterator[Outcome]:
-    try:
-        import ray
-    except ImportError:
-        raise NdmError("ray is not installed; run: pip install 'ndm-tcp[ray]'") from None
-    if not ray.is_initialized():
-        try:
-            ray.init(address="auto", log_to_driver=False, logging_level=logging.ERROR)
-        except ConnectionError:
-            raise NdmError("no Ray cluster here; run: ray start --head") from None
-    remote = ray.remote(attempt)
-    numbers = {remote.remote(task): number for number, task in enumerate(tasks)}
-    waiting = list(numbers)
-    try:
-        while waiting:
-            done, waiting = ray.wait(waiting)
-            for reference in done:
-                yield numbers[reference], ray.get(reference)
-    finally:
-        for reference in waiting:
-            ray.cancel(reference)

@@ -1,64 +1,40 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Many runs side by side: one guest per core, resumable, no failure dropped in silence."""
+"""Many runs side by side: one guest per core or on a cluster; resumable, no failure hidden."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import os
 import queue
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
-
-from ndm_tcp import files, progress
+from ndm_tcp import cluster, files, progress
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab.guest import externals, uml_build
+from ndm_tcp.lab.guest import away, externals, uml_build
 from ndm_tcp.lab.guest import run as lab_run
 from ndm_tcp.lab.guest.externals import Externals
+from ndm_tcp.lab.guest.jobs import ATTEMPTS, attempt, load_result
+from ndm_tcp.lab.guest.jobs import RESULT as RESULT
+from ndm_tcp.lab.guest.jobs import Job as Job
+from ndm_tcp.lab.guest.jobs import Outcome as Outcome
+from ndm_tcp.lab.guest.jobs import split_cc as split_cc
 from ndm_tcp.lab.paths.scenario import Scenario, load
 
 SUITES = Path(__file__).resolve().parents[1] / "scenarios"
 DEVELOPMENT = re.compile(r"access|ccbench|fairness|lan|published|validation(-\w+)?")
 """Suites that may steer decisions, so that none of their results is a held-out one."""
-RESULT = "result.json"
-ATTEMPTS = 2
 
 CEILING = "ceiling"
 CEILING_WINDOWS = (8, 16, 24, 32, 48, 64, 96, 128, 192)
 """Packets; swept as constant windows on the loopback scenarios, whose best nobody can pass."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """One run."""
-
-    scenario: Scenario
-    cc: str
-    """`fixed_cwnd:N` is a constant window of N packets"""
-    seed: int
-    folder: Path
-    kmod: Path | None = None
-    """sources, or a .ko, of its own; None: those of all jobs, see `execute`"""
-    others: Externals = externals.NONE
-    """patches of its kernel, and modules that it loads"""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a job ended."""
-
-    job: Job
-    result: dict[str, Any] | None
-    """result.json, or None if it failed every time"""
-    error: str = ""
 
 
 def load_suite(suite: str | Path) -> list[Scenario]:
@@ -152,6 +128,12 @@ def add_arguments(parser: argparse.ArgumentParser, cc: str | None, seeds: int) -
         "-o", "--out", type=Path, required=True, help="folder; interrupted runs go on there"
     )
     lab_run.add_jobs(parser)
+    parser.add_argument(
+        "--engine",
+        choices=cluster.ENGINES,
+        default="local",
+        help="where guests run; ray: on the Ray cluster that is running",
+    )
     lab_run.add_kmod(parser)
     externals.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
@@ -163,7 +145,7 @@ def run_all(
     """Run the scenarios and algorithms of the options, into `out`.
 
     Args:
-        args: suite, cc, seeds, jobs, kmod, kernel_patch, cc_module.
+        args: suite, cc, seeds, jobs, engine, kmod, kernel_patch, cc_module.
         out: folder of the runs; finished ones in it are read, not run again.
         light: without captures and traces.
         tagged: whether a run's folder is named by what it ran, too: `jobs_of`.
@@ -183,11 +165,12 @@ def run_all(
     if others.patches:  # takes minutes, which should not pass in silence
         uml_build.build(patches=others.patches)
     jobs = jobs_of(scenarios, ccs, args.seeds, out, tagged, args.kmod, others)
+    how = (args.jobs, light, False, args.kmod, getattr(args, "engine", "local"))
     first = [job for job in jobs if job.seed <= 2]
-    outcomes = list(execute(first, args.jobs, light, quiet=False, kmod=args.kmod))
+    outcomes = list(execute(first, *how))
     known = settled(outcomes)
     more = [j for j in jobs if j.seed > 2 and (j.scenario.name, j.cc) not in known]
-    outcomes += execute(more, args.jobs, light, quiet=False, kmod=args.kmod)
+    outcomes += execute(more, *how)
     return scenarios, ccs, outcomes
 
 
@@ -261,48 +244,12 @@ def tag(
     return total.hexdigest()[:8]
 
 
-def split_cc(cc: str) -> tuple[str, dict[str, Any]]:
-    """`fixed_cwnd:N` to algorithm and module parameters; other names to themselves.
-
-    Raises:
-        NdmError: the text after the colon is not a number.
-    """
-    name, colon, value = cc.partition(":")
-    if not colon:
-        return cc, {}
-    if name != "fixed_cwnd" or not value.isdigit():
-        raise NdmError(f"--cc {cc}: only fixed_cwnd takes a number; write fixed_cwnd:40")
-    return name, {"cwnd": int(value)}
-
-
-def _load_result(folder: Path) -> dict[str, Any] | None:
-    path = folder / RESULT
-    if not path.is_file():
-        return None
-    result: dict[str, Any] = orjson.loads(path.read_bytes())
-    return result
-
-
 def _one(job: Job, cpus: queue.Queue[int], light: bool, kmod: Path | None) -> Outcome:
-    if (done := _load_result(job.folder)) is not None:
+    if (done := load_result(job.folder)) is not None:
         return Outcome(job, done)
     cpu = cpus.get()
-    error = ""
     try:
-        for _ in range(ATTEMPTS):
-            try:
-                cc, params = split_cc(job.cc)
-                needed = job.scenario.algorithms(cc)
-                brings = lab_run.module_names(kmod) if kmod else []
-                module = kmod if any(name in needed for name in brings) else None
-                result = lab_run.run(
-                    *(job.scenario, cc, job.seed, job.folder, cpu, module, params or None, light),
-                    *(None, (), job.others),
-                )
-                return Outcome(job, result)
-            except NdmError as caught:
-                error = str(caught)
-        return Outcome(job, None, error)
+        return attempt(job, cpu, light, kmod)
     finally:
         cpus.put(cpu)
 
@@ -314,26 +261,15 @@ def _left(started_s: float, simulated_s: float, total_s: float) -> str:
     return f"{seconds / 60:.0f} min left" if seconds > 90 else f"{seconds:.0f} s left"
 
 
-def execute(
-    jobs: list[Job], workers: int, light: bool, quiet: bool, kmod: Path | None = None
-) -> Iterator[Outcome]:
-    """Run jobs, in any order of completion; finished ones are read, not run again.
-
-    Args:
-        jobs: the runs.
-        workers: guests at a time, each pinned to its own core.
-        light: without captures and traces.
-        quiet: no progress.
-        kmod: sources, or a .ko, of another ndm_tcp than the checkout's, or of a new algorithm.
-    """
+def _threads(
+    jobs: list[Job], workers: int, light: bool, kmod: Path | None
+) -> Generator[Outcome, None, None]:
+    """The outcomes of jobs that run on this machine, in any order."""
     available = sorted(os.sched_getaffinity(0))
     cpus: queue.Queue[int] = queue.Queue()
     for number in range(workers):
         cpus.put(available[number % len(available)])
-    total_s = sum(job.scenario.end_s() for job in jobs)
-    done_s, started_s = 0.0, time.monotonic()
-    bar = progress.bar(len(jobs), "run", quiet)
-    with bar, ThreadPoolExecutor(max_workers=workers) as pool:
+    with ThreadPoolExecutor(max_workers=workers) as pool:
         waiting: set[Future[Outcome]] = {
             pool.submit(_one, job, cpus, light, job.kmod or kmod) for job in jobs
         }
@@ -341,17 +277,40 @@ def execute(
             while waiting:
                 finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                 for future in finished:
-                    outcome = future.result()
-                    done_s += outcome.job.scenario.end_s()
-                    bar.set_postfix_str(_left(started_s, done_s, total_s), refresh=False)
-                    bar.update()
-                    if outcome.result is None:
-                        name = outcome.job.folder.name
-                        print(
-                            f"ndm: failed {ATTEMPTS} times: {name}: {outcome.error}",
-                            file=sys.stderr,
-                        )
-                    yield outcome
+                    yield future.result()
         finally:
             for future in waiting:
                 future.cancel()
+
+
+def execute(
+    jobs: list[Job],
+    workers: int,
+    light: bool,
+    quiet: bool,
+    kmod: Path | None = None,
+    engine: str = "local",
+) -> Iterator[Outcome]:
+    """Run jobs, in any order of completion; finished ones are read, not run again.
+
+    Args:
+        jobs: the runs.
+        workers: guests at a time, each pinned to its own core; a cluster takes as many as it has.
+        light: without captures and traces.
+        quiet: no progress.
+        kmod: sources, or a .ko, of another ndm_tcp than the checkout's, or of a new algorithm.
+        engine: local, or ray for the cluster that is running; both leave the same bytes.
+    """
+    total_s = sum(job.scenario.end_s() for job in jobs)
+    done_s, started_s = 0.0, time.monotonic()
+    far = engine == "ray"
+    ends = away.execute(jobs, light, kmod) if far else _threads(jobs, workers, light, kmod)
+    with progress.bar(len(jobs), "run", quiet) as bar, contextlib.closing(ends):
+        for outcome in ends:
+            done_s += outcome.job.scenario.end_s()
+            bar.set_postfix_str(_left(started_s, done_s, total_s), refresh=False)
+            bar.update()
+            if outcome.result is None:
+                name = outcome.job.folder.name
+                print(f"ndm: failed {ATTEMPTS} times: {name}: {outcome.error}", file=sys.stderr)
+            yield outcome

@@ -13,6 +13,7 @@ from ndm_tcp.lab.guest import explore, suite, uml_build
 EXAMPLE = """example:
   ndm lab record training --cc reno,cubic,vegas,bbr --seeds 1 -o out/recordings
   ndm lab record training --cc ndm_tcp --explore -o out/explored
+  ndm lab record training --cc bbr --engine ray -o out/recordings   # on a Ray cluster
   ndm dataset build out/recordings -o out/data"""
 
 

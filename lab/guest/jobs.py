@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One of many runs: what it is, how it is tried, and how it ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ndm_tcp.errors import NdmError
+from ndm_tcp.lab.guest import externals
+from ndm_tcp.lab.guest import run as lab_run
+from ndm_tcp.lab.guest.externals import Externals
+from ndm_tcp.lab.paths.scenario import Scenario
+
+RESULT = "result.json"
+ATTEMPTS = 2
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run."""
+
+    scenario: Scenario
+    cc: str
+    """`fixed_cwnd:N` is a constant window of N packets"""
+    seed: int
+    folder: Path
+    kmod: Path | None = None
+    """sources, or a .ko, of its own; None: those of all jobs, see `execute`"""
+    others: Externals = externals.NONE
+    """patches of its kernel, and modules that it loads"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended."""
+
+    job: Job
+    result: dict[str, Any] | None
+    """result.json, or None if it failed every time"""
+    error: str = ""
+
+
+def split_cc(cc: str) -> tuple[str, dict[str, Any]]:
+    """`fixed_cwnd:N` to algorithm and module parameters; other names to themselves.
+
+    Raises:
+        NdmError: the text after the colon is not a number.
+    """
+    name, colon, value = cc.partition(":")
+    if not colon:
+        return cc, {}
+    if name != "fixed_cwnd" or not value.isdigit():
+        raise NdmError(f"--cc {cc}: only fixed_cwnd takes a number; write fixed_cwnd:40")
+    return name, {"cwnd": int(value)}
+
+
+def load_result(folder: Path) -> dict[str, Any] | None:
+    """The result of a finished run, or None."""
+    path = folder / RESULT
+    if not path.is_file():
+        return None
+    result: dict[str, Any] = orjson.loads(path.read_bytes())
+    return result
+
+
+def attempt(job: Job, cpu: int | None, light: bool, kmod: Path | None) -> Outcome:
+    """Run a job, and once more if it fails.
+
+    Args:
+        job: what to run.
+        cpu: to run on; None: one without another run.
+        light: without captures and traces.
+        kmod: a module in the place of the checkout's, or beside it.
+    """
+    error = ""
+    for _ in range(ATTEMPTS):
+        try:
+            cc, params = split_cc(job.cc)
+            needed = job.scenario.algorithms(cc)
+            brings = lab_run.module_names(kmod) if kmod else []
+            module = kmod if any(name in needed for name in brings) else None
+            result = lab_run.run(
+                *(job.scenario, cc, job.seed, job.folder, cpu, module, params or None, light),
+                *(None, (), job.others),
+            )
+            return Outcome(job, result)
+        except NdmError as caught:
+            error = str(caught)
+    return Outcome(job, None, error)
