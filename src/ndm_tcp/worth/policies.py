@@ -197,7 +197,7 @@ def hand_c() -> str:
 
 def tree_c(data: Rounds) -> str:
     """C of two regression trees. Needs scikit-learn (the extra `bench`)."""
-    from sklearn.tree import DecisionTreeRegressor  # type: ignore[import-untyped]
+    from sklearn.tree import DecisionTreeRegressor
 
     lines = []
     for output, y, weight in (
