@@ -266,8 +266,9 @@ board: setup test-packages ## every scenario with every algorithm of the kernel;
 	$(BIN)/ndm lab board ccbench --cc all,ndm_tcp --seeds $(SEEDS) -o $(OUT)/board/ccbench
 	$(BIN)/ndm lab board fairness --cc all,ndm_tcp --seeds $(SEEDS) -o $(OUT)/board/fairness
 	$(BIN)/ndm lab board access --cc $(ALL_FOUR) --seeds 1 -o $(OUT)/board/access
+	$(BIN)/ndm lab board sealed --cc $(ALL_FOUR) --seeds 1 -o $(OUT)/board/sealed
 	@mkdir -p $(BOARD)
-	@for suite in published ccbench fairness access; do for kind in md csv; do \
+	@for suite in published ccbench fairness access sealed; do for kind in md csv; do \
 		cp $(OUT)/board/$$suite/board.$$kind $(BOARD)/$$suite.$$kind; done; done
 	@echo "$(BOARD)/*.md and *.csv, plots in $(OUT)/board/*/board.html"
 
@@ -297,6 +298,7 @@ shipped: setup ## make the committed network anew: kmod/generated from datasets/
 	cp docs/selection.json $(OUT)/shipped/
 	$(BIN)/ndm export $(OUT)/shipped/seed-$(SEED) --shipped --measure
 	$(BIN)/ndm check
+	$(BIN)/ndm lab scenarios sealed
 	cat $(OUT)/shipped/run/MODEL_CARD.md docs/model_card_tail.md >docs/MODEL_CARD.md
 	@$(call run-notebooks,$(OUT)/shipped,notebooks,$(NOTEBOOKS))
 
