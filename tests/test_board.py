@@ -21,7 +21,7 @@ from ndm_tcp.cli import run_command
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import run as lab_run
 from ndm_tcp.lab.guest import suite
-from ndm_tcp.lab.paths import scenario
+from ndm_tcp.lab.paths import scenario, sealed_paths
 from ndm_tcp.lab.score import bars, board, figures, html, metrics, tables
 
 from .conftest import ROOT
@@ -373,6 +373,12 @@ def test_the_committed_bars_are_those_of_the_boards() -> None:
         rows = [row[verdict] for row in found["published_reached"].values()]
         assert f"{word} {sum(rows)} of {len(rows)}" in page
     assert f"{100 * found['ccbench_wins']['set1']['ndm_tcp']:.1f} %" in page
+    assert bars.headline(folder) in (ROOT / "README.md").read_text()
+
+
+def test_the_sealed_board_is_of_the_shipped_networks_paths() -> None:
+    board_of = bars.load(ROOT / "docs" / "board" / "sealed.csv")
+    assert {f"{name}.toml" for name in board_of} == set(sealed_paths.scenarios())
 
 
 def test_a_board_takes_no_kept_run_of_another_network(

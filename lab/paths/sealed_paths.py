@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Paths that steered no decision: drawn from the shipped network's own number.
 
-The number is a hash of the network's integers. So nobody can choose the paths for a network, nor a
-network for the paths, and a new network has new ones. Their board is run once, after the network is
-chosen; it is the result to quote. They are drawn from the ranges of the training paths.
+The number is a hash of the network's integers, so the paths are not known before the network is,
+and a new network has new ones. Their board is run once, after the network is chosen; it is the
+result to quote. A rule of the module that is changed for them, or a network moved by a unit to
+draw other paths, would break that. They have the kinds and ranges of the training paths.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Which bars ndm_tcp reaches: `ndm lab bars docs/board` writes bars.md there.
 
-Reads the boards (published.csv, ccbench.csv, fairness.csv) and compares means over seeds. The
+Reads the boards (published, ccbench, fairness and sealed .csv) and compares means over seeds. The
 bars were set before there was a network:
 
     published scenarios   0.98 of the best goodput of Reno, CUBIC and BBR; a lower retransmission
@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from ndm_tcp import files
+from ndm_tcp.intervals import Ratio, interval, student
+from ndm_tcp.lab.paths import sealed_paths
 from ndm_tcp.lab.score import tables
 from ndm_tcp.lab.score.board import SETS
 from ndm_tcp.lab.score.metrics import Cell, number, winning_rates
@@ -144,8 +146,84 @@ def _ccbench(board: Board) -> Iterator[str]:
         yield f"| {title} | {_verdict(own >= bar, f'{100 * own:.1f} %')} | {best} |"
 
 
+def _log(cells: dict[str, Cell], rival: str, measure: str) -> float:
+    return math.log(cells[OWN].mean[measure] / cells[rival].mean[measure])
+
+
+def _range(ratio: Ratio) -> str:
+    return f"{ratio.ratio:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
+
+
+def _lone(board: Board) -> Board:
+    """The sealed paths with one flow."""
+    return {n: c for n, c in board.items() if "cubic" not in n and "equals" not in n}
+
+
+def _sealed(board: Board, network: str) -> Iterator[str]:
+    """Paths without another algorithm, then shares, then Jain's index."""
+    lone = _lone(board)
+    yield "\n## Sealed paths\n"
+    yield (
+        f"{len(board)} paths drawn from the number of the network, {network}: they were not known "
+        "before it was. Run once, one lab seed. ndm_tcp over another algorithm, geometric mean and "
+        f"95 % interval over the {len(lone)} paths with one flow; retransmitted: difference of the "
+        "means, percentage points:\n"
+    )
+    yield "| over | goodput | mean RTT | retransmitted |"
+    yield "|---|---|---|---|"
+    for rival in RIVALS:
+        goodput, rtt = (
+            interval([_log(cells, rival, measure) for cells in lone.values()])
+            for measure in ("goodput_mbps", "rtt_mean_ms")
+        )
+        lost = student(
+            [
+                100 * (c[OWN].mean["retransmitted_share"] - c[rival].mean["retransmitted_share"])
+                for c in lone.values()
+            ]
+        )
+        text = f"{lost[0]:+.2f} [{lost[1]:+.2f}, {lost[2]:+.2f}]"
+        yield f"| {rival} | {_range(goodput)} | {_range(rtt)} | {text} |"
+    best = [max(c[cc].mean["goodput_mbps"] for cc in RIVALS) for c in lone.values()]
+    near = sum(
+        c[OWN].mean["goodput_mbps"] >= GOODPUT * top
+        for c, top in zip(lone.values(), best, strict=True)
+    )
+    yield f"\nAt least {GOODPUT} of the best goodput on {near} of {len(lone)} of these paths.\n"
+    beside = [n for n in board if "cubic" in n]
+    yield "| | paths | ndm_tcp | reno | cubic | bbr |"
+    yield "|---|---|---|---|---|---|"
+    for title, names, measure in (
+        ("share beside CUBIC", beside, "share"),
+        ("Jain's index of equal flows", [n for n in board if "equals" in n], "jain"),
+    ):
+        cells = [
+            "{:.3f} [{:.3f}, {:.3f}]".format(*student([board[n][cc].mean[measure] for n in names]))
+            for cc in (OWN, *RIVALS)
+        ]
+        yield f"| {title} | {len(names)} | {' | '.join(cells)} |"
+
+
+def headline(folder: Path) -> str:
+    """The README's sentence on results: of the sealed paths with one flow."""
+    board = load(folder / "sealed.csv")
+    lone = _lone(board)
+    ratios = {
+        (rival, measure): interval([_log(cells, rival, measure) for cells in lone.values()]).ratio
+        for rival in ("cubic", "bbr")
+        for measure in ("goodput_mbps", "rtt_mean_ms")
+    }
+    return (
+        f"On {len(lone)} unseen paths with one flow it had "
+        f"{ratios['cubic', 'goodput_mbps']:.2f} times CUBIC's goodput, "
+        f"{ratios['bbr', 'goodput_mbps']:.2f} times BBR's, and "
+        f"{ratios['bbr', 'rtt_mean_ms']:.2f} times BBR's RTT."
+    )
+
+
 def _boards(folder: Path) -> dict[str, Board]:
-    return {name: load(folder / f"{name}.csv") for name in ("published", "ccbench", "fairness")}
+    names = ("published", "ccbench", "fairness", "sealed")
+    return {name: load(folder / f"{name}.csv") for name in names}
 
 
 def facts(folder: Path) -> dict[str, Any]:
@@ -184,11 +262,12 @@ def text(folder: Path) -> str:
     lines += _published(boards["published"])
     lines += _fairness(boards["fairness"])
     lines += _ccbench(boards["ccbench"])
+    lines += _sealed(boards["sealed"], sealed_paths.network())
     return "\n".join(lines) + "\n"
 
 
 EXAMPLE = """example:
-  ndm lab bars docs/board          # of its published.csv, ccbench.csv and fairness.csv"""
+  ndm lab bars docs/board          # of its published, ccbench, fairness, sealed .csv"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
