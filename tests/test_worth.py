@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,16 @@ def test_a_rule_is_one_change_of_the_sources(rule: str, tmp_path: Path) -> None:
         if path.read_text() != (uml_build.KMOD / path.name).read_text()
     ]
     assert changed == [rules.RULES[rule].file]
+
+
+@pytest.mark.long
+def test_the_module_without_any_rule_builds(tmp_path: Path) -> None:
+    kmod = uml_build.KMOD
+    for number, rule in enumerate(rules.RULES):
+        kmod = rules.without(rule, kmod, tmp_path / str(number))
+    assert uml_build.build_module(kmod).is_file()
+    made = policies.module(policies.hand_c(), tmp_path / "hand")
+    assert uml_build.build_module(made).is_file()
 
 
 def test_a_rule_that_moved_is_named(tmp_path: Path) -> None:
@@ -93,14 +104,23 @@ def test_the_rule_by_hand_steps_towards_its_window(tmp_path: Path) -> None:
 
 
 def test_a_tree_in_c_is_the_one_that_was_fitted(tmp_path: Path) -> None:
-    trees = pytest.importorskip("sklearn.tree")
+    pytest.importorskip("sklearn.tree")
     data = rounds()
-    got = in_c(policies.tree_c(data), data.x, tmp_path)
-    made = trees.DecisionTreeRegressor(
-        max_depth=policies.DEPTH, min_weight_fraction_leaf=1e-3, random_state=0
-    ).fit(data.x, data.step)
-    # Thresholds between two inputs are rounded to one of them.
-    assert np.mean(np.abs(got[:, 0] - made.predict(data.x)) < 2 / Q16) > 0.99
+    data = replace(data, step=data.step + np.random.default_rng(5).normal(0, 0.2, len(data.step)))
+    got = in_c(policies.tree_c(data), data.x, tmp_path)[:, 0]
+    tree = policies.fit_tree(data.x, data.step, data.step_weight, data.expectile)
+    leaves = np.round(tree.value[tree.left == tree.right] * Q16) / Q16
+    assert set(got.tolist()) == set(leaves.tolist())
+    for value in set(got.tolist()):
+        rest = data.step[got == value] - value
+        above, below = rest[rest > 0].sum(), -rest[rest < 0].sum()
+        assert above * data.expectile == pytest.approx(below * (1 - data.expectile), rel=0.01)
+
+
+def test_a_policy_without_integers_is_refused() -> None:
+    terms = policies.pairs(1)
+    with pytest.raises(NdmError, match="linear: a coefficient is 1e\\+06, too large"):
+        policies.regression_c("linear", terms, np.full(len(terms), 1e6), np.zeros(len(terms)))
 
 
 def test_a_policy_takes_the_networks_place(tmp_path: Path) -> None:
@@ -110,27 +130,35 @@ def test_a_policy_takes_the_networks_place(tmp_path: Path) -> None:
 
 
 def test_an_interval_covers_paths_and_training_seeds() -> None:
+    """Where nothing differs, at most about one interval of twenty excludes zero."""
     rng = np.random.default_rng(3)
-    path, seed = rng.normal(0, 1, (40, 1)), rng.normal(0, 1, (1, 5))
-    of = experiment.bootstrap(path + seed)
-    assert of.low < float(seed.mean() + path.mean()) < of.high
-    # As wide as both: the error of 5 seeds is most of it.
-    assert of.high - of.low > 2 * 1.5 * float(seed.std()) / np.sqrt(5)
-    sure = experiment.bootstrap(np.full((40, 5), 0.1))
+    wrong = sum(
+        experiment.difference(
+            rng.normal(0, path, (60, 1)) + rng.normal(0, seed, (1, 5)) + rng.normal(0, 1, (60, 5))
+        ).significant
+        for path, seed in [(1, 0.01), (0.3, 1), (1, 1)]
+        for _ in range(200)
+    )
+    assert wrong < 0.08 * 600
+    sure = experiment.difference(np.full((40, 5), 0.1))
     assert sure.significant and sure.mean == pytest.approx(0.1)
-    nothing = experiment.bootstrap(np.full((4, 5), np.nan))
-    assert np.isnan(nothing.mean) and not nothing.significant
+    assert not experiment.difference(np.full((2, 1), 0.1)).significant, "two paths say nothing"
+    for nothing in (np.full((4, 5), np.nan), np.zeros((0, 5))):
+        assert not experiment.difference(nothing).significant
 
 
 def test_the_page_has_a_row_for_each_rule_and_policy() -> None:
     row = dict.fromkeys(experiment.MEASURES, 0.0)
-    modules = [experiment.SHIPPED, "seed-1", "seed-2", *policies.NAMES]
+    modules = [experiment.SHIPPED, "seed-1", "seed-2", "seed-3", *policies.NAMES]
     modules += [*experiment.NOISE, *(f"without {name}" for name in rules.RULES)]
-    found = {name: {"validation/a-jitter": row, "validation/b": row} for name in modules}
+    paths = ("a-jitter", "b-jitter", "c-jitter", "d")
+    found = {name: {f"validation/{path}": row for path in paths} for name in modules}
     found["without probe"] = {
         name: {**row, experiment.SCORE: -0.1} for name in found["without probe"]
     }
     text = experiment.page(found, ["validation"], 1)
     assert "| without probe | **-0.100 [-0.100, -0.100]** |" in text
+    rows = 2 * len(policies.NAMES) + len(experiment.NOISE) + len(rules.RULES)
+    assert f"There are {rows * len(experiment.MEASURES)} intervals here" in text
     assert "| quadratic | +0.000 [+0.000, +0.000] |" in text
     assert all(f"- {name}: " in text for name in rules.RULES)

@@ -15,7 +15,7 @@ import math
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,11 @@ LEAST = 1e-3
 """Mbit/s, and part of a share: floor in place of nothing, whose logarithm is infinite"""
 
 
+def nearness(share: float, fair: float) -> float:
+    """How near a share of the goodput is to the fair one: 1 at it, 0 as far off as can be."""
+    return 1 - abs(share - fair) / max(fair, 1 - fair)
+
+
 def points(
     goodput_mbps: float,
     rtt_mean_ms: float,
@@ -68,8 +73,7 @@ def points(
     """
     lost = retransmitted_share
     if fair < 1:
-        near = 1 - abs(share - fair) / max(fair, 1 - fair)
-        return math.log(max(near, LEAST)) - lost
+        return math.log(max(nearness(share, fair), LEAST)) - lost
     rtt = rtt_mean_ms if math.isfinite(rtt_mean_ms) and rtt_mean_ms > 0 else 1.0
     power = math.log(max(goodput_mbps, LEAST)) - math.log(rtt) / 2
     return power - lost + math.log(max(jain, LEAST))
@@ -124,10 +128,21 @@ def moved(kmod: Path, units: int, to: Path) -> Path:
     return to
 
 
+@dataclass(frozen=True)
+class Measured:
+    """One run."""
+
+    metrics: RunMetrics
+    points: float
+    fair: float
+    """the share of the goodput that would be fair; 1: no other algorithm sends"""
+    flows: int
+
+
 def runs_of(
     name: str, kmod: Path, suites: Sequence[str], lab_seeds: int, jobs: int, work: Path
-) -> Iterator[tuple[str, RunMetrics, float]]:
-    """(suite and scenario, figures, points) of each run of a module. Resumes.
+) -> Iterator[tuple[str, Measured]]:
+    """(suite and scenario, figures) of each run of a module. Resumes.
 
     Raises:
         NdmError: a run failed.
@@ -151,7 +166,7 @@ def runs_of(
             worth = points(
                 m.goodput_mbps, m.rtt_mean_ms, m.retransmitted_share, m.share, m.jain, fair
             )
-            yield f"{one}/{m.scenario}", m, worth
+            yield f"{one}/{m.scenario}", Measured(m, worth, fair, len(flows))
 
 
 def measure(
@@ -163,8 +178,8 @@ def measure(
         NdmError: a run failed.
     """
     found: dict[str, list[float]] = {}
-    for scenario, _, worth in runs_of(name, kmod, suites, lab_seeds, jobs, work):
-        found.setdefault(scenario, []).append(worth)
+    for scenario, run in runs_of(name, kmod, suites, lab_seeds, jobs, work):
+        found.setdefault(scenario, []).append(run.points)
     return {scenario: float(np.mean(values)) for scenario, values in sorted(found.items())}
 
 

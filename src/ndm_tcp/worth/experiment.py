@@ -11,9 +11,11 @@ module's rules run the same paths with the same seeds of the lab. Resumes.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
+import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,14 +24,15 @@ import numpy.typing as npt
 
 from ndm_tcp import files
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab.guest import uml_build
-from ndm_tcp.selection import LEAST, moved, runs_of, sources
+from ndm_tcp.intervals import FEWEST, student
+from ndm_tcp.lab.guest import suite, uml_build
+from ndm_tcp.selection import LEAST, moved, nearness, runs_of, sources
 from ndm_tcp.training import checkpoint, population
 from ndm_tcp.worth import policies, rules
 
 Floats = npt.NDArray[np.float64]
 SUITES = ("validation", "validation-jitter", "lan")
-RESAMPLES = 4000
+NONE = float("nan")
 RESULT = "result.json"
 SHIPPED = "shipped"
 NOISE = {"one unit up": 1, "one unit down": -1}
@@ -37,7 +40,8 @@ NOISE = {"one unit up": 1, "one unit down": -1}
 is the noise of closed loops"""
 SCORE, GOODPUT, RTT, LOST, SHARE, JAIN = "score", "goodput", "RTT", "retransmitted", "share", "Jain"
 MEASURES = (SCORE, GOODPUT, RTT, LOST, SHARE, JAIN)
-"""in logarithms: goodput and RTT; share: 1 less twice the distance from half"""
+"""goodput and RTT: logarithms, of paths without another algorithm; share: how near to the fair one,
+beside another algorithm; Jain's index: of equal flows. Elsewhere they are not numbers."""
 Of = dict[str, dict[str, dict[str, float]]]
 """module to scenario to measure"""
 
@@ -51,24 +55,34 @@ def modules(folder: Path, data: Sequence[Path], out: Path) -> dict[str, Path]:
         out: for the sources.
     """
     runs = population.members(folder)
-    config = checkpoint.load_policy(next(iter(runs.values())))[1].config
+    trained = checkpoint.load_policy(next(iter(runs.values())))[1]
     made = {SHIPPED: sources(None, out / "kmod" / SHIPPED)}
     for run in runs.values():
-        made[run.name] = sources(run, out / "kmod" / run.name, even_if_worse=True)
+        to = out / "kmod" / run.name
+        made[run.name] = sources(run, to, even_if_worse=True, reports=False)
     for name, units in NOISE.items():
         made[name] = moved(made[SHIPPED], units, out / "kmod" / name.replace(" ", "-"))
     fitted = None
     for name in policies.NAMES:
         tag = name.replace(" ", "-")
-        text = out / "policies" / f"{tag}.h"  # of a run before: a fit takes minutes
+        # Of a run before: a fit takes minutes.
+        text = out / "policies" / f"{tag}-{fit_digest(trained)}.h"
         if not text.exists():
-            fitted = fitted or policies.rounds(data, config.shares)
+            fitted = fitted or policies.rounds(data, trained.config, trained.dataset_sha256)
             files.write_text(text, policies.code(name, fitted))
         made[name] = policies.module(text.read_text(), out / "kmod" / tag)
     for name in rules.RULES:
         to = out / "kmod" / f"without-{name.replace(' ', '-')}"
         made[f"without {name}"] = rules.without(name, made[SHIPPED], to)
     return made
+
+
+def fit_digest(trained: checkpoint.Checkpoint) -> str:
+    """Of all that a fit depends on: the rounds, the settings of the training, and the code."""
+    h = hashlib.sha256(trained.dataset_sha256.encode())
+    h.update(json.dumps({**trained.config.to_dict(), "seed": 0}, sort_keys=True).encode())
+    h.update(Path(policies.__file__).read_bytes())
+    return h.hexdigest()[:12]
 
 
 def measured(
@@ -80,15 +94,15 @@ def measured(
         print(f"{name}: module {number} of {len(made)}", file=sys.stderr, flush=True)
         each: dict[str, list[list[float]]] = {}
         tag = name.replace(" ", "-")
-        for scenario, m, score in runs_of(tag, kmod, suites, lab_seeds, jobs, out):
-            beside = m.share < 1  # another algorithm sends, too
+        for scenario, run in runs_of(tag, kmod, suites, lab_seeds, jobs, out):
+            m, alone = run.metrics, run.fair == 1
             row = [
-                score,
-                float(np.log(max(m.goodput_mbps, LEAST))),
-                float(np.log(max(m.rtt_mean_ms, LEAST))),
+                run.points,
+                float(np.log(max(m.goodput_mbps, LEAST))) if alone else NONE,
+                float(np.log(max(m.rtt_mean_ms, LEAST))) if alone else NONE,
                 m.retransmitted_share,
-                1 - 2 * abs(m.share - 0.5) if beside else float("nan"),
-                m.jain,
+                NONE if alone else nearness(m.share, run.fair),
+                m.jain if alone and run.flows > 1 else NONE,
             ]
             each.setdefault(scenario, []).append(row)
         found[name] = {
@@ -108,35 +122,35 @@ class Interval:
 
     @property
     def significant(self) -> bool:
-        """Does the interval leave zero out?"""
+        """Does the interval exclude zero?"""
         return self.low > 0 or self.high < 0
 
 
-def bootstrap(apart: Floats, seed: int = 1) -> Interval:
-    """Mean of differences [paths, training seeds]; paths and training seeds are resampled.
+def difference(apart: Floats) -> Interval:
+    """Mean of differences [paths, training seeds] and its 95 % interval over both.
 
-    Rows that are not numbers (no share without another algorithm) are left out.
+    Student's t over the paths' means and over the seeds' means; the two add as errors do. Few
+    training seeds so give a wide interval. Rows that are not numbers are left out.
     """
     apart = apart[~np.isnan(apart).any(axis=1)]
     if not apart.size:
-        return Interval(float("nan"), float("nan"), float("nan"))
-    rng = np.random.default_rng(seed)
-    n, m = apart.shape
-    # How often each path and each training seed is drawn.
-    path = rng.multinomial(n, np.full(n, 1 / n), RESAMPLES)
-    run = rng.multinomial(m, np.full(m, 1 / m), RESAMPLES)
-    drawn = ((path @ apart) * run).sum(axis=1) / (n * m)
-    low, high = np.percentile(drawn, [2.5, 97.5])
-    return Interval(float(apart.mean()), float(low), float(high))
+        return Interval(NONE, NONE, NONE)
+    mean, low, _ = student(apart.mean(axis=1).tolist())
+    half = mean - low
+    if apart.shape[1] > 1:
+        _, low, _ = student(apart.mean(axis=0).tolist())
+        half = math.hypot(half, mean - low)
+    return Interval(mean, mean - half, mean + half)
 
 
-def apart(found: Of, name: str, others: Iterable[str], measure: str, where: str = "") -> Interval:
+def less(found: Of, name: str, others: Sequence[str], measure: str, where: str = "") -> Interval:
     """One module less others, over the scenarios whose name contains `where`."""
-    scenarios = [s for s in sorted(found[name]) if where in s]
     rows = [
-        [found[name][s][measure] - found[other][s][measure] for other in others] for s in scenarios
+        [of[measure] - found[other][scenario][measure] for other in others]
+        for scenario, of in sorted(found[name].items())
+        if where in scenario
     ]
-    return bootstrap(np.array(rows, np.float64).reshape(len(scenarios), -1))
+    return difference(np.array(rows, np.float64).reshape(len(rows), len(others)))
 
 
 # --- the page --------------------------------------------------------------------------------
@@ -153,12 +167,12 @@ def _table(found: Of, rows: Mapping[str, Sequence[str]], first: str, where: str 
     heads = [first, *MEASURES]
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
     for name, others in rows.items():
-        cells = [_cell(apart(found, name, others, m, where)) for m in MEASURES]
+        cells = [_cell(less(found, name, others, m, where)) for m in MEASURES]
         lines.append("| " + " | ".join([name, *cells]) + " |")
     return "\n".join(lines)
 
 
-def luck(found: Of, seeds: Sequence[str]) -> str:
+def spread(found: Of, seeds: Sequence[str]) -> str:
     """What networks of several training seeds differ by."""
     means = [float(np.mean([one[SCORE] for one in found[s].values()])) for s in seeds]
     return (
@@ -173,22 +187,24 @@ PAGE = """# What the network and the rules are worth
 Made by `python -m ndm_tcp.worth.experiment`: {modules} modules on the {paths} paths of {suites},
 lab seeds: {lab_seeds}. These are development suites: they have steered decisions.
 
-Differences, mean and 95 % interval over resampled paths (and training seeds). The score is that of
-[`ndm select`](training.md#the-score). Goodput and RTT are natural logarithms, so +0.010 is 1 %;
-retransmitted is a part of the segments; share, beside other algorithms, is 1 at half and 0 at
-nothing or all; Jain's index is over all flows. **Bold**: the interval leaves zero out. Of twenty
-such intervals one does so without a difference.
+Differences, mean and 95 % interval over paths and training seeds (Student's t). The score is that
+of [`ndm select`](training.md#the-score). Goodput and RTT are natural logarithms, so +0.010 is 1 %,
+on paths without another algorithm; retransmitted is a part of the segments; share is how near the
+flow is to the fair share, 1 at it, beside another algorithm; Jain's index is that of equal flows.
+**Bold**: the interval excludes zero. There are {count} intervals here, and of twenty one does so
+without a difference.
 
 ## Policies in the network's place
 
 Each less the networks of {seeds} training seeds. All run in the same module, with all rules.
-`constant` predicts no step and one probability; `hand rule` steps towards 1.2 BDP; `linear` and
-`quadratic` are regressions on the network's inputs and means; `tree` has six levels. All of them
-but the first two were fitted to the rounds that trained the networks.
+`constant` predicts no step, and that a loss is as likely overflow as random, so it never returns
+to slow start; `hand rule` steps towards 1.2 BDP; `linear` and `quadratic` are regressions on the
+network's inputs and means; `tree` has six levels. The last three were fitted to the rounds that
+trained the networks.
 
 {policies}
 
-{luck}
+{spread}
 
 The same on paths with jitter:
 
@@ -213,18 +229,20 @@ def page(found: Of, suites: Sequence[str], lab_seeds: int) -> str:
     seeds = [name for name in found if name.startswith("seed-")]
     simple = {name: seeds for name in policies.NAMES}
     off = {name: [SHIPPED] for name in (*NOISE, *(f"without {rule}" for rule in rules.RULES))}
-    return PAGE.format(
+    text = PAGE.format(
         modules=len(found),
         paths=len(found[SHIPPED]),
         suites=", ".join(f"`{one}`" for one in suites),
         lab_seeds=lab_seeds,
         seeds=len(seeds),
         policies=_table(found, simple, "policy"),
-        luck=luck(found, seeds),
+        spread=spread(found, seeds),
         jitter=_table(found, simple, "policy", "jitter"),
         rules=_table(found, off, "module"),
         legend="\n".join(f"- {name}: {rule.does}." for name, rule in rules.RULES.items()),
+        count="{count}",
     )
+    return text.replace("{count}", str(text.count("]") - text.count("](")))
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -238,8 +256,14 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1, help="guests at a time")
     parser.add_argument("--page", type=Path, help="to write")
     args = parser.parse_args(argv)
+    if args.jobs < 1 or args.lab_seeds < 1:
+        raise NdmError("--jobs and --lab-seeds must be at least 1; name more")
+    suites = [name for name in args.suites.split(",") if name]
+    for name in suites:
+        suite.load_suite(name)
+    if len(population.members(args.folder)) < FEWEST:
+        raise NdmError(f"{args.folder}: fewer than {FEWEST} networks; run ndm train --seeds 5")
     uml_build.build()
-    suites = args.suites.split(",")
     made = modules(args.folder, args.data, args.out)
     found = measured(made, suites, args.lab_seeds, args.jobs, args.out)
     files.write_text(args.out / RESULT, json.dumps(found, indent=1) + "\n")

@@ -9,17 +9,16 @@ Fits are weighted as the training's; the step by the same expectile of asymmetri
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from ndm_tcp import contract
-from ndm_tcp.export.integers import generated
-from ndm_tcp.lab.guest import uml_build
+from ndm_tcp.errors import NdmError
+from ndm_tcp.selection import sources
 from ndm_tcp.training.config import TrainConfig
 from ndm_tcp.training.objective import STEP_SHARE
 from ndm_tcp.training.prepared import Batch, prepare
@@ -32,6 +31,8 @@ ROUNDS, SETTLED = 12, 1e-3
 """of reweighting, at most; and change of a coefficient from which on another round is of no use"""
 CHUNK = 1 << 16
 """rows at a time: all products of all rounds take gigabytes"""
+MOST = 1 << 12
+"""coefficients: 190 terms of up to 4 then fit 64 bits"""
 RIDGE = 1e-6
 """of the mean square, for inputs that hardly vary"""
 DEPTH = 6
@@ -59,10 +60,22 @@ class Rounds:
     expectile: float
 
 
-def rounds(data: Sequence[Path], shares: tuple[float, ...]) -> Rounds:
-    """The rounds that a training on these datasets with these shares sees."""
-    config = TrainConfig(shares=shares)
+def rounds(data: Sequence[Path], config: TrainConfig, sha256: str) -> Rounds:
+    """The rounds that a training saw.
+
+    Args:
+        data: its datasets.
+        config: of the training.
+        sha256: of its data.
+
+    Raises:
+        NdmError: these are other datasets, or in another order.
+    """
     prepared = prepare(data, config)
+    if prepared.dataset_sha256 != sha256:
+        raise NdmError(
+            "--data: not the datasets that trained the population; name those, in the same order"
+        )
     batch: Batch = prepared.train
     cause = batch.cause.numpy().astype(np.float64)
     balance = prepared.balance.numpy()
@@ -75,6 +88,21 @@ def rounds(data: Sequence[Path], shares: tuple[float, ...]) -> Rounds:
         weight,
         config.expectile,
     )
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Nodes of a decision tree; [nodes] each."""
+
+    left: npt.NDArray[np.int64]
+    """the node if the input is at most `at`; that of `right`: a leaf"""
+    right: npt.NDArray[np.int64]
+    number: npt.NDArray[np.int64]
+    """of the input, from 0"""
+    at: npt.NDArray[np.int64]
+    """Q12"""
+    value: Floats
+    """of a leaf"""
 
 
 def pairs(degree: int) -> list[tuple[int, int]]:
@@ -152,6 +180,10 @@ def regression_c(name: str, terms: Sequence[tuple[int, int]], step: Floats, logi
     """C of two regressions on the same terms. Coefficients and outputs are Q16, inputs Q12."""
 
     def table(values: Floats) -> str:
+        if np.abs(values).max() >= MOST:
+            raise NdmError(
+                f"{name}: a coefficient is {np.abs(values).max():.3g}, too large; fit more rounds"
+            )
         return ", ".join(str(round(value * (1 << contract.Q_PRE))) for value in values)
 
     first, second = (", ".join(map(str, numbers)) for numbers in zip(*terms, strict=True))
@@ -162,6 +194,9 @@ def regression_c(name: str, terms: Sequence[tuple[int, int]], step: Floats, logi
         + f"static const u8 ndm_second[] = {{ {second} }};\n"
         + f"static const s32 ndm_step_of[] = {{ {table(step)} }};\n"
         + f"static const s32 ndm_logit_of[] = {{ {table(logit)} }};\n\n"
+        + "static inline s32 ndm_saturated(s64 value)\n{\n"
+        + "\treturn value < -(1 << 30) ? -(1 << 30) :\n"
+        + "\t       value > 1 << 30 ? 1 << 30 : (s32)value;\n}\n\n"
         + PREDICT
         + "\ts64 steps = 0, logits = 0;\n\ts32 step, logit;\n\tu32 k;\n\n"
         + "\tfor (k = 0; k < sizeof(ndm_first); k++) {\n"
@@ -169,7 +204,8 @@ def regression_c(name: str, terms: Sequence[tuple[int, int]], step: Floats, logi
         + "\t\ts32 b = ndm_second[k] ? x[ndm_second[k] - 1] : NDM_ONE;\n\n"
         + "\t\tsteps += (s64)ndm_step_of[k] * (a * b);\n"
         + "\t\tlogits += (s64)ndm_logit_of[k] * (a * b);\n\t}\n"
-        + f"\tstep = (s32)(steps >> {shift});\n\tlogit = (s32)(logits >> {shift});"
+        + f"\tstep = ndm_saturated(steps >> {shift});\n"
+        + f"\tlogit = ndm_saturated(logits >> {shift});"
         + TAIL
     )
 
@@ -195,36 +231,52 @@ def hand_c() -> str:
     )
 
 
-def tree_c(data: Rounds) -> str:
-    """C of two regression trees. Needs scikit-learn (the extra `bench`)."""
+def fit_tree(x: npt.NDArray[np.float32], y: Floats, weight: Floats, expectile: float) -> Tree:
+    """A tree that parts the rows as a regression does, and has this expectile of y in each leaf.
+
+    Needs scikit-learn (the extra `bench`).
+    """
     from sklearn.tree import DecisionTreeRegressor
 
+    made = DecisionTreeRegressor(max_depth=DEPTH, min_weight_fraction_leaf=1e-3, random_state=0)
+    made.fit(x, y, sample_weight=weight)
+    leaf, tree = made.apply(x), made.tree_
+    value = np.zeros(tree.node_count)
+    for number in np.unique(leaf):
+        rows = leaf == number
+        for _ in range(ROUNDS):
+            w = weight[rows] * np.where(y[rows] > value[number], expectile, 1 - expectile)
+            value[number] = float(w @ y[rows] / w.sum())
+    # Between two inputs, so that the C goes the same way for both.
+    at = np.floor(tree.threshold * (1 << contract.Q_INPUT)).astype(np.int64)
+    return Tree(tree.children_left, tree.children_right, tree.feature, at, value)
+
+
+def tree_c(data: Rounds) -> str:
+    """C of two trees: the step's expectile, and the log odds of an overflow loss."""
     lines = []
-    for output, y, weight in (
-        ("step", data.step, data.step_weight),
-        ("logit", data.overflow, data.overflow_weight),
+    for output, y, weight, expectile in (
+        ("step", data.step, data.step_weight, data.expectile),
+        ("logit", data.overflow, data.overflow_weight, 0.5),
     ):
         rows = weight > 0
-        made = DecisionTreeRegressor(max_depth=DEPTH, min_weight_fraction_leaf=1e-3, random_state=0)
-        made.fit(data.x[rows], y[rows], sample_weight=weight[rows])
-        lines += _branches(made.tree_, 0, output, 1)
+        made = fit_tree(data.x[rows], y[rows], weight[rows], expectile)
+        if output == "logit":
+            p = made.value.clip(1e-3, 1 - 1e-3)
+            made = replace(made, value=np.log(p / (1 - p)))
+        lines += _branches(made, 0, output, 1)
     body = "\n".join(lines)
     return HEAD.format(name=TREE) + PREDICT + "\ts32 step, logit;\n\n" + body + TAIL
 
 
-def _branches(tree: object, node: int, output: str, depth: int) -> list[str]:
+def _branches(tree: Tree, node: int, output: str, depth: int) -> list[str]:
     """Lines of C of a node and those below it."""
-    left, right = tree.children_left[node], tree.children_right[node]  # type: ignore[attr-defined]
+    left, right = tree.left[node], tree.right[node]
     tabs = "\t" * depth
     if left == right:
-        value = float(tree.value[node].ravel()[0])  # type: ignore[attr-defined]
-        if output == "logit":
-            value = float(np.log(max(value, 1e-3) / max(1 - value, 1e-3)))
-        return [f"{tabs}{output} = {round(value * (1 << contract.Q_PRE))};"]
-    number = tree.feature[node]  # type: ignore[attr-defined]
-    at = round(float(tree.threshold[node]) * (1 << contract.Q_INPUT))  # type: ignore[attr-defined]
+        return [f"{tabs}{output} = {round(tree.value[node] * (1 << contract.Q_PRE))};"]
     return [
-        f"{tabs}if (x[{number}] <= {at}) {{",
+        f"{tabs}if (x[{tree.number[node]}] <= {tree.at[node]}) {{",
         *_branches(tree, left, output, depth + 1),
         f"{tabs}}} else {{",
         *_branches(tree, right, output, depth + 1),
@@ -245,10 +297,7 @@ def code(name: str, data: Rounds) -> str:
 
 def module(text: str, to: Path) -> Path:
     """A copy of the module's sources with this C in the network's place."""
-    if to.exists():
-        shutil.rmtree(to)
-    built = shutil.ignore_patterns(*uml_build.BUILT_FILES)
-    shutil.copytree(generated.GENERATED.parent, to, ignore=built)
+    sources(None, to)
     (to / OUTPUTS).write_text(text)
     kbuild = to / "Kbuild"
     kbuild.write_text("NDM_TEST_OUTPUTS := y\n" + kbuild.read_text())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The fixed rules around the network, and the module without one of them.
+"""Fixed rules around the network, and the module without one of them.
 
 A rule is taken out by a change of one place in the sources. `without` refuses a text that is not
 there once, so a rule that moved is noticed.
@@ -40,7 +40,7 @@ RULES = {
         "return 0 * step[phase % NDM_PROBE_ROUNDS];",
     ),
     "ceiling": _never(
-        "holds the window after an overflow",
+        "holds the window after an overflow, where hosts do not pause",
         "ndm_policy.h",
         "ca->ceiling_rounds && !ca->f.paused",
         "if (ca->ceiling_rounds && !ca->f.paused &&",
@@ -51,11 +51,11 @@ RULES = {
         "!ndm_queue_persists(queue) || !may)",
         "!ndm_queue_persists(queue) || !may || true)",
     ),
-    "watchdog": _never(
+    "watchdog": Rule(
         "takes over where losses go on",
-        "ndm_policy.h",
-        "r->valid",
-        "if (r->valid && !r->slow_start)\n\t\tr->took_over",
+        "ndm_watchdog.h",
+        "return w->starved >= NDM_WATCHDOG_PATIENCE || w->loss >= NDM_WATCHDOG_LOSS;",
+        "return false;",
     ),
     "guard": _never(
         "sends no more than arrived after a flood",
@@ -104,13 +104,13 @@ def without(rule: str, kmod: Path, to: Path) -> Path:
         NdmError: the rule is not where it was.
     """
     one = RULES[rule]
-    if to.exists():
-        shutil.rmtree(to)
-    shutil.copytree(kmod, to)
-    text = (to / one.file).read_text()
+    text = (kmod / one.file).read_text()
     if text.count(one.text) != 1:
         raise NdmError(
             f"{kmod / one.file}: {rule} is not where it was; correct its entry in worth/rules.py"
         )
+    if to.exists():
+        shutil.rmtree(to)
+    shutil.copytree(kmod, to)
     (to / one.file).write_text(text.replace(one.text, one.without))
     return to
