@@ -215,13 +215,13 @@ test: setup test-packages ## the tests, a kernel boot in QEMU included; README h
 	$(PYTEST) -m "not long" --durations=20
 
 test-long: setup test-packages ## the same on more seeds, kernels, mutants; the Debian package; before a release
-	@$(call need,$(DEB_PACKAGES))
+	@$(call need,$(DEB_PACKAGES) $(ARM64_PACKAGES))
 	$(BIN)/ndm lab build
 	$(PYTEST) -m long --durations=20
 
 test-debug: setup test-packages ## the module under KASAN, UBSAN, lockdep, kmemleak; builds a kernel once
 	$(BIN)/ndm lab build --debug
-	$(BIN)/pytest tests/kmod/test_debug.py
+	$(BIN)/pytest tests/kmod/test_debug.py tests/kmod/test_debug_swaps.py
 
 test-ray: setup ## datasets and runs of the lab on a Ray cluster of two workers; installs ray
 	@$(PIP) --no-build-isolation -e '.[ray]' $(PIP_QUIET)
@@ -359,6 +359,8 @@ ablation: setup test-packages ## what inputs, size and training are worth: docs/
 			-o $(ABLATION)/board/$$name >/dev/null; done
 	NDM_RUN=$(OUT)/shipped/run $(BIN)/python notebooks/ablation_page.py $(ABLATION)
 
+# BPF in a kernel for arm64 (tests/bpf/arm64.py).
+ARM64_PACKAGES = qemu-system-arm
 DEB_PACKAGES = dpkg-dev debhelper dh-dkms lintian
 DEB_VERSION = $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' kmod/dkms.conf)
 DEB_OUT = $(CURDIR)/$(OUT)/deb

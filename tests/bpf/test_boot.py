@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The same object in stock Debian kernels, in QEMU: self-test, transfers, events, unloading."""
+"""The same object in stock Debian kernels, in QEMU: self-test, transfers, events, unloading.
+
+On arm64 too, for which only the loader is compiled anew.
+"""
 
 from __future__ import annotations
 
@@ -15,34 +18,43 @@ from ..conftest import ROOT
 from ..kernel import boot
 from ..kernel.kbuild import Unavailable, change_one_weight, find_headers
 from ..replay import assert_replays
+from . import arm64
 from .conftest import build
 
-BOOTED = ("6.12",)
+ARM64 = "6.12-arm64"
+BOOTED = ("6.12", pytest.param(ARM64, marks=pytest.mark.long))
 """Not 6.1, whose verifier refuses the object: docs/decisions."""
 STEPS = ("corrupt-refused", "load", "ipv4", "ipv6", "switch", "status", "unload")
 NETEM_STEPS = ("lossy", "events")
 HERE = Path(__file__).resolve().parent
 
 
-def initramfs(kernel: boot.Kernel, built: Path, corrupt: Path, scratch: Path) -> bytes:
-    """The loader, both objects, and what sends data."""
+def machine(
+    series: str, built: Path, objects: dict[str, Path], scratch: Path
+) -> tuple[boot.Kernel, bytes]:
+    """A kernel, and an initramfs with the loader, the objects and what sends data."""
+    if series == ARM64:
+        kernel, root = arm64.fetch()
+        return kernel, arm64.initramfs(kernel, root, objects, scratch)
+    kernel = boot.fetch_kernel(find_headers(series).release)
     archive = boot.begin_initramfs(kernel, HERE / "guest.sh", scratch)
-    archive.file("bin/ndm_tcp.bpf.o", (built / "ndm_tcp.bpf.o").read_bytes())
-    archive.file("corrupt.o", (corrupt / "ndm_tcp.bpf.o").read_bytes())
+    for name, path in objects.items():
+        archive.file(name, path.read_bytes())
     archive.program(str(built / "ndm_bpf"), "bin/ndm_bpf")
-    return archive.image()
+    return kernel, archive.image()
 
 
 @lru_cache(maxsize=len(BOOTED))
 def proof(series: str, built: Path, scratch: Path) -> tuple[boot.Report, bool] | Unavailable:
     """One boot per kernel for all tests."""
     try:
-        kernel = boot.fetch_kernel(find_headers(series).release)
         scratch.mkdir()
         shutil.copytree(ROOT / "kmod", scratch / "kmod")
         change_one_weight(scratch / "kmod")
         corrupt = build(scratch / "corrupt", scratch, "ndm_tcp.bpf.o")
-        image = initramfs(kernel, built, corrupt, scratch)
+        objects = {"bin/ndm_tcp.bpf.o": built, "corrupt.o": corrupt}
+        objects = {name: folder / "ndm_tcp.bpf.o" for name, folder in objects.items()}
+        kernel, image = machine(series, built, objects, scratch)
         return boot.run_qemu(kernel, image, limit_s=400), boot.has_netem(kernel)
     except Unavailable as error:
         return error

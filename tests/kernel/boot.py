@@ -69,12 +69,26 @@ _TROUBLE = re.compile(
 
 
 @dataclass(frozen=True)
+class Qemu:
+    """A machine that QEMU emulates."""
+
+    program: str
+    package: str
+    words: tuple[str, ...]
+    console: str
+
+
+X86 = Qemu("qemu-system-x86_64", "qemu-system-x86", (), "ttyS0")
+
+
+@dataclass(frozen=True)
 class Kernel:
     """A stock kernel image and the modules that the proof can use."""
 
     release: str
     vmlinuz: Path
     netem: Path | None  # sch_netem.ko, perhaps compressed
+    machine: Qemu = X86
 
 
 @dataclass(frozen=True)
@@ -120,14 +134,16 @@ def module_release(module: Path) -> str:
     return match[1].decode()
 
 
-def _run(command: list[str], cwd: Path | None = None) -> str:
+def run(command: list[str], cwd: Path | None = None) -> str:
+    """What a command prints; raises Unavailable with its complaint."""
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     if done.returncode:
         raise Unavailable(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
     return done.stdout
 
 
-def _need(program: str, package: str) -> str:
+def need(program: str, package: str) -> str:
+    """The path of a program; raises Unavailable."""
     path = shutil.which(program) or shutil.which(program, path="/usr/sbin:/sbin")
     if path is None:
         raise Unavailable(f"{program} is missing: apt-get install {package}")
@@ -137,7 +153,7 @@ def _need(program: str, package: str) -> str:
 def _download(release: str, folder: Path) -> Path:
     """The linux-image package of a release, of the version of the headers if it can be had."""
     package = f"linux-image-{release}"
-    _need("apt-get", "apt")
+    need("apt-get", "apt")
     version = subprocess.run(
         ["dpkg-query", "-W", "-f", "${Version}", f"linux-headers-{release}"],
         capture_output=True,
@@ -146,16 +162,16 @@ def _download(release: str, folder: Path) -> Path:
     ).stdout
     print(f"fetching {package} {version}", file=sys.stderr)
     try:
-        _run(["apt-get", "download", f"{package}={version}"], cwd=folder)
+        run(["apt-get", "download", f"{package}={version}"], cwd=folder)
     except Unavailable:
         try:
-            _run(["apt-get", "download", package], cwd=folder)
+            run(["apt-get", "download", package], cwd=folder)
         except Unavailable as error:
             raise Unavailable(f"cannot fetch {package}: {error}; try apt-get update") from None
     return next(folder.glob("*.deb"))
 
 
-def _unpack(package: Path, folder: Path) -> None:
+def unpack(package: Path, folder: Path) -> None:
     """Only the image and sch_netem: the rest of the package is 400 MB of drivers."""
     wanted = re.compile(r"\./boot/vmlinuz-|.*/net/sched/sch_netem\.ko")
     command = ["dpkg-deb", "--fsys-tarfile", str(package)]
@@ -176,13 +192,13 @@ def fetch_kernel(release: str) -> Kernel:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ndm-tcp/kernels"
     folder = cache / release
     if not folder.is_dir():
-        _need("dpkg-deb", "dpkg")
+        need("dpkg-deb", "dpkg")
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as name:
             package = _download(release, Path(name))
             unpacked = Path(name) / "kernel"
             unpacked.mkdir()
-            _unpack(package, unpacked)
+            unpack(package, unpacked)
             try:
                 unpacked.rename(folder)
             except OSError:
@@ -243,7 +259,7 @@ class Initramfs:
         return gzip.compress(bytes(self._data), compresslevel=1)
 
 
-def _netem_module(kernel: Kernel) -> bytes | None:
+def netem_module(kernel: Kernel) -> bytes | None:
     if kernel.netem is None:
         return None
     data = kernel.netem.read_bytes()
@@ -258,7 +274,7 @@ def _netem_module(kernel: Kernel) -> bytes | None:
 def has_netem(kernel: Kernel) -> bool:
     """Whether the guest can delay, mark and lose packets."""
     tc = shutil.which("tc", path="/usr/sbin:/sbin:/usr/bin")
-    return tc is not None and _netem_module(kernel) is not None
+    return tc is not None and netem_module(kernel) is not None
 
 
 def begin_initramfs(kernel: Kernel, steps: Path, scratch: Path) -> Initramfs:
@@ -272,21 +288,21 @@ def begin_initramfs(kernel: Kernel, steps: Path, scratch: Path) -> Initramfs:
     if platform.machine() != "x86_64":
         raise Unavailable(f"the proof needs an x86-64 machine, this is {platform.machine()}")
     transfer = scratch / "tcp_transfer"
-    compiler = _need("cc", "gcc libc6-dev")
+    compiler = need("cc", "gcc libc6-dev")
     warnings = ["-Wall", "-Wextra", "-Werror"]
     source = str(HERE / "tcp_transfer.c")
-    _run([compiler, "-static", "-O2", *warnings, "-o", str(transfer), source])
+    run([compiler, "-static", "-O2", *warnings, "-o", str(transfer), source])
     archive = Initramfs()
     for name in ("bin", "dev", "proc", "sys", "tmp"):
         archive.folder(name)
     archive.console()
     archive.file("init", (HERE / "guest_begin.sh").read_bytes() + steps.read_bytes())
     archive.file("bin/tcp_transfer", transfer.read_bytes())
-    archive.program(_need("busybox", "busybox-static"), "bin/busybox")
-    netem = _netem_module(kernel)
+    archive.program(need("busybox", "busybox-static"), "bin/busybox")
+    netem = netem_module(kernel)
     if netem is not None and has_netem(kernel):
         archive.file("sch_netem.ko", netem)
-        archive.program(_need("tc", "iproute2"), "usr/sbin/tc")
+        archive.program(need("tc", "iproute2"), "usr/sbin/tc")
     return archive
 
 
@@ -322,13 +338,17 @@ def parse_console(console: str) -> Report:
 
 def run_qemu(kernel: Kernel, initramfs: bytes, *, limit_s: int) -> Report:
     """Boot an initramfs once; raises Unavailable without QEMU."""
-    qemu = _need("qemu-system-x86_64", "qemu-system-x86")
+    machine = kernel.machine
+    qemu = need(machine.program, machine.package)
     with tempfile.TemporaryDirectory() as name:
         initrd = Path(name) / "initrd.gz"
         initrd.write_bytes(initramfs)
-        command = [qemu, "-accel", "tcg", "-m", "512", "-nographic", "-no-reboot", "-nic", "none"]
+        command = [qemu, *machine.words, "-accel", "tcg", "-m", "512"]
+        command += ["-nographic", "-no-reboot", "-nic", "none"]
         command += ["-kernel", str(kernel.vmlinuz), "-initrd", str(initrd), "-append"]
-        command += ["console=ttyS0 loglevel=1 oops=panic panic=-1 mitigations=off"]
+        command += [
+            f"console={machine.console} loglevel=1 oops=panic panic=-1 mitigations=off",
+        ]
         try:
             console = subprocess.run(
                 command,
