@@ -92,8 +92,8 @@ static int status(void)
 	       (long long)shared.count[NDM_COUNT_FLOWS], (long long)shared.count[NDM_COUNT_ROUNDS],
 	       (long long)shared.count[NDM_COUNT_FALLBACKS],
 	       (long long)shared.count[NDM_COUNT_GUARDED]);
-	printf("events_lost=%llu\nno_memory=%llu\n", (unsigned long long)shared.events_lost,
-	       (unsigned long long)shared.no_memory);
+	printf("events_lost=%llu\nno_memory=%lld\n", (unsigned long long)shared.events_lost,
+	       (long long)shared.count[NDM_COUNT_NO_MEMORY]);
 	return 0;
 }
 

@@ -25,7 +25,6 @@ struct ndm_active {
 struct ndm_shared {
 	s64 count[NDM_N_COUNTERS];
 	u64 events_lost;	/* the ring buffer was full */
-	u64 no_memory;		/* rounds that passed without the socket's storage */
 	u32 events;		/* not zero: somebody reads the events */
 	char model[NDM_HASH_BYTES];	/* the compiled network */
 	char contract[NDM_HASH_BYTES];

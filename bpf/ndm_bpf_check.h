@@ -50,8 +50,10 @@ static u64 ndm_replay_sample[32];
 
 #define ndm_replay_hook_init(sk)	({ \
 	memset(&ndm_scratch.shadow, 0, sizeof(ndm_scratch.shadow)); \
+	memset(&ndm_scratch.memory, 0, sizeof(ndm_scratch.memory)); \
 	ndm_init(sk); \
 })
+#define ndm_replay_memory		ndm_scratch.memory
 #define ndm_replay_hook_ack		ndm_on_ack
 #define ndm_replay_hook_ssthresh	ndm_on_loss
 #define ndm_replay_hook_undo		ndm_undo_cwnd

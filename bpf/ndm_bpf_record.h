@@ -6,7 +6,7 @@
 #ifndef _NDM_BPF_RECORD_H
 #define _NDM_BPF_RECORD_H
 
-#include "kmod/ndm_types.h"
+#include "kmod/ndm_memory.h"
 
 enum ndm_replay_op {
 	NDM_REPLAY_INIT,	/* a new socket with cwnd and ssthresh of this record */
@@ -42,6 +42,7 @@ struct ndm_replay_record {
 	u32 out_cwnd, out_ssthresh, out_prior_cwnd, out_prior_ssthresh, out_state;
 	u64 out_pacing;
 	u64 out_private[13];
+	struct ndm_memory out_memory;
 };
 
 #endif /* _NDM_BPF_RECORD_H */

@@ -146,6 +146,11 @@ static __always_inline void ndm_replay_run(struct sock *sk, struct rate_sample *
 #endif
 	for (i = 0; i < 13; i++)
 		r->out_private[i] = private[i];
+#ifdef __bpf__
+#pragma clang loop unroll(full)
+#endif
+	for (i = 0; i < NDM_N_MEANS; i++)
+		r->out_memory.state[i] = ndm_replay_memory.state[i];
 }
 
 #endif /* _NDM_BPF_REPLAY_H */

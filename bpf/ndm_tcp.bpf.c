@@ -46,6 +46,7 @@ struct ndm_net {
 /* Per socket: all that the private area has no room for. */
 struct ndm_more {
 	struct ndm_shadow shadow;
+	struct ndm_memory memory;
 	struct ndm_facts facts;
 	struct ndm_ack ack;
 	struct ndm_net net;
@@ -116,6 +117,14 @@ static __always_inline struct ndm_shadow *ndm_shadow_of(const void *sk)
 	struct ndm_more *more = ndm_more_of(sk, 0);
 
 	return more ? &more->shadow : NULL;
+}
+
+static void ndm_clear_memory(struct sock *sk)
+{
+	struct ndm_more *more = ndm_more_of(sk, 0);
+
+	if (more)
+		more->memory = (struct ndm_memory){};
 }
 
 static __always_inline struct ndm_shared *ndm_get_shared(void)
@@ -287,15 +296,13 @@ static __always_inline void ndm_report(const struct sock *sk, const struct ndm_f
 static NDM_RARE void ndm_end_round(struct sock *sk, const struct rate_sample *rs)
 {
 	struct ndm_more *more = ndm_more_of(sk, BPF_SK_STORAGE_GET_F_CREATE);
-	struct ndm_shared *shared = ndm_get_shared();
 
 	if (!more) {
-		if (shared)
-			__sync_fetch_and_add(&shared->no_memory, 1);
+		ndm_count(NDM_COUNT_NO_MEMORY, 1);
 		return;
 	}
 	memset(&more->facts, 0, sizeof(more->facts));
-	ndm_finish_round(sk, rs, &more->facts, &more->ack);
+	ndm_finish_round(sk, rs, &more->memory, &more->facts, &more->ack);
 }
 
 /* The excursions of a module that explores have no other use in BPF. */

@@ -31,7 +31,7 @@ static const u32 ndm_min_ssthresh = 2;
 /* Per-flow state, in the socket's private area of ICSK_CA_PRIV_SIZE bytes. */
 struct ndm {
 	struct ndm_features f;
-	struct ndm_memory memory;
+	struct ndm_memory *memory;	/* the network's; BPF has it in the socket's storage */
 	u32 target:20,		/* window to approach as ACKs arrive, packets */
 	    ceiling_rounds:5,	/* for which ndm_ceiling() holds */
 	    drain_rounds:5,	/* of struct ndm_drain, as the next; .shortest is the */

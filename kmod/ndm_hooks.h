@@ -7,7 +7,8 @@
  *   ndm_predict(window, x, out)	the network's outputs
  *   ndm_report(sk, r, phase, mode)	the event of a round
  *
- * and after it ndm_end_round(), with the memory that ndm_finish_round() works in.
+ * and after it ndm_clear_memory() and ndm_end_round(), with the memory that ndm_finish_round()
+ * works in.
  */
 #ifndef _NDM_HOOKS_H
 #define _NDM_HOOKS_H
@@ -25,9 +26,11 @@ static void ndm_note_output(struct ndm *ca, const s32 *out)
 
 /*
  * A round ended: run the network, decide, report. r and ack: memory for that, r all zero.
+ * Without the network's memory the flow does as Reno, as under the watchdog.
  */
 static __always_inline void ndm_finish_round(struct sock *sk, const struct rate_sample *rs,
-					     struct ndm_facts *r, struct ndm_ack *ack)
+					     struct ndm_memory *memory, struct ndm_facts *r,
+					     struct ndm_ack *ack)
 {
 	struct ndm *ca = inet_csk_ca(sk);
 	u8 phase = ca->phase;
@@ -44,8 +47,11 @@ static __always_inline void ndm_finish_round(struct sock *sk, const struct rate_
 	r->app_limited = ack->app_limited;
 	r->valid = ndm_features_end_round(&ca->f, ack, r->x) == NDM_ROUND_VALID;
 	ndm_count(NDM_COUNT_ROUNDS, 1);
-	if (r->valid) {
-		ndm_remember(&ca->memory, r->x);
+	if (!memory) {
+		ca->watchdog.left = NDM_WATCHDOG_ROUNDS;
+		ndm_count(NDM_COUNT_NO_MEMORY, 1);
+	} else if (r->valid) {
+		ndm_remember(memory, r->x);
 		ndm_predict(r->window, r->x, r->out);
 		ndm_note_output(ca, r->out);
 	}

@@ -5,6 +5,9 @@
 
 #include "ndm_flow.h"
 
+/* Forget earlier rounds; module and BPF keep the network's memory in different places. */
+static void ndm_clear_memory(struct sock *sk);
+
 /*
  * The core takes the RTT of a retransmitted packet from its timestamp, which counts whole
  * milliseconds, rounded down.
@@ -132,7 +135,7 @@ static NDM_RARE void ndm_open(struct sock *sk, const struct rate_sample *rs)
 		return;
 	if (!ndm_was_cwnd_limited(tp) && !tp->packets_out) {
 		ca->f.started = 0;
-		ca->memory = (struct ndm_memory){};
+		ndm_clear_memory(sk);
 	}
 	ca->opening = 0;
 }

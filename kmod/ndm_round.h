@@ -22,6 +22,7 @@ enum ndm_counter {
 	NDM_COUNT_ROUNDS,
 	NDM_COUNT_FALLBACKS,	/* how often the watchdog took over */
 	NDM_COUNT_GUARDED,	/* rounds in which the guard against floods held the window */
+	NDM_COUNT_NO_MEMORY,	/* rounds without the network: the kernel had no memory */
 	NDM_N_COUNTERS,
 };
 

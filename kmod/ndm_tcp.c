@@ -27,6 +27,7 @@
 
 #include <linux/module.h>
 #include <linux/percpu.h>
+#include <linux/slab.h>
 #include <net/tcp.h>
 
 #include "compat.h"
@@ -92,10 +93,41 @@ static inline void ndm_predict(u32 window, const s16 *x, s32 *out)
 
 static NDM_RARE void ndm_end_round(struct sock *sk, const struct rate_sample *rs)
 {
+	const struct ndm *ca = inet_csk_ca(sk);
 	struct ndm_facts r = {};
 	struct ndm_ack ack;
 
-	ndm_finish_round(sk, rs, &r, &ack);
+	ndm_finish_round(sk, rs, ca->memory, &r, &ack);
+}
+
+static void ndm_clear_memory(struct sock *sk)
+{
+	const struct ndm *ca = inet_csk_ca(sk);
+
+	if (ca->memory)
+		*ca->memory = (struct ndm_memory){};
+}
+
+/* The private area would limit the size of the network's memory, so it is a block. */
+static struct kmem_cache *ndm_memories;
+
+static void ndm_begin(struct sock *sk)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+
+	ca->memory = kmem_cache_zalloc(ndm_memories, GFP_NOWAIT | __GFP_NOWARN);
+	ndm_init(sk);
+}
+
+/* Perhaps twice, or without ndm_begin(). */
+static void ndm_end(struct sock *sk)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+
+	ndm_release(sk);
+	if (ca->memory)
+		kmem_cache_free(ndm_memories, ca->memory);
+	ca->memory = NULL;
 }
 
 static NDM_CONG_CONTROL(ndm_cong_control, ndm_ack_arrived)
@@ -105,8 +137,8 @@ static NDM_TX_START(ndm_tx_start, ndm_leave_idle)
 static struct tcp_congestion_ops ndm_ops __read_mostly = {
 	.name			= "ndm_tcp",
 	.owner			= THIS_MODULE,
-	.init			= ndm_init,
-	.release		= ndm_release,
+	.init			= ndm_begin,
+	.release		= ndm_end,
 	.cong_control		= ndm_cong_control,
 	.ssthresh		= ndm_ssthresh,
 	.undo_cwnd		= ndm_undo_cwnd,
@@ -173,6 +205,16 @@ static enum ndm_counter ndm_guarded = NDM_COUNT_GUARDED;
 module_param_cb(guarded, &ndm_counter_ops, &ndm_guarded, 0444);
 MODULE_PARM_DESC(guarded, "rounds in which the guard held the window (read only)");
 
+static enum ndm_counter ndm_no_memory = NDM_COUNT_NO_MEMORY;
+module_param_cb(no_memory, &ndm_counter_ops, &ndm_no_memory, 0444);
+MODULE_PARM_DESC(no_memory, "rounds without the network, for want of memory (read only)");
+
+static void ndm_free(void)
+{
+	ndm_swap_in(NULL);
+	kmem_cache_destroy(ndm_memories);
+}
+
 static int __init ndm_register(void)
 {
 	struct ndm_selftest_result r;
@@ -186,16 +228,19 @@ static int __init ndm_register(void)
 	/* struct ndm keeps the logit in 21 bits. */
 	BUILD_BUG_ON(NDM_OUT_CONGESTION_HI >= 1 << 20 || NDM_OUT_CONGESTION_LO < -(1 << 20));
 
+	ndm_memories = KMEM_CACHE(ndm_memory, 0);
 	failure = ndm_selftest(&r);
 	if (failure) {
 		pr_err("golden %s: index %u, element %u: want %d, got %d\n",
 		       failure, r.index, r.element, r.want, r.got);
 		err = -EINVAL;
+	} else if (!ndm_memories) {
+		err = -ENOMEM;
 	} else {
 		err = tcp_register_congestion_control(&ndm_ops);
 	}
 	if (err)
-		ndm_swap_in(NULL);
+		ndm_free();
 	else
 		pr_info("model %s, %u golden vectors\n", NDM_MODEL_HASH, (u32)NDM_VECTORS);
 	return err;
@@ -204,7 +249,7 @@ static int __init ndm_register(void)
 static void __exit ndm_unregister(void)
 {
 	tcp_unregister_congestion_control(&ndm_ops);
-	ndm_swap_in(NULL);
+	ndm_free();
 }
 
 module_init(ndm_register);

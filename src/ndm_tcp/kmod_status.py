@@ -15,7 +15,9 @@ EXAMPLE = """example:
   ndm kmod status
   ndm kmod status --json"""
 
-PARAMETERS = ("model_hash", "contract_hash", "flows", "rounds", "fallbacks", "guarded")
+PARAMETERS = (
+    *("model_hash", "contract_hash", "flows", "rounds", "fallbacks", "guarded", "no_memory"),
+)
 SYSCTL = Path("proc/sys/net/ipv4")
 
 
@@ -71,6 +73,7 @@ def text(facts: dict[str, str | int | bool | None]) -> str:
         ("rounds", "round trips since it was loaded"),
         ("fallbacks", "times the watchdog took over"),
         ("guarded", "rounds in which the guard held the window"),
+        ("no_memory", "rounds without the network, for want of memory"),
     ):
         value = "unknown" if facts[name] is None else facts[name]
         lines.append(f"{name:10} {value} {what}")

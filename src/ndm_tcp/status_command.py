@@ -22,7 +22,7 @@ METRICS = {
     "fallbacks": ("ndm_tcp_fallbacks_total", "counter", "Times the watchdog took over."),
     "guarded": ("ndm_tcp_guarded_total", "counter", "Rounds in which the guard held the window."),
     "events_lost": ("ndm_tcp_events_lost_total", "counter", "Events that nobody read in time."),
-    "no_memory": ("ndm_tcp_no_memory_total", "counter", "Rounds skipped for want of memory."),
+    "no_memory": ("ndm_tcp_no_memory_total", "counter", "Rounds that had no memory."),
 }
 HASHES = ("model_hash", "contract_hash")
 Facts = Mapping[str, str | int | bool | None]

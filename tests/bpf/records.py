@@ -6,6 +6,8 @@ from __future__ import annotations
 import random
 import struct
 
+from ndm_tcp import contract
+
 WORDS = (
     "op arg",
     "mstamp bytes_acked prior_mstamp",
@@ -20,7 +22,9 @@ WORDS = (
 INPUTS = [name for words in WORDS for name in words.split()]
 OUTPUTS = ["cwnd", "ssthresh", "prior_cwnd", "prior_ssthresh", "state", "pacing"]
 _FORMAT = struct.Struct(
-    "@" + "".join(len(w.split()) * k for w, k in zip(WORDS, "IQqIiI", strict=True)) + "5IQ13Q"
+    "@"
+    + "".join(len(w.split()) * k for w, k in zip(WORDS, "IQqIiI", strict=True))
+    + f"5IQ13Q{contract.N_MEANS}H"
 )
 INIT, ACK, CUT, STATE, UNDO, IDLE = range(6)
 MARK, LOST, TAIL = range(3)
@@ -50,7 +54,7 @@ class Flow:
 
     def pack(self, op: int, arg: int = 0) -> bytes:
         self.values |= {"op": op, "arg": arg}
-        return _FORMAT.pack(*(self.values[name] for name in INPUTS), *[0] * 19)
+        return _FORMAT.pack(*(self.values[name] for name in INPUTS), *[0] * (19 + contract.N_MEANS))
 
     def add(self, op: int, arg: int = 0) -> None:
         self.made.append(self.pack(op, arg))

@@ -11,6 +11,7 @@
 #include "kmod/generated/ndm_model.h"
 
 static u32 jiffies, random_number;
+static struct ndm_memory memory;
 
 static u32 ndm_jiffies(void)
 {
@@ -27,15 +28,21 @@ static u32 ndm_random(void)
 #define ndm_predict(window, x, out)		ndm_infer(&ndm_model, x, out, NULL)
 #include "kmod/ndm_hooks.h"
 
+static void ndm_clear_memory(struct sock *sk)
+{
+	memory = (struct ndm_memory){};
+}
+
 static NDM_RARE void ndm_end_round(struct sock *sk, const struct rate_sample *rs)
 {
 	struct ndm_facts r = {};
 	struct ndm_ack ack;
 
-	ndm_finish_round(sk, rs, &r, &ack);
+	ndm_finish_round(sk, rs, &memory, &r, &ack);
 }
 
-#define ndm_replay_hook_init		ndm_init
+#define ndm_replay_hook_init(sk)	(memory = (struct ndm_memory){}, ndm_init(sk))
+#define ndm_replay_memory		memory
 #define ndm_replay_hook_ack		ndm_ack_arrived
 #define ndm_replay_hook_ssthresh	ndm_ssthresh
 #define ndm_replay_hook_undo		ndm_undo_cwnd
@@ -44,7 +51,7 @@ static NDM_RARE void ndm_end_round(struct sock *sk, const struct rate_sample *rs
 #define ndm_replay_hook_idle		ndm_leave_idle
 #include "bpf/ndm_bpf_replay.h"
 
-static_assert(sizeof(struct ndm) == 104, "a private area as the kernel's");
+static_assert(sizeof(struct ndm) <= 104, "it fits the kernel's private area");
 
 int main(void)
 {

@@ -107,6 +107,10 @@ DEFECTS = {
         [(INIT, "u8 *p = kmalloc(13, GFP_ATOMIC); OPTIMIZER_HIDE_VAR(p);")],
         r"unreferenced object 0x",
     ),
+    "memory never released": (
+        [(RELEASE, "((struct ndm *)inet_csk_ca(sk))->memory = NULL;")],
+        r"Objects remaining in ndm_memory|unreferenced object 0x",
+    ),
     "asleep in a softirq": (
         [(MAIN, "might_sleep();")],
         r"BUG: sleeping function called from invalid context at .*ndm_hooks\.h",

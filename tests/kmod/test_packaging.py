@@ -68,7 +68,7 @@ status
 insmod /run/host/ndm_tcp.ko
 status
 ! insmod /run/host/ndm_tcp.ko
-for name in flows rounds fallbacks guarded; do
+for name in flows rounds fallbacks guarded no_memory; do
 	echo $name=$(cat /sys/module/ndm_tcp/parameters/$name)
 	! echo 1 2>/dev/null >/sys/module/ndm_tcp/parameters/$name || exit 1
 done
@@ -80,7 +80,7 @@ rmmod ndm_tcp
     assert re.search(rf"^loaded, 0 users, model \w+, contract {contract.HASH}$", log, re.MULTILINE)
     assert log.count("File exists") == 1
     assert re.findall(r"^(\w+)=0$", log, re.MULTILINE) == [
-        *("flows", "rounds", "fallbacks", "guarded")
+        *("flows", "rounds", "fallbacks", "guarded", "no_memory")
     ]
 
 

@@ -21,7 +21,7 @@ COUNTERS = {
     "fallbacks": "times the watchdog took over",
     "guarded": "rounds in which the guard held the window",
     "events_lost": "events that nobody read in time",
-    "no_memory": "rounds skipped, for the kernel had no memory",
+    "no_memory": "rounds without the network, for want of memory",
 }
 
 
