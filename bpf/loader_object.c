@@ -55,8 +55,20 @@ static int callback_parameters(const struct btf *btf, const char *wanted)
 	return -1;
 }
 
+/* The object's callbacks in the forms that kernels call. */
+static const struct form {
+	const char *ops, *ack, *idle;
+} forms[] = {
+	{ "ndm_ops_old", "ndm_bpf_ack_old", "ndm_bpf_event" },
+	{ "ndm_ops", "ndm_bpf_ack", "ndm_bpf_event" },		/* from 6.10 on */
+	{ "ndm_ops_new", "ndm_bpf_ack", "ndm_bpf_tx_start" },	/* from 7.1 on */
+};
+
+#define FORMS	(sizeof(forms) / sizeof(*forms))
+
 struct kernel {
-	int parameters;		/* of cong_control(): 4 from 6.10 on */
+	const struct form *form;
+	bool has_tx_start;	/* cwnd_event_tx_start() */
 	bool has_link;		/* registers by a link: from 6.4 on */
 };
 
@@ -64,45 +76,81 @@ struct kernel {
 static int probe_kernel(struct kernel *kernel)
 {
 	struct btf *btf = btf__load_vmlinux_btf();
-	bool has_ops, has_tx_start;
+	int parameters;
+	bool has_ops;
 
 	if (!btf)
 		return fail("kernel %s has no BTF (/sys/kernel/btf/vmlinux); it needs "
 			    "CONFIG_DEBUG_INFO_BTF=y, or use the module: make -C kmod", release());
 	has_ops = btf__find_by_name_kind(btf, "bpf_struct_ops_tcp_congestion_ops",
 					 BTF_KIND_STRUCT) > 0;
-	kernel->parameters = callback_parameters(btf, "cong_control");
+	parameters = callback_parameters(btf, "cong_control");
 	kernel->has_link = btf__find_by_name_kind(btf, "bpf_struct_ops_link", BTF_KIND_STRUCT) > 0;
-	has_tx_start = callback_parameters(btf, "cwnd_event_tx_start") >= 0;
+	kernel->has_tx_start = callback_parameters(btf, "cwnd_event_tx_start") >= 0;
 	btf__free(btf);
-	if (!has_ops || kernel->parameters < 0)
+	if (!has_ops || parameters < 0)
 		return fail("kernel %s has no BPF struct_ops for TCP; it needs CONFIG_BPF_JIT=y, or "
 			    "use the module: make -C kmod", release());
-	if (has_tx_start)
-		return fail("kernel %s has cwnd_event_tx_start(), which the BPF form does not know "
-			    "yet; use the module: make -C kmod", release());
+	kernel->form = &forms[kernel->has_tx_start ? 2 : parameters >= 4];
 	return 0;
 }
 
-static void choose_programs(struct bpf_object *object, bool replays, bool old)
+/*
+ * libbpf refuses a member that the kernel's struct does not have, though no program is for it.
+ * With the name of another member it is one that the kernel has, and left out.
+ */
+static int hide_tx_start(const struct bpf_object *object)
+{
+	const struct btf *btf = bpf_object__btf(object);
+	s32 id = btf__find_by_name_kind(btf, "tcp_congestion_ops", BTF_KIND_STRUCT);
+	const struct btf_type *ops = id > 0 ? btf__type_by_id(btf, id) : NULL;
+	struct btf_member *event = NULL, *start = NULL;
+	int i;
+
+	for (i = 0; ops && i < btf_vlen(ops); i++) {
+		struct btf_member *member = &btf_members(ops)[i];
+		const char *name = btf__name_by_offset(btf, member->name_off);
+
+		if (!strcmp(name, "cwnd_event"))
+			event = member;
+		else if (!strcmp(name, "cwnd_event_tx_start"))
+			start = member;
+	}
+	if (!event || !start)
+		return -1;
+	start->name_off = event->name_off;
+	return 0;
+}
+
+static bool is_callback_of(const struct form *form, const char *name)
+{
+	return !strcmp(name, form->ack) || !strcmp(name, form->idle);
+}
+
+/* False: the object does not have all forms. */
+static bool choose_programs(struct bpf_object *object, bool replays, const struct form *form)
 {
 	struct bpf_program *program;
 	struct bpf_map *map;
+	size_t i;
 
 	bpf_object__for_each_program(program, object) {
 		const char *name = bpf_program__name(program);
 		bool callback = bpf_program__type(program) == BPF_PROG_TYPE_STRUCT_OPS;
 		bool wanted = callback ? !replays : replays == !strcmp(name, "ndm_replay");
 
-		if (!strcmp(name, old ? "ndm_bpf_ack" : "ndm_bpf_ack_old"))
-			wanted = false;
+		for (i = 0; i < FORMS; i++)
+			if (is_callback_of(&forms[i], name) && !is_callback_of(form, name))
+				wanted = false;
 		bpf_program__set_autoload(program, wanted);
 	}
-	map = bpf_object__find_map_by_name(object, old ? "ndm_ops" : "ndm_ops_old");
-	bpf_map__set_autocreate(map, false);
-	map = bpf_object__find_map_by_name(object, old ? "ndm_ops_old" : "ndm_ops");
-	if (replays)
-		bpf_map__set_autocreate(map, false);
+	for (i = 0; i < FORMS; i++) {
+		map = bpf_object__find_map_by_name(object, forms[i].ops);
+		if (!map)
+			return false;
+		bpf_map__set_autocreate(map, &forms[i] == form && !replays);
+	}
+	return true;
 }
 
 /* `const volatile bool ndm_replays`, by its place in the object's types. */
@@ -132,7 +180,6 @@ int load_object(const char *path, bool replays, struct loaded *loaded)
 {
 	struct bpf_object *object;
 	struct kernel kernel = {};
-	bool old;
 	int err;
 
 	if (geteuid())
@@ -144,11 +191,10 @@ int load_object(const char *path, bool replays, struct loaded *loaded)
 	object = bpf_object__open_file(path, NULL);
 	if (!object)
 		return fail("%s: %s; build it: make -C bpf", path, strerror(errno));
-	if (set_replays(object, replays))
+	if (set_replays(object, replays) || !choose_programs(object, replays, kernel.form) ||
+	    (!kernel.has_tx_start && hide_tx_start(object)))
 		return fail("%s: not an object of this project; build it: make -C bpf", path);
-	old = kernel.parameters < 4;
-	choose_programs(object, replays, old);
-	loaded->ops = bpf_object__find_map_by_name(object, old ? "ndm_ops_old" : "ndm_ops");
+	loaded->ops = bpf_object__find_map_by_name(object, kernel.form->ops);
 	loaded->by_link = kernel.has_link;
 	if (kernel.has_link)
 		bpf_map__set_map_flags(loaded->ops, NDM_F_LINK);

@@ -404,6 +404,13 @@ void BPF_PROG(ndm_bpf_event, struct sock *sk, enum tcp_ca_event event)
 		ndm_on_idle(sk);
 }
 
+/* From 7.1 on, in the place of that event. */
+SEC("struct_ops/ndm_bpf_tx_start")
+void BPF_PROG(ndm_bpf_tx_start, struct sock *sk)
+{
+	ndm_on_idle(sk);
+}
+
 SEC("struct_ops/ndm_bpf_init")
 void BPF_PROG(ndm_bpf_init, struct sock *sk)
 {
@@ -424,7 +431,7 @@ u32 BPF_PROG(ndm_bpf_sndbuf, struct sock *sk)
 	return ndm_sndbuf_expand(sk);
 }
 
-#define NDM_OPS(ack) { \
+#define NDM_OPS(ack, idle_member, idle) { \
 	.name = "ndm_tcp_bpf", \
 	.init = (void *)ndm_bpf_init, \
 	.release = (void *)ndm_bpf_release, \
@@ -432,14 +439,18 @@ u32 BPF_PROG(ndm_bpf_sndbuf, struct sock *sk)
 	.ssthresh = (void *)ndm_bpf_ssthresh, \
 	.undo_cwnd = (void *)ndm_bpf_undo, \
 	.set_state = (void *)ndm_bpf_state, \
-	.cwnd_event = (void *)ndm_bpf_event, \
+	.idle_member = (void *)(idle), \
 	.sndbuf_expand = (void *)ndm_bpf_sndbuf, \
 }
 
 SEC(".struct_ops")
-struct tcp_congestion_ops ndm_ops = NDM_OPS(ndm_bpf_ack);
+struct tcp_congestion_ops ndm_ops = NDM_OPS(ndm_bpf_ack, cwnd_event, ndm_bpf_event);
 
 SEC(".struct_ops")
-struct tcp_congestion_ops ndm_ops_old = NDM_OPS(ndm_bpf_ack_old);
+struct tcp_congestion_ops ndm_ops_old = NDM_OPS(ndm_bpf_ack_old, cwnd_event, ndm_bpf_event);
+
+SEC(".struct_ops")
+struct tcp_congestion_ops ndm_ops_new =
+	NDM_OPS(ndm_bpf_ack, cwnd_event_tx_start, ndm_bpf_tx_start);
 
 #include "ndm_bpf_check.h"

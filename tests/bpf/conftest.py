@@ -19,8 +19,7 @@ from .. import namespaces
 from ..conftest import ROOT
 
 BPF = ROOT / "bpf"
-MISSING = ("has no BTF", "has no BPF struct_ops", "which the BPF form does not know yet",
-           "Operation not permitted")  # fmt: skip
+MISSING = ("has no BTF", "has no BPF struct_ops", "Operation not permitted")
 """what the loader says of kernels that are not to blame"""
 
 

@@ -172,6 +172,7 @@ struct tcp_congestion_ops {
 	char name[16];
 	void (*init)(struct sock *sk);
 	void (*release)(struct sock *sk);
+	void (*cwnd_event_tx_start)(struct sock *sk);	/* from 7.1 on */
 };
 
 #ifdef __bpf__
