@@ -178,7 +178,7 @@ def _bucket(policer: Policer | None) -> Value:
     if policer is None:
         return Value.exact(1.0)
     if policer.at_least:
-        return Value.exact(policer.bucket, Kind.AT_LEAST)
+        return Value.exact(policer.bucket, Kind.ASSUMED)
     slack = BUCKET_SLACK * policer.bucket + QUEUE_SLACK_PACKETS
     return Value(policer.bucket, max(1.0, policer.bucket - slack), policer.bucket + slack)
 

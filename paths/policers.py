@@ -41,7 +41,7 @@ class Policer:
     bucket: float
     """packets that pass at once when it is full"""
     at_least: bool
-    """both are only lower bounds"""
+    """the rate is only a lower bound, and with it the bucket a guess"""
 
 
 def measure(o: Observed, order: Order, rate: Rates) -> Policer | None:

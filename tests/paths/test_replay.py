@@ -192,8 +192,7 @@ def test_a_policer_that_a_flow_seldom_meets_has_lower_bounds(tmp_path: Path) -> 
     found = estimate(replace(flow, truth=None), "run")
     assert found.levels[0].rate_bps.kind is Kind.AT_LEAST
     assert 0.8 * 16.5e6 < found.rate_bps < 16.5e6
-    assert found.bucket_packets.kind is Kind.AT_LEAST
-    assert 1 < found.bucket_packets.value < 1.2 * 18
+    assert found.bucket_packets.kind is Kind.ASSUMED and found.bucket_packets.value > 1
     assert label(replace(flow, truth=None)).truth is None
 
 
