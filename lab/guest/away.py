@@ -8,6 +8,7 @@ module are not those of this one would leave other bytes, so it refuses.
 
 from __future__ import annotations
 
+import functools
 import shutil
 import socket
 import tempfile
@@ -33,12 +34,28 @@ class Recipe:
     kernel: str
     programs: str
     module: str
+    lab: str
+    """its own code: what it writes depends on it"""
 
     @classmethod
     def here(cls, patches: tuple[Path, ...]) -> Recipe:
         """Of this machine; builds the kernel if it must."""
         kernel = uml_build.build(quiet=True, patches=patches).dir.name
-        return cls(kernel, guest_root().name, uml_build.sources_digest(uml_build.KMOD))
+        module = uml_build.sources_digest(uml_build.KMOD)
+        return cls(kernel, guest_root().name, module, _code())
+
+
+@functools.cache
+def _code() -> str:
+    """Of the lab's own files that decide what a run leaves."""
+    lab = Path(__file__).resolve().parents[1]
+    files = sorted(
+        path
+        for folder in ("guest", "paths", "uml", "fixed_cwnd")
+        for path in (lab / folder).rglob("*")
+        if path.suffix in (".py", ".c", ".h", ".sh") and not path.name.endswith(".mod.c")
+    )
+    return uml_build.digest(*(path.read_bytes() for path in files))
 
 
 @dataclass(frozen=True)
@@ -62,6 +79,8 @@ class Back:
     """of the run"""
     log: bytes
     """of a failed run"""
+    refused: bool = False
+    """the machine's lab is another"""
 
 
 def _pack(path: Path) -> Content:
@@ -97,7 +116,7 @@ def there(task: Task) -> Back:
                     f"({recipe} and {task.recipe}); install the same packages and project on both"
                 )
         except NdmError as error:
-            return Back(Outcome(job, None, str(error)), {}, b"")
+            return Back(Outcome(job, None, str(error)), {}, b"", refused=True)
         kmod = mine[task.kmod] if task.kmod else None
         found = attempt(replace(job, folder=folder, others=others), None, task.light, kmod)
         log = folder.with_name(f"{folder.name}.failed.log")
@@ -131,7 +150,7 @@ def execute(jobs: list[Job], light: bool, kmod: Path | None) -> Generator[Outcom
         kmod: a module in the place of the checkout's, or beside it, for jobs without their own.
 
     Raises:
-        NdmError: Ray is not installed, or no cluster runs.
+        NdmError: Ray is not installed, no cluster runs, or a machine of it has another lab.
     """
     tasks: list[Task] = []
     for job in jobs:
@@ -147,5 +166,7 @@ def execute(jobs: list[Job], light: bool, kmod: Path | None) -> Generator[Outcom
         if isinstance(back, NdmError):
             yield Outcome(tasks[number].job, None, str(back))
             continue
+        if back.refused:  # in no time: such a machine would take all that waits
+            raise NdmError(back.outcome.error)
         _keep(back)
         yield back.outcome

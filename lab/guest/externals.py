@@ -43,8 +43,10 @@ class Externals:
         return names
 
     def digests(self) -> list[tuple[str, str]]:
-        """(name without its folder, hash of the content), 16 hex digits."""
-        found = [(p.name, uml_build.digest(kernel_patches.content(p))) for p in self.patches]
+        """(name without its folder, `uml_build.digest` of the content)."""
+        found = [
+            (p.resolve().name, uml_build.digest(kernel_patches.content(p))) for p in self.patches
+        ]
         for folder in self.modules:
             files = uml_build.module_files(folder)
             names = [str(path.relative_to(folder)).encode() for path in files]

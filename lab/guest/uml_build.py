@@ -263,6 +263,11 @@ def _compile(
     have = set((tree / ".config").read_text(encoding="utf-8").splitlines())
     for line in wanted.splitlines():
         if line.startswith("CONFIG_") and line not in have:
+            if line in kernel_patches.options(patches).splitlines():
+                raise NdmError(
+                    f"{line}: of a patch, and it depends on what the lab's kernel leaves out; "
+                    f"patch its `depends on`, or {RECIPE}/kernel.config, too"
+                )
             raise NdmError(
                 f"{RECIPE}/*.config: {line}: this source cannot have it; "
                 "take a newer one: ndm lab build --update"

@@ -146,7 +146,7 @@ def remarks(ccs: list[str], others: Externals) -> list[str]:
             if by
             else "`bbr` is the one in Linux: BBR version 1."
         )
-    parts = [f"{name} (SHA-256 {content})" for name, content in others.digests()]
+    parts = [f"{name} ({content})" for name, content in others.digests()]
     if parts:
         found.append(f"In every guest but the control's: {', '.join(parts)}.")
     return found

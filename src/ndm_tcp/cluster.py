@@ -57,7 +57,8 @@ def each(function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[tuple
         while waiting:
             done, waiting = ray.wait(waiting)
             for reference in done:
-                yield numbers[reference], _result(ray, reference)
+                # Popped: else the cluster keeps every result until the end.
+                yield numbers.pop(reference), _result(ray, reference)
     finally:
         for reference in waiting:
             ray.cancel(reference)

@@ -83,12 +83,18 @@ def test_a_failed_run_comes_back_with_its_log(sent: list[away.Task], tmp_path: P
     assert not job.folder.exists()
 
 
-def test_another_lab_refuses(sent: list[away.Task], tmp_path: Path) -> None:
+def test_another_lab_refuses(
+    sent: list[away.Task], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     job = suite.Job(scenario(SHORT), "reno", 1, tmp_path / "run")
     recipe = replace(away.Recipe.here(()), programs="others")
     back = away.there(away.Task(job, True, None, recipe, {}))
     assert "its lab is not that of the machine that asks" in back.outcome.error
     assert not back.files
+    # It refuses in no time, and would refuse all that waits for the others.
+    monkeypatch.setattr(cluster, "each", lambda _, tasks: ((n, back) for n in range(len(tasks))))
+    with pytest.raises(NdmError, match="its lab is not that"):
+        run([job], "ray")
 
 
 def test_lost_workers_are_failed_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_the_board_names_the_version_of_bbr(tmp_path: Path) -> None:
     assert board.remarks(["bbr"], externals.NONE) == ["`bbr` is the one in Linux: BBR version 1."]
     changed, parts = board.remarks(["bbr"], Externals((patch,), (SEVEN,)))
     assert "as mine.patch changed it" in changed
-    assert "mine.patch (SHA-256" in parts and "seven (SHA-256" in parts
+    assert "mine.patch (" in parts and "seven (" in parts
 
 
 @pytest.mark.long
@@ -124,7 +124,7 @@ def test_a_guest_of_the_patched_kernel_shows_the_patch(tmp_path: Path, path: Pat
     words += ["--kernel-patch", REORDERING]
     assert run_command([str(word) for word in words]) == 0
     page = (tmp_path / "out" / "board.md").read_text()
-    assert "A/A control" in page and "reordering.patch (SHA-256" in page
+    assert "A/A control" in page and "reordering.patch (" in page
 
 
 # --- modules -----------------------------------------------------------------------------------
