@@ -40,6 +40,8 @@ class TruePath:
 
     runs: Mapping[str, tuple[Seen, ...]]
     group: str
+    port: int
+    """of the flow under test: the capture shows the others, too"""
 
     def goodput(self, cc: str) -> float:
         return float(np.mean([one.goodput_mbps for one in self.runs[cc]]))
@@ -62,19 +64,22 @@ def group(run: Path, result: Mapping[str, Any]) -> str:
 def true_paths(folders: Iterable[Path], copies: Path) -> tuple[dict[str, TruePath], dict[str, str]]:
     """The paths by name, and the captured algorithm by the name of a copy of its packets."""
     runs: dict[str, dict[str, list[Seen]]] = defaultdict(lambda: defaultdict(list))
-    groups, ccs = {}, {}
+    kinds, ccs = {}, {}
     copies.mkdir(parents=True, exist_ok=True)
     for capture in sorted({p for folder in folders for p in folder.rglob("sender.pcap*")}):
         result = json.loads((capture.parent / "result.json").read_text())
         name, cc = result["scenario"], result["cc"]
+        tested = [flow["port"] for flow in result["flows"] if flow["tested"]]
+        if len(tested) > 1:  # equal flows: with the algorithm their rivals change
+            continue
         if not runs[name][cc]:
             copy = copies / f"{name}-{cc}{''.join(capture.suffixes)}"
             shutil.copy(capture, copy)
             ccs[copy.name] = cc
         runs[name][cc].append(seen(result))
-        groups[name] = group(capture.parent, result)
+        kinds[name] = group(capture.parent, result), tested[0]
     made = {
-        name: TruePath({cc: tuple(all_) for cc, all_ in of.items()}, groups[name])
+        name: TruePath({cc: tuple(all_) for cc, all_ in of.items()}, *kinds[name])
         for name, of in runs.items()
     }
     return made, ccs
@@ -140,6 +145,8 @@ def main() -> None:
     for one in models:
         cc = ccs[one.source]
         path = paths[one.source.partition(f"-{cc}.pcap")[0]]
+        if not one.name.endswith(f"-{path.port}"):
+            continue
         values = [one.queue_packets, *(level.rate_bps for level in one.levels)]
         known = all(value.kind is Kind.MEASURED for value in values)
         row = f"{path.group}, {'rate and queue measured' if known else 'with a lower bound'}"
