@@ -120,7 +120,7 @@ class Errors:
 
 def accepted(copies: Path, ccs: dict[str, str], out: Path, jobs: int) -> list[PathModel]:
     """Models whose replay is close; says what became of the others."""
-    found, refused = families.replayed(sorted(copies.iterdir()), ccs, out, jobs)
+    found, refused = families.replayed(sorted(copies / name for name in ccs), ccs, out, jobs)
     good = [one.model for one in found.values() if isinstance(one, Replay) and one.accepted]
     print(
         f"{len(ccs)} captures: {len(refused)} refused, {len(found) - len(good)} not replayed well"
