@@ -144,7 +144,7 @@ demo: ## traces -> trained network -> C header -> ndm_tcp.ko -> checks -> closed
 	@$(MAKE) --no-print-directory demo-packages
 	@# The kernel takes longest, so it is the first to start.
 	@$(MAKE) --no-print-directory -j 3 HAS_PACKAGES=1 $(DONE)/kernel $(DONE)/module $(DONE)/check $(DONE)/board \
-		$(DONE)/adapt
+		$(DONE)/predict $(DONE)/adapt
 	@$(BIN)/python -m ndm_tcp.export.report.summary $(DEMO)
 
 demo-packages:
@@ -201,7 +201,7 @@ $(DONE)/predict: $(DONE)/rivals $(wildcard paths/*.py)
 		$(BIN)/ndm path predict $(DEMO)/paths --draws 2 >$(DEMO)/paths.txt)
 
 # Exit code 1 and a report: the advice is not to use the network, which is a result, too.
-$(DONE)/adapt: $(DONE)/predict $(wildcard src/ndm_tcp/adapt/*.py training/*.py export/*.py export/*/*.py kmod/*.[ch]) $(ROUND_FILES)
+$(DONE)/adapt: $(DONE)/rivals $(wildcard paths/*.py src/ndm_tcp/adapt/*.py training/*.py export/*.py export/*/*.py kmod/*.[ch]) $(ROUND_FILES)
 	$(call step,the shipped network adapted to one of these paths,rm -rf $(DEMO)/adapt && \
 		{ $(BIN)/ndm adapt $(DEMO_ADAPTED) -o $(DEMO)/adapt --draws 1 --iterations 1 --seconds 5 --guard "" \
 			>$(DEMO)/adapt.txt || { [ $$? = 1 ] && [ -f $(DEMO)/adapt/adapt.json ]; }; })
