@@ -75,14 +75,7 @@ NONE = Externals()
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verbs that run guests."""
-    parser.add_argument(
-        "--kernel-patch",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="run the kernel with this patch (repeatable), as ndm lab build makes it",
-    )
+    kernel_patches.add_argument(parser, "run the kernel with this patch, as ndm lab build makes it")
     parser.add_argument(
         "--cc-module",
         type=Path,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 from pathlib import Path
@@ -12,6 +13,18 @@ from ndm_tcp.errors import NdmError
 NEW_OPTION = re.compile(r"^\+config (TCP_CONG_\w+)", re.MULTILINE)
 NEW_NAME = re.compile(r'^\+.*\.name\s*=\s*"([\w.-]{1,15})"', re.MULTILINE)
 TROUBLE = re.compile(r"FAILED|No file|can't find|garbage|previously applied|Skipping patch")
+
+
+def add_argument(parser: argparse.ArgumentParser, help_: str) -> None:
+    """The option that names patches."""
+    parser.add_argument(
+        "--kernel-patch",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help=f"{help_} (repeatable, in order)",
+    )
 
 
 def content(patch: Path) -> bytes:

@@ -448,14 +448,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `ndm lab build`."""
     parser.add_argument("--update", action="store_true", help="take the newest source package")
     parser.add_argument("--debug", action="store_true", help="the kernel that finds mistakes")
-    parser.add_argument(
-        "--kernel-patch",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="another kernel: with this patch of its source (repeatable, in order)",
-    )
+    kernel_patches.add_argument(parser, "another kernel: with this patch of its source")
     parser.add_argument("--check", action="store_true", help="build nothing; is it built?")
     parser.add_argument("-q", "--quiet", action="store_true", help="print only errors")
 

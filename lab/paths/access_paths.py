@@ -14,13 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ndm_tcp import files
-from ndm_tcp.lab.paths.training_paths import Range, log_uniform
+from ndm_tcp.lab.paths.training_paths import PACKET_BITS, Range, log_uniform, write
 
 FOLDER = Path(__file__).resolve().parents[1] / "scenarios" / "access"
 HEAD = "# SPDX-License-Identifier: CC0-1.0\n# Written by: ndm lab scenarios access\n"
 SEED = 20261140
-PACKET_BITS = 1500 * 8
 MBPS = (8.0, 40.0)
 RTT_MS = (12.0, 90.0)
 QUEUE_BDP = (0.6, 3.0)
@@ -243,8 +241,4 @@ def scenarios() -> dict[str, str]:
 
 def main() -> None:
     """Write every file anew."""
-    FOLDER.mkdir(exist_ok=True)
-    for old in FOLDER.glob("*.toml"):
-        old.unlink()
-    for name, text in scenarios().items():
-        files.write_text(FOLDER / name, text)
+    write(FOLDER, scenarios())

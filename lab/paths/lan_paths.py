@@ -17,8 +17,7 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
-from ndm_tcp import files
-from ndm_tcp.lab.paths.training_paths import log_uniform
+from ndm_tcp.lab.paths.training_paths import log_uniform, write
 
 FOLDER = Path(__file__).resolve().parents[1] / "scenarios"
 HEAD = "# SPDX-License-Identifier: CC0-1.0\n# Written by: python -m ndm_tcp.lab.lan_paths\n"
@@ -143,8 +142,4 @@ def scenarios() -> dict[str, dict[str, str]]:
 def main() -> None:
     """Write the files of every suite anew."""
     for suite, made in scenarios().items():
-        (FOLDER / suite).mkdir(exist_ok=True)
-        for old in (FOLDER / suite).glob("*.toml"):
-            old.unlink()
-        for name, text in made.items():
-            files.write_text(FOLDER / suite / name, text)
+        write(FOLDER / suite, made)

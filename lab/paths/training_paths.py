@@ -375,7 +375,9 @@ def main() -> None:
 
 def write(folder: Path, made: dict[str, str]) -> None:
     """A suite's files, and no others."""
-    for path in folder.glob("*.toml"):
-        path.unlink()
+    folder.mkdir(exist_ok=True)
     for name, text in made.items():
         files.write_text(folder / name, text)
+    for path in folder.glob("*.toml"):
+        if path.name not in made:
+            path.unlink()
