@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ndm_tcp import contract
+from ndm_tcp import contract, selection
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import uml_build
+from ndm_tcp.lab.score.metrics import RunMetrics
 from ndm_tcp.training.objective import STEP_SHARE
 from ndm_tcp.worth import experiment, policies, rules
 
@@ -145,6 +146,23 @@ def test_an_interval_covers_paths_and_training_seeds() -> None:
     assert not experiment.difference(np.full((2, 1), 0.1)).significant, "two paths say nothing"
     for nothing in (np.full((4, 5), np.nan), np.zeros((0, 5))):
         assert not experiment.difference(nothing).significant
+
+
+def test_the_noise_is_the_other_half_of_the_shipped_networks_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scenario may run several times for each lab seed."""
+
+    def runs_of(name: str, kmod: Path, suites: object, seeds: int, *_: object) -> object:
+        for seed in range(1, 3 * seeds + 1):
+            m = RunMetrics("a", "ndm_tcp", seed, 1.0, 0.0, 0.0, 10.0, 10.0, 0.0, 1.0, 1.0)
+            yield "lan/a", selection.Measured(m, float(seed), 1.0, 1)
+
+    monkeypatch.setattr(experiment, "runs_of", runs_of)
+    made = {experiment.SHIPPED: tmp_path, "tree": tmp_path}
+    found = experiment.measured(made, ["lan"], 1, 1, tmp_path)
+    scores = {name: of["lan/a"][experiment.SCORE] for name, of in found.items()}
+    assert scores == {experiment.SHIPPED: 2.0, experiment.NOISE: 5.0, "tree": 2.0}
 
 
 def test_the_page_has_a_row_for_each_rule_and_policy() -> None:

@@ -89,7 +89,7 @@ def measured(
     found: Of = {}
     for number, (name, kmod) in enumerate(made.items(), 1):
         print(f"{name}: module {number} of {len(made)}", file=sys.stderr, flush=True)
-        each: dict[str, dict[str, list[list[float]]]] = {}
+        each: dict[str, list[tuple[int, list[float]]]] = {}
         tag, seeds = name.replace(" ", "-"), lab_seeds * (1 + (name == SHIPPED))
         for scenario, run in runs_of(tag, kmod, suites, seeds, jobs, out):
             m, alone = run.metrics, run.fair == 1
@@ -101,13 +101,14 @@ def measured(
                 NONE if alone else nearness(m.share, run.fair),
                 m.jain if alone and run.flows > 1 else NONE,
             ]
-            group = each.setdefault(name if m.seed <= lab_seeds else NOISE, {})
-            group.setdefault(scenario, []).append(row)
-        for group_name, of in each.items():
-            found[group_name] = {
-                scenario: dict(zip(MEASURES, np.mean(rows, axis=0).tolist(), strict=True))
-                for scenario, rows in of.items()
-            }
+            each.setdefault(scenario, []).append((m.seed, row))
+        for scenario, runs in each.items():
+            rows = [row for _, row in sorted(runs)]
+            half = len(rows) // 2 if name == SHIPPED else len(rows)
+            for group, part in ((name, rows[:half]), (NOISE, rows[half:])):
+                if part:
+                    means = np.mean(part, axis=0).tolist()
+                    found.setdefault(group, {})[scenario] = dict(zip(MEASURES, means, strict=True))
     return found
 
 
