@@ -341,7 +341,7 @@ static __always_inline void ndm_settle(struct sock *sk)
 		tcp_sk(sk)->snd_ssthresh = s->undo_ssthresh;
 }
 
-static NDM_RARE void ndm_on_ack(struct sock *sk, const struct rate_sample *rs, bool advanced)
+static NDM_COMMON void ndm_on_ack(struct sock *sk, const struct rate_sample *rs, bool advanced)
 {
 	ndm_settle(sk);
 	ndm_ack_arrived(sk, rs, advanced);

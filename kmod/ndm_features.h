@@ -346,7 +346,7 @@ static inline void ndm_pass_round(struct ndm_features *f, u32 delivered, u32 srt
 }
 
 /* The work of a round's end. x: its inputs, all zero if it was blind. */
-static NDM_RARE enum ndm_round ndm_features_end_round(struct ndm_features *f,
+static NDM_COMMON enum ndm_round ndm_features_end_round(struct ndm_features *f,
 						      const struct ndm_ack *ack,
 						      s16 x[NDM_N_INPUTS])
 {

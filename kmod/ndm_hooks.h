@@ -123,7 +123,7 @@ static bool ndm_is_quiet(const struct sock *sk, u32 acked, bool app_limited)
 				  (u64)tcp_packets_in_flight(tp) + acked, tcp_snd_cwnd(tp));
 }
 
-static void ndm_ack_arrived(struct sock *sk, const struct rate_sample *rs, bool advanced)
+static NDM_COMMON void ndm_ack_arrived(struct sock *sk, const struct rate_sample *rs, bool advanced)
 {
 	struct ndm *ca = inet_csk_ca(sk);
 	const struct tcp_sock *tp = tcp_sk(sk);

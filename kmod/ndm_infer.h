@@ -35,7 +35,7 @@ struct ndm_model {
 static_assert(NDM_MAX_WIDTH % 2 == 0, "rows come in pairs");
 
 /* Round half up; n is 1 .. 31. The exporter proves that acc leaves room for the half. */
-static inline s32 ndm_round_shift(s32 acc, u32 n)
+static NDM_COMMON s32 ndm_round_shift(s32 acc, u32 n)
 {
 	return ((acc >> (n - 1)) + 1) >> 1;
 }
@@ -44,7 +44,7 @@ static inline s32 ndm_round_shift(s32 acc, u32 n)
 #define NDM_TANH_BITS	(NDM_Q_PRE + NDM_TANH_RANGE_LOG2 - NDM_TANH_STEPS_LOG2)
 
 /* Q16 to Q15, odd-symmetric, linear interpolation between the entries. */
-static inline s16 ndm_tanh(s32 pre)
+static NDM_COMMON s16 ndm_tanh(s32 pre)
 {
 	u32 magnitude = pre < 0 ? 0U - (u32)pre : (u32)pre;
 	const s16 *at;
@@ -60,10 +60,20 @@ static inline s16 ndm_tanh(s32 pre)
 	return (s16)(pre < 0 ? -value : value);
 }
 
-static inline u64 ndm_dot2_8(const u64 *w, const u64 *in)
+static NDM_COMMON u64 ndm_dot2_4(u64 sum, const u64 *w, const u64 *in)
 {
-	return w[0] * in[0] + w[1] * in[1] + w[2] * in[2] + w[3] * in[3] +
-	       w[4] * in[4] + w[5] * in[5] + w[6] * in[6] + w[7] * in[7];
+	sum = ndm_so_far(sum + w[0] * in[0]);
+	sum = ndm_so_far(sum + w[1] * in[1]);
+	sum = ndm_so_far(sum + w[2] * in[2]);
+	return ndm_so_far(sum + w[3] * in[3]);
+}
+
+static NDM_COMMON u64 ndm_dot2_16(u64 sum, const u64 *w, const u64 *in)
+{
+	sum = ndm_dot2_4(sum, w, in);
+	sum = ndm_dot2_4(sum, w + 4, in + 4);
+	sum = ndm_dot2_4(sum, w + 8, in + 8);
+	return ndm_dot2_4(sum, w + 12, in + 12);
 }
 
 /*
@@ -72,32 +82,19 @@ static inline u64 ndm_dot2_8(const u64 *w, const u64 *in)
  * damaged model wraps around, which in unsigned numbers is no undefined behaviour.
  * Many at a time, or counting would cost as much as multiplying.
  */
-static inline u64 ndm_dot2(u64 sum, const u64 *w, const u64 *in, u32 n)
+static NDM_COMMON u64 ndm_dot2(u64 sum, const u64 *w, const u64 *in, u32 n)
 {
 	for (; n >= 16; n -= 16, w += 16, in += 16)
-		sum += ndm_dot2_8(w, in) + ndm_dot2_8(w + 8, in + 8);
-	if (!n)
-		return sum;
-	if (n & 8) {
-		sum += ndm_dot2_8(w, in);
-		w += 8;
-		in += 8;
-	}
-	if (n & 4) {
-		sum += w[0] * in[0] + w[1] * in[1] + w[2] * in[2] + w[3] * in[3];
-		w += 4;
-		in += 4;
-	}
-	if (n & 2) {
-		sum += w[0] * in[0] + w[1] * in[1];
-		w += 2;
-		in += 2;
-	}
-	return n & 1 ? sum + w[0] * in[0] : sum;
+		sum = ndm_dot2_16(sum, w, in);
+	for (; n >= 4; n -= 4, w += 4, in += 4)
+		sum = ndm_dot2_4(sum, w, in);
+	for (; n; n--)
+		sum = ndm_so_far(sum + *w++ * *in++);
+	return sum;
 }
 
 /* One linear layer: pre[r] = (weight[r] . in + bias[r]) >> shift[r], Q16. */
-static inline void ndm_layer_forward(const struct ndm_layer *layer, const u64 *in, s32 *pre)
+static NDM_COMMON void ndm_layer_forward(const struct ndm_layer *layer, const u64 *in, s32 *pre)
 {
 	const u64 *weight = layer->weight;
 	const u8 *shift = layer->shift;
@@ -112,18 +109,18 @@ static inline void ndm_layer_forward(const struct ndm_layer *layer, const u64 *i
 	}
 }
 
-static inline s32 ndm_clamp(s32 value, s32 lo, s32 hi)
+static NDM_COMMON s32 ndm_clamp(s32 value, s32 lo, s32 hi)
 {
 	return value < lo ? lo : value > hi ? hi : value;
 }
 
 /* Q16 to Q15, clamped to [-1, 1): ReLU and Clip, scaled by the exporter. */
-static inline s16 ndm_saturate(s32 pre)
+static NDM_COMMON s16 ndm_saturate(s32 pre)
 {
 	return (s16)ndm_clamp(ndm_round_shift(pre, NDM_Q_PRE - NDM_Q_ACT), -32768, 32767);
 }
 
-static inline void ndm_activate(const struct ndm_layer *layer, const s32 *pre, u64 *out)
+static NDM_COMMON void ndm_activate(const struct ndm_layer *layer, const s32 *pre, u64 *out)
 {
 	const u32 n_tanh = layer->n_out - layer->n_clamped;
 	u32 i;

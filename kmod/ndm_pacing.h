@@ -43,7 +43,7 @@ static bool ndm_may_burst(const struct sock *sk)
 	       (u64)tp->lost * tp->mss_cache <= tp->bytes_acked >> ndm_burst_loss_shift;
 }
 
-static u32 ndm_pace(const struct sock *sk)
+static NDM_COMMON u32 ndm_pace(const struct sock *sk)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 
@@ -102,7 +102,7 @@ static u32 ndm_paused_window(const struct ndm *ca, const s16 *x)
  * srtt_us is in 1/8 us, hence the 8. The product fits u64: mss * window is at
  * most 2^31, the sequence space, and 2^31 * 1600 * 80000 < 2^58.
  */
-static void ndm_update_pacing(struct sock *sk)
+static NDM_COMMON void ndm_update_pacing(struct sock *sk)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 	u64 rate = (u64)tp->mss_cache * max(tcp_snd_cwnd(tp), tp->packets_out);

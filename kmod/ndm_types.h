@@ -103,6 +103,15 @@ static inline u32 ndm_known(u32 index, u32 most)
 
 #endif
 
+/* A sum so far: for BPF clang else computes all products of a row first, and spills them. */
+static inline u64 ndm_so_far(u64 sum)
+{
+#ifdef __bpf__
+	asm volatile("" : "+r"(sum));
+#endif
+	return sum;
+}
+
 static inline u32 ndm_min(u32 a, u32 b)
 {
 	return a < b ? a : b;

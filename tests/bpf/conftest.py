@@ -23,13 +23,14 @@ MISSING = ("has no BTF", "has no BPF struct_ops", "Operation not permitted")
 """what the loader says of kernels that are not to blame"""
 
 
-def build(out: Path, root: Path = ROOT, *targets: str) -> Path:
+def build(out: Path, root: Path = ROOT, *targets: str, clang: str = "clang") -> Path:
     """`make -C bpf` into a folder, with the kmod/ of another root; returns the folder."""
-    for tool in ("clang", "make", "cc"):
+    for tool in (clang, "make", "cc"):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is missing: make test-packages")
     out.mkdir(exist_ok=True)
     words = ["make", "-s", "-C", str(BPF), f"ROOT={root}", f"OUT={out}"]
+    words.append(f"CLANG={clang}")
     done = subprocess.run(
         [*words, *(str(out / name) for name in targets)],
         capture_output=True,

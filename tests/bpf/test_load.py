@@ -58,6 +58,13 @@ def test_the_golden_vectors_pass_in_the_kernel(loadable: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.parametrize("clang", ["clang-14", "clang-16", "clang-19"])
+def test_the_kernel_takes_the_object_of(clang: str, loadable: Path, tmp_path: Path) -> None:
+    """What a compiler does not inline, the verifier may refuse."""
+    done = ndm_bpf(build(tmp_path / "bpf", clang=clang), "check")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_one_changed_weight_is_refused(unloaded: Path, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "kmod", tmp_path / "kmod")
     change_one_weight(tmp_path / "kmod")
