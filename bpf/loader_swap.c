@@ -9,6 +9,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -183,6 +184,15 @@ static int change(const struct slots *slots, const struct ndm_active *before, bo
 	return err;
 }
 
+/* Before programs that only want much of the processor: all takes a few milliseconds. */
+static void hurry(void)
+{
+	const struct sched_param lowest = { .sched_priority = 1 };
+
+	/* Where a host allows no real-time class, the swap waits its turn. */
+	sched_setscheduler(0, SCHED_FIFO, &lowest);
+}
+
 int swap_model(const char *path)
 {
 	double began_ms = now_ms(CLOCK_MONOTONIC);
@@ -193,6 +203,7 @@ int swap_model(const char *path)
 		return fail("not root: only root may swap a network; run it with sudo");
 	if (!is_pinned())
 		return fail(NAME " is not loaded; run: ndm bpf load");
+	hurry();
 	if (require_same_build() || (path && read_blob(path)) || open_slots(&slots) ||
 	    lock_pins())
 		return 1;
