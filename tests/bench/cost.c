@@ -1,35 +1,68 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * cost: switch the kernel's statistics of BPF programs on, wait for the end of stdin, print
- * "NAME calls ns" of each program of the project.
+ * cost OBJECT: register the struct_ops of OBJECT, switch the kernel's statistics of BPF programs
+ * on, and until stdin ends print every 200 ms "MS NAME calls ns" of each program of an ACK.
  */
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
+#include <bpf/libbpf.h>
 
-int main(void)
+static const char *const shown[] = { "ndm_bpf_ack", "bbr_ack", "bbr_nothing" };
+
+/* The newest of that name. */
+static int find(const char *name)
 {
 	unsigned int id = 0;
+	int found = -1;
 
-	if (bpf_enable_stats(BPF_STATS_RUN_TIME) < 0)
-		return 1;
-	puts("ready");
-	fflush(stdout);
-	while (getchar() != EOF)
-		;
 	while (!bpf_prog_get_next_id(id, &id)) {
 		struct bpf_prog_info info = {};
 		unsigned int bytes = sizeof(info);
 		int fd = bpf_prog_get_fd_by_id(id);
 
-		if (fd < 0)
-			continue;
-		if (!bpf_obj_get_info_by_fd(fd, &info, &bytes) && !strncmp(info.name, "ndm_bpf_", 8))
-			printf("%s %llu %llu\n", info.name, (unsigned long long)info.run_cnt,
-			       (unsigned long long)info.run_time_ns);
-		close(fd);
+		if (fd >= 0 && !bpf_obj_get_info_by_fd(fd, &info, &bytes) &&
+		    !strcmp(info.name, name)) {
+			close(found);
+			found = fd;
+		} else {
+			close(fd);
+		}
 	}
-	return 0;
+	return found;
+}
+
+int main(int argc, char **argv)
+{
+	struct pollfd in = { .fd = 0, .events = POLLIN };
+	struct bpf_object *object = bpf_object__open(argv[argc - 1]);
+	struct bpf_link *link;
+	struct bpf_map *ops;
+	int fd[3], i, ms;
+
+	if (argc != 2 || !object || bpf_object__load(object))
+		return 1;
+	ops = bpf_object__find_map_by_name(object, "bbr_ops");
+	link = ops ? bpf_map__attach_struct_ops(ops) : NULL;
+	if (!link || bpf_enable_stats(BPF_STATS_RUN_TIME) < 0)
+		return 1;
+	for (i = 0; i < 3; i++)
+		fd[i] = find(shown[i]);
+	puts("ready");
+	fflush(stdout);
+	for (ms = 0; !poll(&in, 1, 200); ms += 200) {
+		for (i = 0; i < 3; i++) {
+			struct bpf_prog_info info = {};
+			unsigned int bytes = sizeof(info);
+
+			if (!bpf_obj_get_info_by_fd(fd[i], &info, &bytes))
+				printf("%d %s %llu %llu\n", ms, shown[i],
+				       (unsigned long long)info.run_cnt,
+				       (unsigned long long)info.run_time_ns);
+		}
+	}
+	return bpf_link__destroy(link);
 }
