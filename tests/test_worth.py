@@ -169,14 +169,21 @@ def test_the_page_has_a_row_for_each_rule_and_policy() -> None:
     row = dict.fromkeys(experiment.MEASURES, 0.0)
     modules = [experiment.SHIPPED, "seed-1", "seed-2", "seed-3", *policies.NAMES]
     modules += [experiment.NOISE, *(f"without {name}" for name in rules.RULES)]
-    paths = ("a-jitter", "b-jitter", "c-jitter", "d")
-    found = {name: {f"validation/{path}": row for path in paths} for name in modules}
+    paths = ("validation/a-jitter", "validation/b-jitter", "validation/c-jitter", "lan/d", "lan/e")
+    found = {name: {path: row for path in paths} for name in modules}
     found["without probe"] = {
         name: {**row, experiment.SCORE: -0.1} for name in found["without probe"]
     }
-    text = experiment.page(found, ["validation"], 1)
-    assert "| without probe | **-0.100 [-0.100, -0.100]** |" in text
-    rows = 2 * len(policies.NAMES) + 1 + len(rules.RULES)
+    ruled = experiment.Part(["validation", "lan"], 3, found)
+    text = experiment.page(experiment.Part(["validation"], 1, found), ruled)
+    assert text.count("| without probe | **-0.100 [-0.100, -0.100]** |") == 1, "two paths on lan"
+    assert "`validation` (3 paths), `lan` (2 paths); lab seeds: 3." in text
+    rows = 2 * len(policies.NAMES) + 2 * (1 + len(rules.RULES))
     assert f"There are {rows * len(experiment.MEASURES)} intervals here" in text
     assert "| quadratic | +0.000 [+0.000, +0.000] |" in text
     assert all(f"- {name}: " in text for name in rules.RULES)
+
+
+def test_a_part_that_has_not_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NdmError, match="no rules.json; run without --part first"):
+        experiment.read(experiment.RULES, tmp_path)

@@ -4,8 +4,9 @@
     ndm train --data DIR... --shares S,... --seeds 5 -o out/many
     python -m ndm_tcp.worth.experiment out/many --data DIR... -o out/worth --page docs/worth.md
 
-The population, policies simpler than a network, and the shipped network without one of the
-module's rules run the same paths with the same seeds of the lab. Resumes.
+The population and policies simpler than a network run the same paths with the same seeds of the
+lab; so does the shipped network with and without each of the module's rules. Resumes. `--part`
+runs one of the two, and the page then takes the other from a run before.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -31,9 +32,14 @@ from ndm_tcp.training import checkpoint, population
 from ndm_tcp.worth import policies, rules
 
 Floats = npt.NDArray[np.float64]
-SUITES = ("validation", "validation-jitter", "lan")
+POLICIES, RULES = "policies", "rules"
+SUITES = {
+    POLICIES: ("validation",),
+    RULES: ("lan", "validation", "validation-shallow", "validation-pages"),
+}
+"""rules: those that they were made for, too"""
+LAB_SEEDS = {POLICIES: 1, RULES: 3}
 NONE = float("nan")
-RESULT = "result.json"
 SHIPPED = "shipped"
 NOISE = "other draws"
 """the shipped network with as many other lab seeds: what it differs by is no network's doing"""
@@ -45,8 +51,8 @@ Of = dict[str, dict[str, dict[str, float]]]
 """module to scenario to measure"""
 
 
-def modules(folder: Path, data: Sequence[Path], out: Path) -> dict[str, Path]:
-    """Name to the sources of each module that runs.
+def policy_modules(folder: Path, data: Sequence[Path], out: Path) -> dict[str, Path]:
+    """Name to the sources of each module with another policy.
 
     Args:
         folder: of a population.
@@ -55,7 +61,7 @@ def modules(folder: Path, data: Sequence[Path], out: Path) -> dict[str, Path]:
     """
     runs = population.members(folder)
     trained = checkpoint.load_policy(next(iter(runs.values())))[1]
-    made = {SHIPPED: sources(None, out / "kmod" / SHIPPED)}
+    made = {}
     for run in runs.values():
         to = out / "kmod" / run.name
         made[run.name] = sources(run, to, even_if_worse=True, reports=False)
@@ -68,6 +74,12 @@ def modules(folder: Path, data: Sequence[Path], out: Path) -> dict[str, Path]:
             fitted = fitted or policies.rounds(data, trained.config, trained.dataset_sha256)
             files.write_text(text, policies.code(name, fitted))
         made[name] = policies.module(text.read_text(), out / "kmod" / tag)
+    return made
+
+
+def rule_modules(out: Path) -> dict[str, Path]:
+    """The same of the shipped network's module, and of it without each rule."""
+    made = {SHIPPED: sources(None, out / "kmod" / SHIPPED)}
     for name in rules.RULES:
         to = out / "kmod" / f"without-{name.replace(' ', '-')}"
         made[f"without {name}"] = rules.without(name, made[SHIPPED], to)
@@ -182,10 +194,33 @@ def spread(found: Of, seeds: Sequence[str]) -> str:
     )
 
 
+@dataclass(frozen=True)
+class Part:
+    """What one part of the experiment found."""
+
+    suites: list[str]
+    lab_seeds: int
+    found: Of
+
+    def on(self, one: str) -> Of:
+        """Of one suite."""
+        return {
+            name: {key: of for key, of in scenarios.items() if key.startswith(f"{one}/")}
+            for name, scenarios in self.found.items()
+        }
+
+    def paths(self, one: str) -> int:
+        """Of a suite."""
+        return len(next(iter(self.on(one).values())))
+
+    def listed(self) -> str:
+        """Its suites with their sizes."""
+        return ", ".join(f"`{one}` ({self.paths(one)} paths)" for one in self.suites)
+
+
 PAGE = """# What the network and the rules are worth
 
-Made by `python -m ndm_tcp.worth.experiment`: {modules} modules on the {paths} paths of {suites},
-lab seeds: {lab_seeds}. These are development suites: they have steered decisions.
+Made by `python -m ndm_tcp.worth.experiment`, on development suites: they have steered decisions.
 
 Differences, mean and 95 % interval over paths and training seeds (Student's t). The score is that
 of [`ndm select`](training.md#the-score). Goodput and RTT are natural logarithms, so +0.010 is 1 %,
@@ -195,6 +230,8 @@ flow is to the fair share, 1 at it, beside another algorithm; Jain's index is th
 without a difference.
 
 ## Policies in the network's place
+
+{policy_suites}; lab seeds: {policy_seeds}.
 
 Each less the networks of {seeds} training seeds. All run in the same module, with all rules.
 `constant` predicts no step, and that a loss is as likely overflow as random, so it never returns
@@ -212,37 +249,69 @@ The same on paths with jitter:
 
 ## The module without one of its rules
 
+{rule_suites}; lab seeds: {rule_seeds}.
+
 The shipped network without a rule less the shipped network with all. First the noise floor: the
 shipped network with other lab seeds, that is other random losses and jitter. No difference as
 small as that says anything.
 
-{rules}
-
-What each rule does:
-
 {legend}
+
+{rules}
 """
 
 
-def page(found: Of, suites: Sequence[str], lab_seeds: int) -> str:
+def page(compared: Part, ruled: Part) -> str:
     """docs/worth.md."""
-    seeds = [name for name in found if name.startswith("seed-")]
+    seeds = [name for name in compared.found if name.startswith("seed-")]
     simple = {name: seeds for name in policies.NAMES}
     off = {name: [SHIPPED] for name in (NOISE, *(f"without {rule}" for rule in rules.RULES))}
+    tables = [f"### On `{one}`\n\n{_table(ruled.on(one), off, 'module')}" for one in ruled.suites]
     text = PAGE.format(
-        modules=len(found) - 1,
-        paths=len(found[SHIPPED]),
-        suites=", ".join(f"`{one}`" for one in suites),
-        lab_seeds=lab_seeds,
+        policy_suites=compared.listed(),
+        policy_seeds=compared.lab_seeds,
+        rule_suites=ruled.listed(),
+        rule_seeds=ruled.lab_seeds,
         seeds=len(seeds),
-        policies=_table(found, simple, "policy"),
-        spread=spread(found, seeds),
-        jitter=_table(found, simple, "policy", "jitter"),
-        rules=_table(found, off, "module"),
+        policies=_table(compared.found, simple, "policy"),
+        spread=spread(compared.found, seeds),
+        jitter=_table(compared.found, simple, "policy", "jitter"),
+        rules="\n\n".join(tables),
         legend="\n".join(f"- {name}: {rule.does}." for name, rule in rules.RULES.items()),
         count="{count}",
     )
     return text.replace("{count}", str(text.count("]") - text.count("](")))
+
+
+def run(part: str, args: argparse.Namespace) -> None:
+    """Run what is missing of a part, and write what it found."""
+    suites = list(args.suites.split(",") if args.suites else SUITES[part])
+    for name in suites:
+        suite.load_suite(name)
+    if part == POLICIES and len(population.members(args.folder)) < FEWEST:
+        raise NdmError(f"{args.folder}: fewer than {FEWEST} networks; run ndm train --seeds 5")
+    uml_build.build()
+    made = (
+        rule_modules(args.out)
+        if part == RULES
+        else policy_modules(args.folder, args.data, args.out)
+    )
+    lab_seeds = args.lab_seeds or LAB_SEEDS[part]
+    found = measured(made, suites, lab_seeds, args.jobs, args.out)
+    text = json.dumps(asdict(Part(suites, lab_seeds, found)), indent=1)
+    files.write_text(args.out / f"{part}.json", text + "\n")
+
+
+def read(part: str, out: Path) -> Part:
+    """What a part found, here or before.
+
+    Raises:
+        NdmError: it has not run.
+    """
+    try:
+        return Part(**json.loads((out / f"{part}.json").read_text()))
+    except FileNotFoundError:
+        raise NdmError(f"{out}: no {part}.json; run without --part first") from None
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -251,23 +320,17 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, help="a population: of ndm train --seeds")
     parser.add_argument("--data", nargs="+", type=Path, required=True, help="that trained it")
     parser.add_argument("-o", "--out", type=Path, required=True, help="resumes")
-    parser.add_argument("--suites", default=",".join(SUITES))
-    parser.add_argument("--lab-seeds", type=int, default=1)
+    parser.add_argument("--part", choices=(POLICIES, RULES), help="default: both")
+    parser.add_argument("--suites", help="default: those of the part")
+    parser.add_argument("--lab-seeds", type=int, help="default: those of the part")
     parser.add_argument("--jobs", type=int, default=1, help="guests at a time")
     parser.add_argument("--page", type=Path, help="to write")
     args = parser.parse_args(argv)
-    if args.jobs < 1 or args.lab_seeds < 1:
+    if args.jobs < 1 or (args.lab_seeds is not None and args.lab_seeds < 1):
         raise NdmError("--jobs and --lab-seeds must be at least 1; name more")
-    suites = [name for name in args.suites.split(",") if name]
-    for name in suites:
-        suite.load_suite(name)
-    if len(population.members(args.folder)) < FEWEST:
-        raise NdmError(f"{args.folder}: fewer than {FEWEST} networks; run ndm train --seeds 5")
-    uml_build.build()
-    made = modules(args.folder, args.data, args.out)
-    found = measured(made, suites, args.lab_seeds, args.jobs, args.out)
-    files.write_text(args.out / RESULT, json.dumps(found, indent=1) + "\n")
-    text = page(found, suites, args.lab_seeds)
+    for part in (args.part,) if args.part else (POLICIES, RULES):
+        run(part, args)
+    text = page(read(POLICIES, args.out), read(RULES, args.out))
     if args.page:
         files.write_text(args.page, text)
     print(text)
