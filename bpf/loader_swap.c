@@ -184,12 +184,14 @@ static int change(const struct slots *slots, const struct ndm_active *before, bo
 	return err;
 }
 
-/* Before programs that only want much of the processor: all takes a few milliseconds. */
+/*
+ * Programs that never sleep would delay the swap, which needs a few milliseconds. Where no
+ * real-time class is allowed, it runs as any program.
+ */
 static void hurry(void)
 {
 	const struct sched_param lowest = { .sched_priority = 1 };
 
-	/* Where a host allows no real-time class, the swap waits its turn. */
 	sched_setscheduler(0, SCHED_FIFO, &lowest);
 }
 

@@ -347,8 +347,8 @@ static inline void ndm_pass_round(struct ndm_features *f, u32 delivered, u32 srt
 
 /* The work of a round's end. x: its inputs, all zero if it was blind. */
 static NDM_COMMON enum ndm_round ndm_features_end_round(struct ndm_features *f,
-						      const struct ndm_ack *ack,
-						      s16 x[NDM_N_INPUTS])
+							const struct ndm_ack *ack,
+							s16 x[NDM_N_INPUTS])
 {
 	bool valid;
 	u32 rate = 0;

@@ -47,7 +47,7 @@ static inline u32 ndm_known(u32 index, u32 most)
 #include <linux/types.h>
 
 #define NDM_RARE	noinline	/* not worth the registers where it is called */
-#define NDM_COMMON	__always_inline	/* every ACK's */
+#define NDM_COMMON	__always_inline	/* every ACK's, and the layers */
 
 static inline u64 ndm_div(u64 dividend, u64 divisor)
 {
@@ -82,7 +82,7 @@ typedef int32_t s32;
 typedef int64_t s64;
 
 #define NDM_RARE	__attribute__((noinline))
-#define NDM_COMMON	inline
+#define NDM_COMMON	inline __attribute__((always_inline))
 
 static inline u64 ndm_div(u64 dividend, u64 divisor)
 {
@@ -103,14 +103,22 @@ static inline u32 ndm_known(u32 index, u32 most)
 
 #endif
 
-/* A sum so far: for BPF clang else computes all products of a row first, and spills them. */
+/*
+ * A partial sum, in its order: clang for BPF would compute all products of a row first, and
+ * spill them.
+ */
+#if defined(__bpf__)
 static inline u64 ndm_so_far(u64 sum)
 {
-#ifdef __bpf__
 	asm volatile("" : "+r"(sum));
-#endif
 	return sum;
 }
+#else
+static inline u64 ndm_so_far(u64 sum)
+{
+	return sum;
+}
+#endif
 
 static inline u32 ndm_min(u32 a, u32 b)
 {

@@ -27,7 +27,7 @@ def build(out: Path, root: Path = ROOT, *targets: str, clang: str = "clang") -> 
     """`make -C bpf` into a folder, with the kmod/ of another root; returns the folder."""
     for tool in (clang, "make", "cc"):
         if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is missing: make test-packages")
+            pytest.skip(f"{tool} is missing: make test-packages, or apt-get install {tool}")
     out.mkdir(exist_ok=True)
     words = ["make", "-s", "-C", str(BPF), f"ROOT={root}", f"OUT={out}"]
     words.append(f"CLANG={clang}")
