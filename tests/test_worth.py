@@ -185,5 +185,14 @@ def test_the_page_has_a_row_for_each_rule_and_policy() -> None:
 
 
 def test_a_part_that_has_not_run_is_named(tmp_path: Path) -> None:
-    with pytest.raises(NdmError, match="no rules.json; run without --part first"):
+    with pytest.raises(NdmError, match="rules.json: not there; run with --part rules"):
         experiment.read(experiment.RULES, tmp_path)
+    (tmp_path / "rules.json").write_text('{"suites": []}')
+    with pytest.raises(NdmError, match="rules.json: not of this program; run with --part rules"):
+        experiment.read(experiment.RULES, tmp_path)
+
+
+def test_what_is_wrong_is_said_before_the_hours(tmp_path: Path) -> None:
+    words = [str(tmp_path), "--data", str(tmp_path), "-o", str(tmp_path / "out"), "--suites"]
+    with pytest.raises(NdmError, match="nosuch"):
+        experiment.main([*words, "lan,nosuch"])

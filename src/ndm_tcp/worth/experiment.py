@@ -283,14 +283,23 @@ def page(compared: Part, ruled: Part) -> str:
     return text.replace("{count}", str(text.count("]") - text.count("](")))
 
 
-def run(part: str, args: argparse.Namespace) -> None:
-    """Run what is missing of a part, and write what it found."""
-    suites = list(args.suites.split(",") if args.suites else SUITES[part])
+def ready(part: str, args: argparse.Namespace) -> list[str]:
+    """The suites of a part, before it runs for hours.
+
+    Raises:
+        NdmError: there is no such suite, or there are too few networks.
+    """
+    asked = args.suites.split(",") if args.suites else SUITES[part]
+    suites = [name for name in asked if name]
     for name in suites:
         suite.load_suite(name)
     if part == POLICIES and len(population.members(args.folder)) < FEWEST:
         raise NdmError(f"{args.folder}: fewer than {FEWEST} networks; run ndm train --seeds 5")
-    uml_build.build()
+    return suites
+
+
+def run(part: str, suites: list[str], args: argparse.Namespace) -> None:
+    """Run what is missing of a part, and write what it found."""
     made = (
         rule_modules(args.out)
         if part == RULES
@@ -308,10 +317,13 @@ def read(part: str, out: Path) -> Part:
     Raises:
         NdmError: it has not run.
     """
+    path = out / f"{part}.json"
     try:
-        return Part(**json.loads((out / f"{part}.json").read_text()))
+        return Part(**json.loads(path.read_text()))
     except FileNotFoundError:
-        raise NdmError(f"{out}: no {part}.json; run without --part first") from None
+        raise NdmError(f"{path}: not there; run with --part {part}") from None
+    except (TypeError, ValueError):
+        raise NdmError(f"{path}: not of this program; run with --part {part}") from None
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -324,16 +336,17 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--suites", help="default: those of the part")
     parser.add_argument("--lab-seeds", type=int, help="default: those of the part")
     parser.add_argument("--jobs", type=int, default=1, help="guests at a time")
-    parser.add_argument("--page", type=Path, help="to write")
+    parser.add_argument("--page", type=Path, help="to write, from both parts")
     args = parser.parse_args(argv)
     if args.jobs < 1 or (args.lab_seeds is not None and args.lab_seeds < 1):
         raise NdmError("--jobs and --lab-seeds must be at least 1; name more")
-    for part in (args.part,) if args.part else (POLICIES, RULES):
-        run(part, args)
-    text = page(read(POLICIES, args.out), read(RULES, args.out))
+    parts = (args.part,) if args.part else (POLICIES, RULES)
+    suites = {part: ready(part, args) for part in parts}
+    uml_build.build()
+    for part in parts:
+        run(part, suites[part], args)
     if args.page:
-        files.write_text(args.page, text)
-    print(text)
+        files.write_text(args.page, page(read(POLICIES, args.out), read(RULES, args.out)))
     return 0
 
 
