@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-MBPS = 60
+MBPS, QUEUE_KB = 60, 150
 RECEIVER = "10.2.0.2"
 PLAN = f"""
 set -eu
@@ -28,12 +28,12 @@ ip -n ${{P}}r addr add 10.2.0.1/24 dev b0; ip -n ${{P}}d addr add {RECEIVER}/24 
 ip -n ${{P}}s route add default via 10.1.0.1
 ip -n ${{P}}d route add default via 10.2.0.1
 ip netns exec ${{P}}r sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward'
-tc -n ${{P}}r qdisc add dev b0 root tbf rate {MBPS}mbit burst 16k limit 150k
+tc -n ${{P}}r qdisc add dev b0 root tbf rate ${{MBPS}}mbit burst 16k limit ${{QUEUE_KB}}k
 """
 
 
 @contextlib.contextmanager
-def three() -> Iterator[str]:
+def three(mbps: int = MBPS, queue_kb: int = QUEUE_KB) -> Iterator[str]:
     """The prefix of their names, which end with s, r and d; skips where there can be none."""
     for tool in ("ip", "tc", "iperf3"):
         if shutil.which(tool) is None:
@@ -41,9 +41,8 @@ def three() -> Iterator[str]:
     if os.geteuid():
         pytest.skip("not root: no network namespaces")
     prefix = f"ndm{os.getpid() % 100000}"
-    made = subprocess.run(
-        ["sh", "-c", PLAN], env=os.environ | {"P": prefix}, capture_output=True, text=True
-    )
+    env = os.environ | {"P": prefix, "MBPS": str(mbps), "QUEUE_KB": str(queue_kb)}
+    made = subprocess.run(["sh", "-c", PLAN], env=env, capture_output=True, text=True)
     try:
         if made.returncode:
             pytest.skip(f"no namespaces with a token bucket here: {made.stderr.strip()[-200:]}")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * cost OBJECT: register the struct_ops of OBJECT, switch the kernel's statistics of BPF programs
- * on, and until stdin ends print every 200 ms "MS NAME calls ns" of each program of an ACK.
+ * on, and until stdin ends print every 200 ms "NAME calls ns" of each program of an ACK.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -12,6 +12,8 @@
 #include <bpf/libbpf.h>
 
 static const char *const shown[] = { "ndm_bpf_ack", "bbr_ack", "bbr_nothing" };
+
+#define SHOWN	(sizeof(shown) / sizeof(*shown))
 
 /* The newest of that name. */
 static int find(const char *name)
@@ -41,7 +43,7 @@ int main(int argc, char **argv)
 	struct bpf_object *object = bpf_object__open(argv[argc - 1]);
 	struct bpf_link *link;
 	struct bpf_map *ops;
-	int fd[3], i, ms;
+	int fd[SHOWN];
 
 	if (argc != 2 || !object || bpf_object__load(object))
 		return 1;
@@ -49,17 +51,22 @@ int main(int argc, char **argv)
 	link = ops ? bpf_map__attach_struct_ops(ops) : NULL;
 	if (!link || bpf_enable_stats(BPF_STATS_RUN_TIME) < 0)
 		return 1;
-	for (i = 0; i < 3; i++)
+	for (unsigned int i = 0; i < SHOWN; i++) {
 		fd[i] = find(shown[i]);
-	puts("ready");
-	fflush(stdout);
-	for (ms = 0; !poll(&in, 1, 200); ms += 200) {
-		for (i = 0; i < 3; i++) {
+		if (fd[i] < 0) {
+			fprintf(stderr, "%s: not loaded\n", shown[i]);
+			bpf_link__destroy(link);
+			return 1;
+		}
+	}
+	fputs("ready\n", stderr);
+	while (!poll(&in, 1, 200)) {
+		for (unsigned int i = 0; i < SHOWN; i++) {
 			struct bpf_prog_info info = {};
 			unsigned int bytes = sizeof(info);
 
 			if (!bpf_obj_get_info_by_fd(fd[i], &info, &bytes))
-				printf("%d %s %llu %llu\n", ms, shown[i],
+				printf("%s %llu %llu\n", shown[i],
 				       (unsigned long long)info.run_cnt,
 				       (unsigned long long)info.run_time_ns);
 		}

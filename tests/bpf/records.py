@@ -172,6 +172,12 @@ def outputs(record: bytes) -> dict[str, int]:
     return dict(zip(OUTPUTS, values, strict=False))
 
 
+def memory(record: bytes) -> tuple[int, ...]:
+    """The network's memory after a record."""
+    found: tuple[int, ...] = _FORMAT.unpack(record)[-contract.N_MEANS :]
+    return found
+
+
 def split(text: bytes) -> list[bytes]:
     """Records one by one."""
     return [text[i : i + _FORMAT.size] for i in range(0, len(text), _FORMAT.size)]
