@@ -215,7 +215,7 @@ test: setup test-packages ## the tests, a kernel boot in QEMU included; README h
 	$(PYTEST) -m "not long" --durations=20
 
 test-long: setup test-packages ## the same on more seeds, kernels, mutants; the Debian package; before a release
-	@$(call need,$(DEB_PACKAGES) $(ARM64_PACKAGES))
+	@$(call need,$(DEB_PACKAGES) $(ARM64_PACKAGES) $(SYSTEM_PACKAGES))
 	$(BIN)/ndm lab build
 	$(PYTEST) -m long --durations=20
 
@@ -361,6 +361,8 @@ ablation: setup test-packages ## what inputs, size and training are worth: docs/
 
 # BPF in a kernel for arm64 (tests/bpf/arm64.py).
 ARM64_PACKAGES = qemu-system-arm
+# A Debian with systemd (tests/kernel/system.py).
+SYSTEM_PACKAGES = debootstrap
 DEB_PACKAGES = dpkg-dev debhelper dh-dkms lintian
 DEB_VERSION = $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' kmod/dkms.conf)
 DEB_OUT = $(CURDIR)/$(OUT)/deb

@@ -23,6 +23,7 @@ import sys
 import tarfile
 import tempfile
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -241,6 +242,21 @@ class Initramfs:
         self.folder(str(Path(name).parent))
         self._entry(name, stat.S_IFREG | mode, data)
 
+    def tree(self, root: Path, left_out: Collection[str] = ()) -> None:
+        """All folders, files and links below root; those left out are empty folders."""
+        for above, folders, files in os.walk(root):
+            for path in sorted(Path(above) / name for name in (*folders, *files)):
+                name, mode = str(path.relative_to(root)), path.lstat().st_mode
+                if stat.S_ISLNK(mode):
+                    self._entry(name, mode, os.fsencode(path.readlink()))
+                elif stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+                    self._entry(name, mode, path.read_bytes() if stat.S_ISREG(mode) else b"")
+            folders[:] = [
+                name
+                for name in folders
+                if str((Path(above) / name).relative_to(root)) not in left_out
+            ]
+
     def console(self) -> None:
         """/dev/console, without which init would have no output."""
         self.folder("dev")
@@ -336,18 +352,20 @@ def parse_console(console: str) -> Report:
     return Report(steps, tuple(dict.fromkeys(trouble)), finished, console)
 
 
-def run_qemu(kernel: Kernel, initramfs: bytes, *, limit_s: int) -> Report:
-    """Boot an initramfs once; raises Unavailable without QEMU."""
+def run_qemu(
+    kernel: Kernel, initramfs: bytes, *, limit_s: int, memory_MB: int = 512, words: str = ""
+) -> Report:
+    """Boot an initramfs once, with more words for the kernel; raises Unavailable without QEMU."""
     machine = kernel.machine
     qemu = need(machine.program, machine.package)
     with tempfile.TemporaryDirectory() as name:
         initrd = Path(name) / "initrd.gz"
         initrd.write_bytes(initramfs)
-        command = [qemu, *machine.words, "-accel", "tcg", "-m", "512"]
+        command = [qemu, *machine.words, "-accel", "tcg", "-m", str(memory_MB)]
         command += ["-nographic", "-no-reboot", "-nic", "none"]
         command += ["-kernel", str(kernel.vmlinuz), "-initrd", str(initrd), "-append"]
         command += [
-            f"console={machine.console} loglevel=1 oops=panic panic=-1 mitigations=off",
+            f"console={machine.console} loglevel=1 oops=panic panic=-1 mitigations=off {words}",
         ]
         try:
             console = subprocess.run(
