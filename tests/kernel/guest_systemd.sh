@@ -15,6 +15,7 @@ fact available "$(cat $sysctls/tcp_available_congestion_control)"
 fact multi-user "$(systemctl is-active multi-user.target)"
 fact failed "$(systemctl list-units --failed --plain --no-legend | cut -d ' ' -f 1 | tr '\n' ' ')"
 fact unit "$(systemctl is-active ndm-tcp-bpf)"
+fact unit-conflicts "$(show ndm-tcp-bpf Conflicts)"
 fact unit-says "$(journal -u ndm-tcp-bpf)"
 # By name: who ends before the journal has read its lines belongs to no unit.
 fact modules-say "$(journal -t systemd-modules-load)"

@@ -83,6 +83,8 @@ def test_the_bpf_form_is_the_default(overlay: Path, tmp_path: Path) -> None:
     assert int(facts["unit-end"]) < int(facts["sysctls-begin"])
     assert facts["default"] == "ndm_tcp_bpf"
     assert facts["failed"] == ""
+    # Not stopped at shutdown, where the default could not be unloaded.
+    assert "shutdown.target" not in facts["unit-conflicts"]
 
 
 def test_a_wrong_network_does_not_stop_the_boot(overlay: Path, tmp_path: Path) -> None:
