@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Which bars ndm_tcp reaches: `ndm lab bars docs/board` writes bars.md there.
 
-Reads the boards (published, ccbench, fairness and sealed .csv) and compares means over seeds. The
-bars were set before there was a network:
+Reads the boards (published, ccbench, fairness, sealed and, where there is one, rivals .csv) and
+compares means over seeds. The bars were set before there was a network:
 
     published scenarios   0.98 of the best goodput of Reno, CUBIC and BBR; a lower retransmission
                           rate than BBR's; no longer mean RTT than BBR's
@@ -20,7 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -155,8 +155,49 @@ def _range(ratio: Ratio) -> str:
 
 
 def _lone(board: Board) -> Board:
-    """The sealed paths with one flow."""
-    return {n: c for n, c in board.items() if "cubic" not in n and "equals" not in n}
+    """The scenarios with one flow, by their names."""
+    several = ("cubic", "equals", "two-flows")
+    return {n: c for n, c in board.items() if not any(word in n for word in several)}
+
+
+def _over(lone: Board, rivals: Sequence[str], names: Mapping[str, str]) -> Iterator[str]:
+    """ndm_tcp over others, and how often it is near the best; names: in place of a rival's."""
+    yield "| over | goodput | mean RTT | retransmitted |"
+    yield "|---|---|---|---|"
+    for rival in rivals:
+        goodput, rtt = (
+            interval([_log(cells, rival, measure) for cells in lone.values()])
+            for measure in ("goodput_mbps", "rtt_mean_ms")
+        )
+        lost = student(
+            [
+                100 * (c[OWN].mean["retransmitted_share"] - c[rival].mean["retransmitted_share"])
+                for c in lone.values()
+            ]
+        )
+        text = f"{lost[0]:+.2f} [{lost[1]:+.2f}, {lost[2]:+.2f}]"
+        yield f"| {names.get(rival, rival)} | {_range(goodput)} | {_range(rtt)} | {text} |"
+    best = [max(c[cc].mean["goodput_mbps"] for cc in rivals) for c in lone.values()]
+    near = sum(
+        c[OWN].mean["goodput_mbps"] >= GOODPUT * top
+        for c, top in zip(lone.values(), best, strict=True)
+    )
+    yield f"\nAt least {GOODPUT} of the best goodput on {near} of {len(lone)} of these paths.\n"
+
+
+def _outside(board: Board) -> Iterator[str]:
+    """Algorithms that are not in Linux, in a kernel that a patch changed."""
+    lone = _lone(board)
+    yield "\n## Algorithms from outside\n"
+    yield (
+        "The `published` scenarios in a kernel with BBR version 3, and two modules: one lab seed. "
+        "[The board](rivals.md) has the patch, the modules and how far CUBIC and ndm_tcp are "
+        "apart in the two kernels. ndm_tcp over another algorithm, as above, over "
+        f"{len(lone)} scenarios with one flow:\n"
+    )
+    yield from _over(
+        lone, sorted(set(next(iter(lone.values()))) - {OWN}), {"bbr": "bbr, version 3"}
+    )
 
 
 def _sealed(board: Board, network: str) -> Iterator[str]:
@@ -169,27 +210,7 @@ def _sealed(board: Board, network: str) -> Iterator[str]:
         f"95 % interval over the {len(lone)} paths with one flow; retransmitted: difference of the "
         "means, percentage points:\n"
     )
-    yield "| over | goodput | mean RTT | retransmitted |"
-    yield "|---|---|---|---|"
-    for rival in RIVALS:
-        goodput, rtt = (
-            interval([_log(cells, rival, measure) for cells in lone.values()])
-            for measure in ("goodput_mbps", "rtt_mean_ms")
-        )
-        lost = student(
-            [
-                100 * (c[OWN].mean["retransmitted_share"] - c[rival].mean["retransmitted_share"])
-                for c in lone.values()
-            ]
-        )
-        text = f"{lost[0]:+.2f} [{lost[1]:+.2f}, {lost[2]:+.2f}]"
-        yield f"| {rival} | {_range(goodput)} | {_range(rtt)} | {text} |"
-    best = [max(c[cc].mean["goodput_mbps"] for cc in RIVALS) for c in lone.values()]
-    near = sum(
-        c[OWN].mean["goodput_mbps"] >= GOODPUT * top
-        for c, top in zip(lone.values(), best, strict=True)
-    )
-    yield f"\nAt least {GOODPUT} of the best goodput on {near} of {len(lone)} of these paths.\n"
+    yield from _over(lone, RIVALS, {})
     beside = [n for n in board if "cubic" in n]
     yield "| | paths | ndm_tcp | reno | cubic | bbr |"
     yield "|---|---|---|---|---|---|"
@@ -263,7 +284,10 @@ def text(folder: Path) -> str:
     lines += _fairness(boards["fairness"])
     lines += _ccbench(boards["ccbench"])
     lines += _sealed(boards["sealed"], sealed_paths.network())
-    return "\n".join(lines) + "\n"
+    rivals = folder / "rivals.csv"
+    if rivals.exists():
+        lines += _outside(load(rivals))
+    return "\n".join(lines).rstrip("\n") + "\n"
 
 
 EXAMPLE = """example:
