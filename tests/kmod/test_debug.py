@@ -71,7 +71,8 @@ echo loaded=$n
 SHORT = f"flow send 10.2.0.2 5000 ndm_tcp send:400000\n{SCAN}"
 
 MAIN = (
-    "static void ndm_ack_arrived(struct sock *sk, const struct rate_sample *rs, bool advanced)\n{"
+    "static NDM_COMMON void "
+    "ndm_ack_arrived(struct sock *sk, const struct rate_sample *rs, bool advanced)\n{"
 )
 INIT = "static void ndm_init(struct sock *sk)\n{"
 RELEASE = "static void ndm_release(struct sock *sk)\n{"
