@@ -82,7 +82,9 @@ typedef int32_t s32;
 typedef int64_t s64;
 
 #define NDM_RARE	__attribute__((noinline))
-#define NDM_COMMON	inline __attribute__((always_inline))
+#ifndef NDM_COMMON
+#define NDM_COMMON	inline
+#endif
 
 static inline u64 ndm_div(u64 dividend, u64 divisor)
 {

@@ -58,6 +58,7 @@ def as_in_kernel() -> list[str]:
     """Options of Debian's kernels that change what the module's code costs."""
     words = ["-mgeneral-regs-only", "-fno-strict-aliasing", "-fno-delete-null-pointer-checks"]
     words += ["-fstack-protector-strong", "-ftrivial-auto-var-init=zero", "-fno-jump-tables"]
+    words.append("-DNDM_COMMON=inline __attribute__((always_inline))")
     safe = SAFE_RETURN.exists() and "Safe RET" in SAFE_RETURN.read_text()
     if safe and platform.machine() == "x86_64":
         words += ["-mfunction-return=thunk-extern", "-fcf-protection=none"]
