@@ -8,6 +8,7 @@ unpacks a second archive over it, with what a boot is about.
 from __future__ import annotations
 
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -41,8 +42,7 @@ WORDS = "systemd.mask=getty.target systemd.show_status=0"
 
 def _suite() -> str:
     """The Debian release of this machine, whose libraries the loader is linked to."""
-    text = Path("/etc/os-release").read_text(encoding="utf-8")
-    found: dict[str, str] = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', text, flags=re.MULTILINE))
+    found = platform.freedesktop_os_release()
     if found.get("ID") != "debian" or "VERSION_CODENAME" not in found:
         raise Unavailable("the guest is the Debian release of its host, and this is another system")
     return found["VERSION_CODENAME"]
