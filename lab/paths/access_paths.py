@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Paths that people have: writes lab/scenarios/access, a development suite.
+"""Paths that people have: writes lab/scenarios/access, training-access and validation-access.
 
-Families beside those of `training_paths`: links and ACKs that come in bursts, thin ACK paths,
-policers, routes that change, cellular rates, local networks, slow links, queues that mark, and
-flows that join others. Regenerate with `ndm lab scenarios access`.
+Boards show `access`, a development suite; changes between two trainings are measured on
+`validation-access`. Families beside those of `training_paths`: links and ACKs that come in bursts,
+thin ACK paths, policers, routes that change, cellular rates, local networks, slow links, queues
+that mark, and flows that join others. Regenerate with `ndm lab scenarios access`.
 """
 
 from __future__ import annotations
@@ -14,11 +15,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ndm_tcp.lab.paths.training_paths import PACKET_BITS, Range, log_uniform, write
+from ndm_tcp.lab.paths.training_paths import (
+    EVALUATION_MBPS,
+    EVALUATION_RTT_MS,
+    PACKET_BITS,
+    Range,
+    log_uniform,
+    write,
+)
 
-FOLDER = Path(__file__).resolve().parents[1] / "scenarios" / "access"
+FOLDER = Path(__file__).resolve().parents[1] / "scenarios"
 HEAD = "# SPDX-License-Identifier: CC0-1.0\n# Written by: ndm lab scenarios access\n"
-SEED = 20261140
+SUITES = {
+    "access": ("access", 20261140, 1),
+    "training-access": ("taccess", 20261145, 4),
+    "validation-access": ("vaccess", 20261146, 1),
+}
+"""folder to prefix of its files, seed, and how often each family is drawn"""
 MBPS = (8.0, 40.0)
 RTT_MS = (12.0, 90.0)
 QUEUE_BDP = (0.6, 3.0)
@@ -67,9 +80,9 @@ class _Path:
     rest: str = ""
     """other tables"""
 
-    def toml(self, family: str) -> str:
+    def toml(self, heading: str) -> str:
         queue = f"a queue of {self.queue} packets, " if self.queue > 1 else ""
-        title = f"Access: {family}, {self.mbps:g} Mbit/s, {self.rtt_ms:g} ms, {queue}{self.title}"
+        title = f"{heading}, {self.mbps:g} Mbit/s, {self.rtt_ms:g} ms, {queue}{self.title}"
         lines = [f"rate_bps = {self.mbps * 1e6:.0f}", f"rtt_us = {self.rtt_ms * 1e3:.0f}"]
         lines += [f"queue_packets = {self.queue}"] if self.queue else []
         return (
@@ -229,16 +242,42 @@ FAMILIES: dict[str, list[Callable[[random.Random], _Path]]] = {
 """name to how each of its paths is drawn"""
 
 
-def scenarios() -> dict[str, str]:
-    """File name to TOML. Each family has draws of its own: a new one moves no other."""
-    made: dict[str, str] = {}
-    for name, draws in FAMILIES.items():
-        rng = random.Random(f"{SEED} {name}")
-        for draw in draws:
-            made[f"access-{len(made):02}-{name}.toml"] = draw(rng).toml(name)
+def _is_near(path: _Path, points: set[tuple[float, float]]) -> bool:
+    """Rate and RTT within ten percent of those of a point, Mbit/s and ms."""
+    return any(
+        abs(path.mbps / mbps - 1) <= 0.1 and abs(path.rtt_ms / rtt_ms - 1) <= 0.1
+        for mbps, rtt_ms in points
+    )
+
+
+def _drawn(suite: str, shown: set[tuple[float, float]]) -> dict[str, tuple[_Path, str]]:
+    """File name to path and family; none near a point that a board shows.
+
+    Each family has draws of its own: a new one moves no other.
+    """
+    prefix, seed, times = SUITES[suite]
+    made: dict[str, tuple[_Path, str]] = {}
+    for family, draws in FAMILIES.items():
+        rng = random.Random(f"{seed} {family}")
+        for draw in draws * times:
+            path = draw(rng)
+            while _is_near(path, shown):
+                path = draw(rng)
+            made[f"{prefix}-{len(made):0{2 if times == 1 else 3}}-{family}.toml"] = path, family
     return made
 
 
+def scenarios(suite: str) -> dict[str, str]:
+    """File name to TOML; of one of `SUITES`."""
+    shown: set[tuple[float, float]] = set()
+    if suite != "access":
+        shown = {(mbps, rtt_ms) for mbps in EVALUATION_MBPS for rtt_ms in EVALUATION_RTT_MS}
+        shown |= {(path.mbps, path.rtt_ms) for path, _ in _drawn("access", set()).values()}
+    drawn = _drawn(suite, shown)
+    return {n: path.toml(f"{suite.capitalize()}: {family}") for n, (path, family) in drawn.items()}
+
+
 def main() -> None:
-    """Write every file anew."""
-    write(FOLDER, scenarios())
+    """Write the files of every suite anew."""
+    for suite in SUITES:
+        write(FOLDER / suite, scenarios(suite))

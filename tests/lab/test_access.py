@@ -148,25 +148,44 @@ def test_mistakes_are_one_line(line: str, said: str) -> None:
 
 
 # --- the suite -------------------------------------------------------------------------------
-def test_the_suite_is_what_its_seed_draws() -> None:
-    made = access_paths.scenarios()
-    assert {path.name for path in access_paths.FOLDER.iterdir()} == set(made)
-    for name, text in made.items():
-        assert (access_paths.FOLDER / name).read_text() == text
+@pytest.mark.parametrize("name", access_paths.SUITES)
+def test_a_suite_is_what_its_seed_draws(name: str) -> None:
+    folder, made = access_paths.FOLDER / name, access_paths.scenarios(name)
+    assert {path.name for path in folder.iterdir()} == set(made)
+    for file, text in made.items():
+        assert (folder / file).read_text() == text
 
 
-def test_each_family_is_there_two_to_four_times_and_short() -> None:
-    found = suite.load_suite("access")
-    families = [s.name.split("-", 2)[2] for s in found]
-    assert set(families) == set(access_paths.FAMILIES)
-    assert all(2 <= families.count(name) <= 4 for name in families)
-    assert all(s.end_s() <= 30 for s in found)
-
-
-def test_families_have_what_their_names_say() -> None:
+def families(name: str) -> dict[str, list[scenario.Scenario]]:
+    """Family to its scenarios in a suite."""
     by: dict[str, list[scenario.Scenario]] = {}
-    for one in suite.load_suite("access"):
+    for one in suite.load_suite(name):
         by.setdefault(one.name.split("-", 2)[2], []).append(one)
+    return by
+
+
+@pytest.mark.parametrize(("name", "times"), [("access", 1), ("training-access", 4)])
+def test_each_family_is_there_two_to_four_times_and_short(name: str, times: int) -> None:
+    by = families(name)
+    assert set(by) == set(access_paths.FAMILIES)
+    assert all(2 * times <= len(found) <= 4 * times for found in by.values())
+    assert all(s.end_s() <= 30 for found in by.values() for s in found)
+
+
+def test_no_path_to_train_on_or_to_compare_by_is_near_one_that_a_board_shows() -> None:
+    shown = [s.link for name in ("access", "published", "ccbench") for s in suite.load_suite(name)]
+    drawn = [s for name in ("training-access", "validation-access") for s in suite.load_suite(name)]
+    assert len(drawn) > 150
+    for mine in drawn:
+        for other in filter(None, shown):
+            assert mine.link is not None
+            far_rate = abs(mine.link.rate_bps / other.rate_bps - 1) > 0.09
+            assert far_rate or abs(mine.link.rtt_us / other.rtt_us - 1) > 0.09, mine.name
+
+
+@pytest.mark.parametrize("name", access_paths.SUITES)
+def test_families_have_what_their_names_say(name: str) -> None:
+    by = families(name)
     links = {name: [s.link for s in found if s.link] for name, found in by.items()}
     assert all(link.slot_us[1] for link in links["slots"])
     assert all(link.ack_hold_us[1] for link in links["ack-bursts"])
