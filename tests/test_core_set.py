@@ -80,7 +80,8 @@ def test_every_path_is_in_the_committed_set() -> None:
         if folder.is_dir()
         for source in set(store.load(folder).rounds["source"].to_pylist())
     }
-    suites = [ROOT / "lab" / "scenarios" / name for name in ("training", "training-lan")]
+    names = ("training", "training-access", "training-lan")
+    suites = [ROOT / "lab" / "scenarios" / name for name in names]
     expected = {path.stem for suite in suites for path in suite.glob("*.toml")}
     assert paths <= expected
     trained = {name for name in expected if splits.split_of(name) == "train"}
@@ -104,6 +105,13 @@ def test_chosen_flows_are_whole_and_their_rounds_unchanged(
         assert core.rounds[name].to_pylist() == rest[name].to_pylist(), name
     assert not set(columns.DETAIL) & set(core.rounds.column_names)
     assert core.manifest["recordings"][0]["name"] == "one"
+    # Of a core set, too: its recordings are known by the names that they had.
+    again = ["data", "core", str(tmp_path / "core"), "-o", str(tmp_path / "smaller")]
+    assert run_command([*again, "--megabytes", "0.01"]) == 0
+    smaller = store.load(tmp_path / "smaller")
+    assert [part["name"] for part in smaller.manifest["recordings"]] == ["one", "two"]
+    assert 0 < smaller.manifest["flows"] < core.manifest["flows"]
+    assert set(smaller.rounds["flow_id"].to_pylist()) < chosen
     first = (tmp_path / "core" / store.ROUNDS).read_bytes()
     words[2:4] = reversed(words[2:4])
     assert run_command([*words, "--megabytes", "0.02"]) == 0

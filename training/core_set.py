@@ -32,7 +32,7 @@ from ndm_tcp.training.config import TrainConfig
 EXAMPLE = """example:
   ndm data core out/rounds/pool out/rounds/1 -o out/core --megabytes 11"""
 SPREAD = 0.1
-HELD_OUT = {"train": 1.0, "val": 0.12, "test": 0.06}
+HELD_OUT = {"train": 1.0, "val": 0.12, "test": 0.1}
 """factor for a flow of a split"""
 OTHERS = 3.0
 """factor for the flows of other algorithms: without their full queues a network
@@ -88,12 +88,21 @@ def _weighed(folder: Path, table: pa.Table, config: TrainConfig) -> list[tuple[F
 
 
 def read(folders: Sequence[Path]) -> dict[Path, pa.Table]:
-    """The rounds of every recording.
+    """The rounds of every recording, by name; those of a core set are the ones that it chose from.
 
     Raises:
-        NdmError: no dataset.
+        NdmError: no dataset; or two recordings of one name.
     """
-    return {folder: store.load(folder).rounds for folder in folders}
+    found: dict[Path, pa.Table] = {}
+    for folder in folders:
+        dataset, begin = store.load(folder), 0
+        whole = [{"name": folder.name, "rounds": dataset.rounds.num_rows}]
+        for part in dataset.manifest.get("recordings") or whole:
+            if any(other.name == part["name"] for other in found):
+                raise NdmError(f"{part['name']}: two recordings of this name; rename one folder")
+            found[folder / part["name"]] = dataset.rounds.slice(begin, part["rounds"])
+            begin += part["rounds"]
+    return dict(sorted(found.items(), key=lambda item: item[0].name))
 
 
 def flows_of(recordings: Mapping[Path, pa.Table], config: TrainConfig) -> list[Flow]:
@@ -162,8 +171,8 @@ def write(folders: Sequence[Path], out: Path, budget: float) -> dict[str, Any]:
     """Choose, and write a dataset.
 
     Args:
-        folders: datasets of recordings of the lab, taken by name whatever their order; a flow that
-            is in two is taken from the first.
+        folders: datasets of recordings of the lab, or core sets of such, taken by name whatever
+            their order; a flow that is in two is taken from the first.
         out: where it goes.
         budget: bytes, about.
 
@@ -171,18 +180,14 @@ def write(folders: Sequence[Path], out: Path, budget: float) -> dict[str, Any]:
         the manifest. Its `recordings` are in the order of the rows.
 
     Raises:
-        NdmError: see `read` and `_weighed`; or two folders of one name.
+        NdmError: see `read` and `_weighed`.
     """
-    folders = sorted(folders, key=lambda folder: folder.name)
-    names = [folder.name for folder in folders]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise NdmError(f"{twice[0]}: two recordings of this name; rename one folder")
     tables = read(folders)
     chosen = choose(flows_of(tables, TrainConfig()), budget)
     if not chosen:
         raise NdmError(f"{out}: {budget:.0f} bytes hold no flow; raise --megabytes")
     recordings = []
-    for name in names:
+    for name in (folder.name for folder in tables):
         ours = [flow.rounds for flow in chosen if flow.recording == name]
         recordings.append({"name": name, "flows": len(ours), "rounds": sum(ours)})
     manifest = {

@@ -21,8 +21,9 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import uml_build
 from ndm_tcp.lab.guest.root import guest_root
 
-POOL, OWN, LAN = "reno,cubic,bbr", "ndm_tcp", "training-lan"
-COMMITTED = ("lab-rounds/core", "lab-rounds/jitter", "lab-rounds/lan", "lab-rounds/lan-short")
+POOL, OWN = "reno,cubic,bbr", "ndm_tcp"
+LAN, ACCESS = "training-lan", "training-access"
+COMMITTED = tuple(f"lab-rounds/{name}" for name in ("access", "core", "jitter", "lan", "lan-short"))
 FULL = "6e317e5"
 """the last commit with every recording until then in datasets/lab-rounds"""
 THREE = "ccc0ac4"
@@ -90,6 +91,9 @@ RECIPES = (
     Recipe("11-explored", OWN, "311 to 334", *LATER, rounds_in=THREE),
     Recipe("lan-2-explored", OWN, "0 to 23", *LATER, suite=LAN, rounds_in=THREE),
     Recipe("lan-short-2-explored", OWN, "24 to 35", *LATER, suite=LAN, rounds_in=THREE),
+    Recipe("access-pool", POOL, "0 to 155", suite=ACCESS),
+    Recipe("12", OWN, "0 to 155", suite=ACCESS),
+    Recipe("12-explored", OWN, "0 to 155", suite=ACCESS),
 )
 
 
