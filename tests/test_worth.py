@@ -16,7 +16,7 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import uml_build
 from ndm_tcp.lab.score.metrics import RunMetrics
 from ndm_tcp.training.objective import STEP_SHARE
-from ndm_tcp.worth import experiment, policies, rules
+from ndm_tcp.worth import experiment, policies, populations, rules
 
 Q12, Q16 = 1 << contract.Q_INPUT, 1 << contract.Q_PRE
 
@@ -196,3 +196,49 @@ def test_what_is_wrong_is_said_before_the_hours(tmp_path: Path) -> None:
     words = [str(tmp_path), "--data", str(tmp_path), "-o", str(tmp_path / "out"), "--suites"]
     with pytest.raises(NdmError, match="nosuch"):
         experiment.main([*words, "lan,nosuch"])
+
+
+# --- populations -----------------------------------------------------------------------------
+def test_populations_differ_by_paths_in_pairs_and_by_networks_not_in_pairs() -> None:
+    rng = np.random.default_rng(3)
+    paths = rng.normal(0, 5, (40, 1))
+    many = paths + rng.normal(0, 0.1, (1, 5)) + rng.normal(0, 0.01, (40, 5))
+    better = paths + 1 + rng.normal(0, 0.1, (1, 6)) + rng.normal(0, 0.01, (40, 6))
+    one = populations.difference(better, many)
+    assert one.low < 1 < one.high and one.significant
+    # Paths that differ by 5 say nothing: they are the same. Networks that differ by 0.1 do.
+    assert 0.05 < one.high - one.low < 0.5
+    alone = populations.difference(better, many[:, :1])
+    assert 0 < alone.high - alone.low < one.high - one.low + 0.2
+    missing = better.copy()
+    missing[7, 2] = np.nan
+    assert populations.difference(missing, many).mean == pytest.approx(one.mean, abs=0.01)
+    assert np.isnan(populations.difference(better * np.nan, many).mean)
+
+
+def test_a_table_of_populations_names_each_and_its_size() -> None:
+    def of(value: float) -> dict[str, dict[str, float]]:
+        row = dict.fromkeys(experiment.MEASURES, value)
+        return {"here/a": row, "here/b": row, "here/c": row, "there/d": row}
+
+    names = {"old": [f"old-{n}" for n in range(3)], "new": [f"new-{n}" for n in range(4)]}
+    found = {n: of(2.0 if n.startswith("new") else 1.5) for group in names.values() for n in group}
+    text = populations.table(found, names, "here")
+    assert "`here`, 3 paths, less old (3)" in text
+    assert "| new (4) | **+0.500 [+0.500, +0.500]** |" in text
+
+
+@pytest.mark.parametrize(
+    ("folders", "options", "said"),
+    [
+        (["a"], [], "one population: name another"),
+        (["a", "b"], ["--jobs", "0"], "at least 1"),
+        (["a", "b"], ["--suites", "nowhere"], "nowhere"),
+    ],
+)
+def test_mistakes_with_populations_are_one_line(
+    folders: list[str], options: list[str], said: str, tmp_path: Path
+) -> None:
+    args = [*(str(tmp_path / name) for name in folders), "-o", str(tmp_path / "out"), *options]
+    with pytest.raises(NdmError, match=said):
+        populations.main(args)

@@ -168,7 +168,8 @@ def less(found: Of, name: str, others: Sequence[str], measure: str, where: str =
 # --- the page --------------------------------------------------------------------------------
 
 
-def _cell(of: Interval) -> str:
+def cell(of: Interval) -> str:
+    """As in a table of Markdown."""
     if np.isnan(of.mean):
         return "-"
     text = f"{of.mean:+.3f} [{of.low:+.3f}, {of.high:+.3f}]"
@@ -179,7 +180,7 @@ def _table(found: Of, rows: Mapping[str, Sequence[str]], first: str, where: str 
     heads = [first, *MEASURES]
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
     for name, others in rows.items():
-        cells = [_cell(less(found, name, others, m, where)) for m in MEASURES]
+        cells = [cell(less(found, name, others, m, where)) for m in MEASURES]
         lines.append("| " + " | ".join([name, *cells]) + " |")
     return "\n".join(lines)
 

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Populations of networks beside one another in the closed loop: by data, size or teachers.
+
+    ndm train --data DIR... --seeds 5 -o out/many
+    ndm train --data DIR... --seeds 5 --hidden 16,8 --teachers out/many -o out/small
+    python -m ndm_tcp.worth.populations out/many out/small --suites validation -o out/compared
+
+Prints a table for each suite: each population less the first, as docs/worth.md does. Resumes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ndm_tcp import files
+from ndm_tcp.errors import NdmError
+from ndm_tcp.intervals import FEWEST, student, welch
+from ndm_tcp.lab.guest import suite, uml_build
+from ndm_tcp.selection import sources
+from ndm_tcp.training import population
+from ndm_tcp.worth import experiment
+from ndm_tcp.worth.experiment import MEASURES, NONE, Interval, Of, cell
+
+Floats = npt.NDArray[np.float64]
+COMMITTED = "committed"
+
+
+def _half(found: tuple[float, float, float]) -> float:
+    mean, low, _ = found
+    return mean - low
+
+
+def difference(ones: Floats, others: Floats) -> Interval:
+    """Mean of one population less that of another, [paths, networks] each, and its 95 % interval.
+
+    The same paths, so pairs; other networks, so no pairs: Student's t over the paths' differences
+    and Welch's over the networks' means add as errors do. One network alone, the committed one,
+    has no spread of its own. Rows that are not numbers are left out.
+    """
+    kept = ~(np.isnan(ones).any(axis=1) | np.isnan(others).any(axis=1))
+    if not kept.any():
+        return Interval(NONE, NONE, NONE)
+    ones, others = ones[kept], others[kept]
+    paths = student((ones.mean(axis=1) - others.mean(axis=1)).tolist())
+    groups = [group.mean(axis=0).tolist() for group in (ones, others)]
+    spread = [group for group in groups if len(group) > 1]
+    half = 0.0
+    if len(spread) == 2:
+        half = _half(welch(*spread))
+    elif spread:
+        half = _half(student(spread[0]))
+    half = math.hypot(_half(paths), half)
+    return Interval(paths[0], paths[0] - half, paths[0] + half)
+
+
+def _rows(found: Of, names: Sequence[str], measure: str, one: str) -> Floats:
+    """[paths, networks] of a suite."""
+    paths = sorted(key for key in found[names[0]] if key.startswith(f"{one}/"))
+    return np.array([[found[name][path][measure] for name in names] for path in paths])
+
+
+def table(found: Of, groups: dict[str, list[str]], one: str) -> str:
+    """Markdown: each population less the first, on a suite."""
+    (first, reference), *others = groups.items()
+    paths = len(_rows(found, reference, MEASURES[0], one))
+    lines = [
+        f"`{one}`, {paths} paths, less {first} ({len(reference)})",
+        "",
+        "| networks | " + " | ".join(MEASURES) + " |",
+        "|" + " --- |" * (1 + len(MEASURES)),
+    ]
+    for name, members in others:
+        pairs = [(_rows(found, members, m, one), _rows(found, reference, m, one)) for m in MEASURES]
+        cells = [cell(difference(*pair)) for pair in pairs]
+        lines.append("| " + " | ".join([f"{name} ({len(members)})", *cells]) + " |")
+    return "\n".join(lines)
+
+
+def modules(
+    folders: Sequence[Path], committed: bool, out: Path
+) -> tuple[dict[str, Path], dict[str, list[str]]]:
+    """Network to sources of its module, and population to its networks.
+
+    Raises:
+        NdmError: two populations of one name, or too few networks.
+    """
+    made: dict[str, Path] = {}
+    groups: dict[str, list[str]] = {}
+    if committed:
+        made[COMMITTED] = sources(None, out / "kmod" / COMMITTED)
+        groups[COMMITTED] = [COMMITTED]
+    for folder in folders:
+        runs = population.members(folder)
+        if folder.name in groups:
+            raise NdmError(f"{folder}: two populations of this name; rename one")
+        if len(runs) < FEWEST:
+            raise NdmError(f"{folder}: fewer than {FEWEST} networks; run ndm train --seeds 5")
+        groups[folder.name] = [f"{folder.name}-{run.name}" for run in runs.values()]
+        for name, run in zip(groups[folder.name], runs.values(), strict=True):
+            made[name] = sources(run, out / "kmod" / name, even_if_worse=True, reports=False)
+    return made, groups
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run what is missing, and print the tables."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folders", nargs="+", type=Path, help="populations: of ndm train --seeds")
+    parser.add_argument("-o", "--out", type=Path, required=True, help="resumes")
+    parser.add_argument("--suites", default="validation", help="separated by commas")
+    parser.add_argument("--committed", action="store_true", help="less the committed network")
+    parser.add_argument("--lab-seeds", type=int, default=1, help="runs of each path")
+    parser.add_argument("--jobs", type=int, default=1, help="guests at a time")
+    args = parser.parse_args(argv)
+    if args.jobs < 1 or args.lab_seeds < 1:
+        raise NdmError("--jobs and --lab-seeds must be at least 1; name more")
+    if len(args.folders) + args.committed < 2:
+        raise NdmError("one population: name another, or add --committed")
+    suites = [name for name in args.suites.split(",") if name]
+    for name in suites:
+        suite.load_suite(name)
+    uml_build.build()
+    made, groups = modules(args.folders, args.committed, args.out)
+    found = experiment.measured(made, suites, args.lab_seeds, args.jobs, args.out)
+    text = "\n\n".join(table(found, groups, one) for one in suites) + "\n"
+    files.write_text(args.out / "populations.md", text)
+    print(text, end="")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except NdmError as error:
+        sys.exit(f"worth: {error}")
