@@ -106,12 +106,9 @@ static inline u32 ndm_entropy(u64 ring, u32 n)
 
 	if (n < 2)
 		return 0;
-	for (i = n; i; i--, ring >>= 4) {
-		u32 k = ndm_known(count[ring & 15]++, NDM_ENTROPY_RING - 1);
-
-		/* A bin of k that becomes one of k + 1. */
-		sum += ndm_klog2k_table[k + 1] - ndm_klog2k_table[k];
-	}
+	/* A bin of k that becomes one of k + 1. */
+	for (i = n; i; i--, ring >>= 4)
+		sum += ndm_klog2k_step[ndm_known(count[ring & 15]++, NDM_ENTROPY_RING - 1)];
 	return (ndm_log2_table[ndm_known(n, NDM_ENTROPY_RING)] - sum / n) >> (16 + 2 - NDM_Q_INPUT);
 }
 

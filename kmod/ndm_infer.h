@@ -84,11 +84,13 @@ static NDM_COMMON u64 ndm_dot2_16(u64 sum, const u64 *w, const u64 *in)
  */
 static NDM_COMMON u64 ndm_dot2(u64 sum, const u64 *w, const u64 *in, u32 n)
 {
-	for (; n >= 16; n -= 16, w += 16, in += 16)
+	u32 i;
+
+	for (i = n / 16; i; i--, w += 16, in += 16)
 		sum = ndm_dot2_16(sum, w, in);
-	for (; n >= 4; n -= 4, w += 4, in += 4)
+	for (i = n / 4 % 4; i; i--, w += 4, in += 4)
 		sum = ndm_dot2_4(sum, w, in);
-	for (; n; n--)
+	for (i = n % 4; i; i--)
 		sum = ndm_so_far(sum + *w++ * *in++);
 	return sum;
 }
@@ -96,12 +98,13 @@ static NDM_COMMON u64 ndm_dot2(u64 sum, const u64 *w, const u64 *in, u32 n)
 /* One linear layer: pre[r] = (weight[r] . in + bias[r]) >> shift[r], Q16. */
 static NDM_COMMON void ndm_layer_forward(const struct ndm_layer *layer, const u64 *in, s32 *pre)
 {
-	const u64 *weight = layer->weight;
+	const u64 *weight = layer->weight, *bias = layer->bias;
 	const u8 *shift = layer->shift;
-	u32 i;
+	const u32 n_in = layer->n_in;
+	u32 pairs;
 
-	for (i = 0; i < (layer->n_out + 1U) / 2; i++, weight += layer->n_in) {
-		u64 sum = ndm_dot2(layer->bias[i], weight, in, layer->n_in);
+	for (pairs = (layer->n_out + 1U) / 2; pairs; pairs--, weight += n_in) {
+		u64 sum = ndm_dot2(*bias++, weight, in, n_in);
 		s32 even = (s32)sum;
 
 		*pre++ = ndm_round_shift(even, *shift++);
@@ -138,8 +141,8 @@ static NDM_COMMON void ndm_activate(const struct ndm_layer *layer, const s32 *pr
 static inline void ndm_infer(const struct ndm_model *model, const s16 x[NDM_N_DENSE],
 			     s32 out[NDM_N_OUTPUTS], s32 *trace)
 {
-	u64 in[NDM_MAX_WIDTH];	/* s16, widened once for all rows */
-	s32 pre[NDM_MAX_WIDTH];
+	u64 in[NDM_MAX_WIDTH] NDM_SCRATCH;	/* s16, widened once for all rows */
+	s32 pre[NDM_MAX_WIDTH] NDM_SCRATCH;
 	u32 i, l;
 
 	for (i = 0; i < NDM_N_DENSE; i++)

@@ -105,6 +105,13 @@ static inline u32 ndm_known(u32 index, u32 most)
 
 #endif
 
+/* Written before it is read: a kernel that clears its stack frames need not clear this. */
+#if __has_attribute(uninitialized)
+#define NDM_SCRATCH	__attribute__((uninitialized))
+#else
+#define NDM_SCRATCH
+#endif
+
 /*
  * A partial sum, in its order: clang for BPF would compute all products of a row first, and
  * spill them.

@@ -7,6 +7,7 @@ since accumulators fit 32 bits). `kmod/ndm_infer.h` computes the same, bit for b
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from functools import cache
@@ -46,11 +47,10 @@ def log2_table() -> list[int]:
     return [math.floor(math.log2(k) * 65536 + 0.5) if k else 0 for k in range(c.ENTROPY_RING + 1)]
 
 
-def klog2k_table() -> list[int]:
-    """k log2 k for k = 0 .. ENTROPY_RING, Q16."""
-    return [
-        math.floor(k * math.log2(k) * 65536 + 0.5) if k else 0 for k in range(c.ENTROPY_RING + 1)
-    ]
+def klog2k_steps() -> list[int]:
+    """What k log2 k grows by when k does by one, for k = 0 .. ENTROPY_RING - 1, Q16."""
+    of = [math.floor(k * math.log2(k) * 65536 + 0.5) for k in range(1, c.ENTROPY_RING + 1)]
+    return [after - before for before, after in itertools.pairwise([0, *of])]
 
 
 TANH = np.array(tanh_table(), dtype=np.int64)
