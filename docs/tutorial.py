@@ -127,6 +127,8 @@ def page() -> str:
         max_interval_us=best[1],
         one=ONE,
         inputs="\n".join(lines),
+        widths=", ".join(str(layer.n_out) for layer in model.layers[:-1])
+        + f" and {model.layers[-1].n_out}",
         mean_before=before,
         x_q14=new,
         mean_after=after,

@@ -306,7 +306,7 @@ def bump(text: str, array: str, index: int, by: int) -> str:
 
 MUTANTS = [
     ("generated/ndm_model.h", lambda t: bump(t, "ndm_weight0", 37, 1)),
-    ("generated/ndm_model.h", lambda t: bump(t, "ndm_weight1", 100, -1)),
+    ("generated/ndm_model.h", lambda t: bump(t, "ndm_weight1", 20, -1)),
     ("generated/ndm_model.h", lambda t: bump(t, "ndm_weight2", 5, 1)),
     ("generated/ndm_model.h", lambda t: bump(t, "ndm_bias0", 3, 4096)),
     ("generated/ndm_model.h", lambda t: bump(t, "ndm_shift1", 7, 1)),

@@ -143,7 +143,7 @@ def test_onnxruntime_stepped_over_a_flow_equals_the_c(flows: list[Rows], tmp_pat
     """The state bit for bit; the outputs as far as the certified error and float32 allow."""
     layers = model_c.from_json(generated.GENERATED / "ndm_model.json").layers
     torch.manual_seed(1)
-    policy = Policy((32, 32))
+    policy = Policy([layer.n_out for layer in layers[:-1]])
     with torch.no_grad():
         real = [(w, b) for w, b in _real(layers)]
         for linear, (weight, bias) in zip(policy.layers, real, strict=True):

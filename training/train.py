@@ -57,7 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_numbers,
         default=default.hidden,
         metavar="UNITS",
-        help="units of each hidden layer, separated by commas (default: 32,32)",
+        help="units of each hidden layer, separated by commas (default: "
+        f"{','.join(map(str, default.hidden))})",
     )
     parser.add_argument(
         "--mask",

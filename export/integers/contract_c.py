@@ -82,7 +82,9 @@ def tables_header() -> str:
     )
     parts.append(table("u32", "ndm_exp2_table", fixedpoint.exp2_table(), "2^(i / 32), Q16"))
     parts.append(table("u32", "ndm_log2_table", fixedpoint.log2_table(), "log2(i), Q16; 0 for 0"))
-    parts.append(table("u32", "ndm_klog2k_step", fixedpoint.klog2k_steps(), "of i log2(i) to i + 1, Q16"))
+    parts.append(
+        table("u32", "ndm_klog2k_step", fixedpoint.klog2k_steps(), "of i log2(i) to i + 1, Q16")
+    )
     parts.append("#endif /* _NDM_TABLES_H */\n")
     return "\n".join(parts)
 

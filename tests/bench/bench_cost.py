@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What an ACK costs: instructions of ndm_tcp beside BBR and CUBIC, in one kernel.
 
-    python tests/bench/bench_cost.py
+    python tests/bench/bench_cost.py [--kmod DIR]
 
 The lab's kernel is a process: a debugger stops it where it calls a congestion control for an
 ACK and counts the machine instructions until the call returns, callees included. The code is
@@ -16,6 +16,7 @@ Instructions are not cycles: no cache misses, no branch mispredictions.
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 import sys
@@ -68,13 +69,13 @@ def compiled(folder: Path) -> Path:
     return program
 
 
-def addresses(cc: str, folder: Path) -> list[str]:
+def addresses(cc: str, folder: Path, kmod: Path) -> list[str]:
     """Where the functions are; without address randomisation a module's are always the same."""
     names = CALLS[cc]
     if cc == "ndm_tcp":
         work = folder / "where"
         work.mkdir()
-        for path in (uml_build.build_module(uml_build.WATCH), uml_build.build_module()):
+        for path in (uml_build.build_module(uml_build.WATCH), uml_build.build_module(kmod)):
             (work / path.name).write_bytes(path.read_bytes())
         plan = "insmod /run/host/ndm_watch.ko sender=s capture=0\ninsmod /run/host/ndm_tcp.ko\n"
         (work / "plan.sh").write_text(plan + "cat /proc/kallsyms >/run/host/out/symbols\n")
@@ -87,10 +88,12 @@ def addresses(cc: str, folder: Path) -> list[str]:
     return [found[name] for name in names]
 
 
-def calls(cc: str, traffic: str, folder: Path, steps: Path) -> tuple[list[int], dict[str, Any]]:
+def calls(
+    cc: str, traffic: str, folder: Path, steps: Path, kmod: Path
+) -> tuple[list[int], dict[str, Any]]:
     """Instructions of every call, and the run's result."""
     folder.mkdir()
-    where = addresses(cc, folder)
+    where = addresses(cc, folder, kmod)
     counted = folder / f"{cc}.txt"
     start = boot.start_kernel
     kernel = str(uml_build.build().vmlinux)
@@ -105,7 +108,7 @@ def calls(cc: str, traffic: str, folder: Path, steps: Path) -> tuple[list[int], 
     boot.start_kernel = traced
     try:
         made = scenario.parse(SCENARIOS[traffic], traffic, f"{traffic}.toml")
-        result = run.run(made, cc, 1, folder / cc)
+        result = run.run(made, cc, 1, folder / cc, module=kmod)
     finally:
         boot.start_kernel = start
     lines = counted.read_text().splitlines()
@@ -115,12 +118,12 @@ def calls(cc: str, traffic: str, folder: Path, steps: Path) -> tuple[list[int], 
     return [n + other // max(len(main), 1) for n in main], result
 
 
-def table(traffic: str, ccs: list[str], folder: Path, steps: Path) -> bool:
+def table(traffic: str, ccs: list[str], folder: Path, steps: Path, kmod: Path) -> bool:
     """Print instructions per ACK, and the ratios of ndm_tcp's to the others'."""
     means = {}
     print(f"{traffic:10}{'ACKs':>8}{'Mbit/s':>8}{'median':>8}{'mean':>8}{'p99':>8}{'most':>8}")
     for cc in ccs:
-        found, result = calls(cc, traffic, folder / f"{traffic}-{cc}", steps)
+        found, result = calls(cc, traffic, folder / f"{traffic}-{cc}", steps, kmod)
         if not found:
             print(f"{cc}: no call was seen; are debug registers allowed here?")
             return False
@@ -150,11 +153,14 @@ def main() -> int:
 
     The peers of an rpc use the kernel's default, CUBIC, so its calls would be theirs too.
     """
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--kmod", type=Path, default=uml_build.KMOD, help="the module's sources")
+    kmod = parser.parse_args().kmod
     uml_build.build()
     with tempfile.TemporaryDirectory() as name:
         steps = compiled(Path(name))
-        done = table("bulk", list(CALLS), Path(name), steps)
-        done = done and table("rpc", ["ndm_tcp", "bbr"], Path(name), steps)
+        done = table("bulk", list(CALLS), Path(name), steps, kmod)
+        done = done and table("rpc", ["ndm_tcp", "bbr"], Path(name), steps, kmod)
     return 0 if done else 1
 
 
