@@ -191,8 +191,8 @@ def _outside(board: Board) -> Iterator[str]:
     yield "\n## Algorithms from outside\n"
     yield (
         "The `published` scenarios in a kernel with BBR version 3, and two modules: one lab seed. "
-        "[The board](rivals.md) has the patch, the modules and how far CUBIC and ndm_tcp are "
-        "apart in the two kernels. ndm_tcp over another algorithm, as above, over "
+        "[The board](rivals.md) has the patch, the modules, the network, and how far CUBIC and "
+        "ndm_tcp are apart in the two kernels. ndm_tcp over another algorithm, as above, over "
         f"{len(lone)} scenarios with one flow:\n"
     )
     yield from _over(
