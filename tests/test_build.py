@@ -8,6 +8,7 @@ import hashlib
 import multiprocessing
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -211,7 +212,10 @@ def test_the_shipped_network_learned_from_what_ships(root: Path, tmp_path: Path)
     """What changes a recorded round makes another network: run `make shipped`."""
     model = model_c.from_json(root / "kmod" / "generated" / "ndm_model.json")
     build.build([TRACES], tmp_path, jobs=2, quiet=True, labeller=label.labeller())
-    recorded = sorted((root / "datasets" / "lab-rounds").glob("*/dataset.json"))
+    rounds = root / "datasets" / "lab-rounds"
+    (names,) = re.findall(r"^ROUNDS = .*/,(.+)\)$", (root / "Makefile").read_text(), re.MULTILINE)
+    recorded = [rounds / name / "dataset.json" for name in names.split()]
+    assert sorted(recorded) == sorted(rounds.glob("*/dataset.json"))
     found = [orjson.loads(p.read_bytes())["sha256"] for p in [tmp_path / "dataset.json", *recorded]]
     digest = hashlib.sha256("".join(found).encode()).hexdigest()
     assert model.notes["dataset"] == f"sha256 {digest}"

@@ -158,7 +158,7 @@ def test_one_container(listening: str, loaded: Path, allowed: None) -> None:
     assert used(listening, RECEIVER) == loader.NAME
     assert default.SYSCTL.read_text() == host
     assert run([], back).returncode == 0
-    assert used(listening, RECEIVER) == "cubic"
+    assert used(listening, RECEIVER) == host.strip()
 
 
 @pytest.mark.parametrize("prefix", ["/usr", "/usr/local"])
