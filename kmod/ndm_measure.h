@@ -26,8 +26,7 @@ static void ndm_note_rtt(struct sock *sk, long rtt_us)
 {
 	struct ndm *ca = inet_csk_ca(sk);
 
-	/* One comparison for most ACKs: no RTT, 0 or less, is the highest number. */
-	if ((u64)rtt_us - 1 < (u32)ca->f.callers_us - 1 && rtt_us < NDM_LONG_US &&
+	if (rtt_us > 0 && (u32)rtt_us - 1 < (u32)ca->f.callers_us - 1 && rtt_us < NDM_LONG_US &&
 	    !ndm_is_rounded(tcp_sk(sk), (u32)rtt_us))
 		ca->f.callers_us = (u32)rtt_us;
 }
