@@ -20,6 +20,7 @@ from ndm_tcp.lab.paths.training_paths import (
     EVALUATION_RTT_MS,
     PACKET_BITS,
     Range,
+    is_near,
     log_uniform,
     write,
 )
@@ -242,14 +243,6 @@ FAMILIES: dict[str, list[Callable[[random.Random], _Path]]] = {
 """name to how each of its paths is drawn"""
 
 
-def _is_near(path: _Path, points: set[tuple[float, float]]) -> bool:
-    """Rate and RTT within ten percent of those of a point, Mbit/s and ms."""
-    return any(
-        abs(path.mbps / mbps - 1) <= 0.1 and abs(path.rtt_ms / rtt_ms - 1) <= 0.1
-        for mbps, rtt_ms in points
-    )
-
-
 def _drawn(suite: str, shown: set[tuple[float, float]]) -> dict[str, tuple[_Path, str]]:
     """File name to path and family; none near a point that a board shows.
 
@@ -261,7 +254,7 @@ def _drawn(suite: str, shown: set[tuple[float, float]]) -> dict[str, tuple[_Path
         rng = random.Random(f"{seed} {family}")
         for draw in draws * times:
             path = draw(rng)
-            while _is_near(path, shown):
+            while any(is_near((path.mbps, path.rtt_ms), point) for point in shown):
                 path = draw(rng)
             made[f"{prefix}-{len(made):0{2 if times == 1 else 3}}-{family}.toml"] = path, family
     return made

@@ -17,7 +17,7 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
-from ndm_tcp.lab.paths.training_paths import log_uniform, write
+from ndm_tcp.lab.paths.training_paths import is_near, log_uniform, write
 
 FOLDER = Path(__file__).resolve().parents[1] / "scenarios"
 HEAD = "# SPDX-License-Identifier: CC0-1.0\n# Written by: python -m ndm_tcp.lab.lan_paths\n"
@@ -100,13 +100,6 @@ LAN = (
 )
 
 
-def _is_near(path: LanPath, other: LanPath) -> bool:
-    return all(
-        abs(mine / theirs - 1) <= 0.1
-        for mine, theirs in ((path.mbps, other.mbps), (path.rtt_us, other.rtt_us))
-    )
-
-
 def training() -> list[LanPath]:
     """Paths to train on, a quarter with the shaper on the sender.
 
@@ -123,7 +116,7 @@ def training() -> list[LanPath]:
         shaper = "sender" if rng.random() < 0.25 else "router"
         rtt_us = round(log_uniform(rng, *(SHORT_RTT_US if short else RTT_US)))
         path = LanPath(mbps, rtt_us, queue, hold, shaper, SHORT_S if short else 5)
-        if not any(_is_near(path, other) for other in LAN):
+        if not any(is_near((mbps, rtt_us), (other.mbps, other.rtt_us)) for other in LAN):
             drawn.append(path)
     return drawn
 

@@ -211,6 +211,11 @@ def _away(rng: random.Random, low: float, high: float, points: tuple[int, ...]) 
             return value
 
 
+def is_near(mine: tuple[float, float], theirs: tuple[float, float]) -> bool:
+    """Are two paths, (rate, RTT) in the same units, within ten percent in both?"""
+    return all(abs(a / b - 1) <= 0.1 for a, b in zip(mine, theirs, strict=True))
+
+
 @dataclass(frozen=True)
 class _Link:
     mbps: float
