@@ -130,22 +130,27 @@ def test_a_policy_takes_the_networks_place(tmp_path: Path) -> None:
     assert policies.HAND in (made / policies.OUTPUTS).read_text()
 
 
+def alone(ones: np.ndarray) -> experiment.Interval:
+    """Less nothing: one module of which every number is zero."""
+    return experiment.difference(ones, np.zeros((len(ones), 1)))
+
+
 def test_an_interval_covers_paths_and_training_seeds() -> None:
     """Where nothing differs, at most about one interval of twenty excludes zero."""
     rng = np.random.default_rng(3)
     wrong = sum(
-        experiment.difference(
+        alone(
             rng.normal(0, path, (60, 1)) + rng.normal(0, seed, (1, 5)) + rng.normal(0, 1, (60, 5))
         ).significant
         for path, seed in [(1, 0.01), (0.3, 1), (1, 1)]
         for _ in range(200)
     )
     assert wrong < 0.08 * 600
-    sure = experiment.difference(np.full((40, 5), 0.1))
+    sure = alone(np.full((40, 5), 0.1))
     assert sure.significant and sure.mean == pytest.approx(0.1)
-    assert not experiment.difference(np.full((2, 1), 0.1)).significant, "two paths say nothing"
+    assert not alone(np.full((2, 1), 0.1)).significant, "two paths say nothing"
     for nothing in (np.full((4, 5), np.nan), np.zeros((0, 5))):
-        assert not experiment.difference(nothing).significant
+        assert not alone(nothing).significant
 
 
 def test_the_noise_is_the_other_half_of_the_shipped_networks_runs(
@@ -204,16 +209,16 @@ def test_populations_differ_by_paths_in_pairs_and_by_networks_not_in_pairs() -> 
     paths = rng.normal(0, 5, (40, 1))
     many = paths + rng.normal(0, 0.1, (1, 5)) + rng.normal(0, 0.01, (40, 5))
     better = paths + 1 + rng.normal(0, 0.1, (1, 6)) + rng.normal(0, 0.01, (40, 6))
-    one = populations.difference(better, many)
+    one = experiment.difference(better, many)
     assert one.low < 1 < one.high and one.significant
     # Paths that differ by 5 say nothing: they are the same. Networks that differ by 0.1 do.
     assert 0.05 < one.high - one.low < 0.5
-    alone = populations.difference(better, many[:, :1])
+    alone = experiment.difference(better, many[:, :1])
     assert 0 < alone.high - alone.low < one.high - one.low + 0.2
     missing = better.copy()
     missing[7, 2] = np.nan
-    assert populations.difference(missing, many).mean == pytest.approx(one.mean, abs=0.01)
-    assert np.isnan(populations.difference(better * np.nan, many).mean)
+    assert experiment.difference(missing, many).mean == pytest.approx(one.mean, abs=0.01)
+    assert np.isnan(experiment.difference(better * np.nan, many).mean)
 
 
 def test_a_table_of_populations_names_each_and_its_size() -> None:

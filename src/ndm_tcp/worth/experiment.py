@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from ndm_tcp import files
 from ndm_tcp.errors import NdmError
-from ndm_tcp.intervals import FEWEST, student
+from ndm_tcp.intervals import FEWEST, student, welch
 from ndm_tcp.lab.guest import suite, uml_build
 from ndm_tcp.selection import LEAST, nearness, runs_of, sources
 from ndm_tcp.training import checkpoint, population
@@ -138,31 +138,36 @@ class Interval:
         return self.low > 0 or self.high < 0
 
 
-def difference(apart: Floats) -> Interval:
-    """Mean of differences [paths, training seeds] and its 95 % interval over both.
+def difference(ones: Floats, others: Floats) -> Interval:
+    """Mean of some modules less that of others, [paths, networks] each, and its 95 % interval.
 
-    Student's t over the paths' means and over the seeds' means; the two add as errors do. Few
-    training seeds so give a wide interval. Rows that are not numbers are left out.
+    The same paths, so pairs; other networks, so no pairs: Student's t over the paths' differences
+    and Welch's over the networks' means add as errors do. Few training seeds so give a wide
+    interval; one network alone has no spread. Rows that are not numbers are left out.
     """
-    apart = apart[~np.isnan(apart).any(axis=1)]
-    if not apart.size:
+    kept = ~(np.isnan(ones).any(axis=1) | np.isnan(others).any(axis=1))
+    if not kept.any():
         return Interval(NONE, NONE, NONE)
-    mean, low, _ = student(apart.mean(axis=1).tolist())
+    ones, others = ones[kept], others[kept]
+    mean, low, _ = student((ones.mean(axis=1) - others.mean(axis=1)).tolist())
     half = mean - low
-    if apart.shape[1] > 1:
-        _, low, _ = student(apart.mean(axis=0).tolist())
-        half = math.hypot(half, mean - low)
+    groups = [group.mean(axis=0).tolist() for group in (ones, others) if group.shape[1] > 1]
+    if groups:
+        middle, low, _ = welch(*groups) if len(groups) > 1 else student(groups[0])
+        half = math.hypot(half, middle - low)
     return Interval(mean, mean - half, mean + half)
 
 
 def less(found: Of, name: str, others: Sequence[str], measure: str, where: str = "") -> Interval:
     """One module less others, over the scenarios whose name contains `where`."""
-    rows = [
-        [of[measure] - found[other][scenario][measure] for other in others]
-        for scenario, of in sorted(found[name].items())
-        if where in scenario
-    ]
-    return difference(np.array(rows, np.float64).reshape(len(rows), len(others)))
+    scenarios = [scenario for scenario in sorted(found[name]) if where in scenario]
+    return difference(*(values(found, one, measure, scenarios) for one in ([name], others)))
+
+
+def values(found: Of, names: Sequence[str], measure: str, scenarios: Sequence[str]) -> Floats:
+    """[scenarios, modules] of a measure."""
+    rows = [[found[name][scenario][measure] for name in names] for scenario in scenarios]
+    return np.array(rows, np.float64).reshape(len(scenarios), len(names))
 
 
 # --- the page --------------------------------------------------------------------------------

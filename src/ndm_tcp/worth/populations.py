@@ -11,74 +11,37 @@ Prints a table for each suite: each population less the first, as docs/worth.md 
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-
 from ndm_tcp import files
 from ndm_tcp.errors import NdmError
-from ndm_tcp.intervals import FEWEST, student, welch
+from ndm_tcp.intervals import FEWEST
 from ndm_tcp.lab.guest import suite, uml_build
 from ndm_tcp.selection import sources
 from ndm_tcp.training import population
 from ndm_tcp.worth import experiment
-from ndm_tcp.worth.experiment import MEASURES, NONE, Interval, Of, cell
+from ndm_tcp.worth.experiment import MEASURES, Of, cell, difference, values
 
-Floats = npt.NDArray[np.float64]
 COMMITTED = "committed"
-
-
-def _half(found: tuple[float, float, float]) -> float:
-    mean, low, _ = found
-    return mean - low
-
-
-def difference(ones: Floats, others: Floats) -> Interval:
-    """Mean of one population less that of another, [paths, networks] each, and its 95 % interval.
-
-    The same paths, so pairs; other networks, so no pairs: Student's t over the paths' differences
-    and Welch's over the networks' means add as errors do. One network alone, the committed one,
-    has no spread of its own. Rows that are not numbers are left out.
-    """
-    kept = ~(np.isnan(ones).any(axis=1) | np.isnan(others).any(axis=1))
-    if not kept.any():
-        return Interval(NONE, NONE, NONE)
-    ones, others = ones[kept], others[kept]
-    paths = student((ones.mean(axis=1) - others.mean(axis=1)).tolist())
-    groups = [group.mean(axis=0).tolist() for group in (ones, others)]
-    spread = [group for group in groups if len(group) > 1]
-    half = 0.0
-    if len(spread) == 2:
-        half = _half(welch(*spread))
-    elif spread:
-        half = _half(student(spread[0]))
-    half = math.hypot(_half(paths), half)
-    return Interval(paths[0], paths[0] - half, paths[0] + half)
-
-
-def _rows(found: Of, names: Sequence[str], measure: str, one: str) -> Floats:
-    """[paths, networks] of a suite."""
-    paths = sorted(key for key in found[names[0]] if key.startswith(f"{one}/"))
-    return np.array([[found[name][path][measure] for name in names] for path in paths])
 
 
 def table(found: Of, groups: dict[str, list[str]], one: str) -> str:
     """Markdown: each population less the first, on a suite."""
     (first, reference), *others = groups.items()
-    paths = len(_rows(found, reference, MEASURES[0], one))
+    paths = sorted(path for path in found[reference[0]] if path.startswith(f"{one}/"))
     lines = [
-        f"`{one}`, {paths} paths, less {first} ({len(reference)})",
+        f"`{one}`, {len(paths)} paths, less {first} ({len(reference)})",
         "",
         "| networks | " + " | ".join(MEASURES) + " |",
         "|" + " --- |" * (1 + len(MEASURES)),
     ]
     for name, members in others:
-        pairs = [(_rows(found, members, m, one), _rows(found, reference, m, one)) for m in MEASURES]
-        cells = [cell(difference(*pair)) for pair in pairs]
+        cells = [
+            cell(difference(*(values(found, side, m, paths) for side in (members, reference))))
+            for m in MEASURES
+        ]
         lines.append("| " + " | ".join([f"{name} ({len(members)})", *cells]) + " |")
     return "\n".join(lines)
 
