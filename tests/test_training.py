@@ -86,9 +86,7 @@ def test_a_run_is_not_continued_with_other_settings(dataset: Path, tmp_path: Pat
 
 
 def test_training_beats_holding_still_on_its_own_flows(dataset: Path, tmp_path: Path) -> None:
-    result = Trainer([dataset], tmp_path, replace(FEW, epochs=60, lr=2e-2, objective="bc")).run(
-        quiet=True
-    )
+    result = Trainer([dataset], tmp_path, replace(FEW, epochs=60, objective="bc")).run(quiet=True)
     assert result["train"]["gain_mae"] < result["train"]["hold_mae"]
     assert result["train"]["congestion_auc"] > 0.7
 
