@@ -18,7 +18,7 @@ def test_the_table_is_what_is_used() -> None:
         "EXPECTILE": TrainConfig.expectile,
         "POOL_WEIGHT": TrainConfig.pool_weight,
         "STEP_SHARE": objective.STEP_SHARE,
-        **{n: getattr(truth, n) for n in dir(truth) if re.match("EXTRA_|RIVAL_", n)},
+        **{n: getattr(truth, n) for n in dir(truth) if re.match("EXTRA_|JITTER_|LOSS_|RIVAL_", n)},
     }
     assert used == {choice.name: choice.value for choice in teaching.CHOICES}
 

@@ -1,71 +1,121 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Which constant window serves a path best? The measure of what target windows should be.
 
-    python -m ndm_tcp.lab.experiments.constant_windows lab/scenarios/training/*-lone-jitter.toml
+    python -m ndm_tcp.lab.experiments.constant_windows training,training-access -o out/windows
 
-Prints a Markdown table: for each multiple of the bandwidth-delay product, the goodput as part of
-the best one and the mean RTT as multiple of the path's own; and the target window that is taught.
+Prints a Markdown table of the paths of one flow and one rate: for each multiple of the
+bandwidth-delay product, the score of `ndm select` less that of the best one; the target window that
+is taught, and what it loses. Resumes.
+
+A network does not hold its window still, so it may need more than a constant window does.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab.guest import run
-from ndm_tcp.lab.paths import scenario, truth
+from ndm_tcp.lab.guest import suite
+from ndm_tcp.lab.paths import truth
+from ndm_tcp.lab.paths.scenario import Link, Scenario
+from ndm_tcp.selection import points
 
-SHARES = (1.0, 1.15, 1.3, 1.45, 1.6, 1.8, 2.0)
+SHARES = (1.0, 1.1, 1.2, 1.32, 1.46, 1.65, 1.9)
 """windows to try, of the BDP"""
+FEWEST_PACKETS = 2
 
 
-def row(path: Path, work: Path, seed: int) -> str:
-    """A line of the table.
+def fits(scenario: Scenario) -> bool:
+    """Has the path one flow, one rate and one RTT, so that one window may serve it?"""
+    link = scenario.link
+    alone = len(scenario.flows) == 1 and scenario.web is None
+    return link is not None and alone and not (link.steps or link.rtt_steps)
+
+
+def taught_bdp(scenario: Scenario, link: Link) -> float:
+    """The target window of the path's flow, BDPs."""
+    (ideal,) = truth.ideals(scenario, "ndm_tcp")
+    return ideal.packets_per_s * ideal.rtt_us / 1e6 / truth.bdp_packets(link)
+
+
+def scores(
+    scenarios: Sequence[Scenario], out: Path, seed: int, jobs: int
+) -> dict[str, dict[int, float]]:
+    """Score by path and constant window in packets.
 
     Args:
-        path: a scenario of one flow without steps of the rate.
-        work: folder for the runs.
+        scenarios: each of one flow (`fits`).
+        out: folder of the runs.
         seed: of the lab.
+        jobs: guests at a time.
 
     Raises:
-        NdmError: another scenario.
+        NdmError: a run failed.
     """
-    made = scenario.load(path)
-    link = made.link
-    if link is None or link.steps or len(made.flows) != 1:
-        raise NdmError(f"{path}: not a path of one flow and one rate; name another scenario")
-    bdp = truth.bdp_packets(link)
-    (ideal,) = truth.ideals(made, "ndm_tcp")
-    taught = ideal.packets_per_s * ideal.rtt_us / 1e6
-    flows = []
-    for share in SHARES:
-        params = {"cwnd": max(2, round(bdp * share))}
-        out = work / f"{made.name}-{share}"
-        found = run.run(made, "fixed_cwnd", seed, out, params=params, light=True)
-        flows.append(found["flows"][0])
-    best = max(flow["goodput_mbps"] for flow in flows)
-    cells = [
-        f"{flow['goodput_mbps'] / best:.3f} / {flow['rtt_mean_ms'] / link.rtt_us * 1e3:.2f}"
-        for flow in flows
-    ]
+    todo = []
+    for one in scenarios:
+        assert one.link is not None
+        bdp = truth.bdp_packets(one.link)
+        windows = {round(bdp * share) for share in (*SHARES, taught_bdp(one, one.link))}
+        for packets in sorted({max(FEWEST_PACKETS, each) for each in windows}):
+            todo.append(
+                suite.Job(one, f"fixed_cwnd:{packets}", seed, out / f"{one.name}-{packets}-{seed}")
+            )
+    found: dict[str, dict[int, float]] = {}
+    for outcome in suite.execute(todo, jobs, True, quiet=False):
+        job = outcome.job
+        if outcome.result is None:
+            raise NdmError(f"{job.folder}: {outcome.error}; run the command again")
+        flow = outcome.result["flows"][0]
+        lost = flow["retransmissions"] / max(1, flow["segments"])
+        score = points(flow["goodput_mbps"], flow["rtt_mean_ms"], lost, 1.0, 1.0, 1.0)
+        found.setdefault(job.scenario.name, {})[int(job.cc.split(":")[1])] = score
+    return found
+
+
+def row(scenario: Scenario, found: dict[int, float]) -> tuple[str, float]:
+    """A line of the table, and what the taught window loses."""
+    link = scenario.link
+    assert link is not None
+    bdp, best = truth.bdp_packets(link), max(found.values())
+
+    def less(share: float) -> float:
+        return found[max(FEWEST_PACKETS, round(bdp * share))] - best
+
+    taught = taught_bdp(scenario, link)
     known = (f"{bdp:.0f}", f"{link.jitter_us / link.rtt_us:.3f}", f"{link.loss:g}")
-    return " | ".join(["", made.name, *known, *cells, f"{taught / bdp:.2f} |"]).lstrip()
+    cells = [*(f"{less(share):+.2f}" for share in SHARES), f"{taught:.2f}", f"{less(taught):+.2f}"]
+    return "| " + " | ".join([scenario.name, *known, *cells]) + " |", -less(taught)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Print the table of the scenarios."""
+    """Print the table of the suites."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("scenarios", nargs="+", type=Path, metavar="SCENARIO")
+    parser.add_argument("suite", help="as ndm lab board takes it")
+    parser.add_argument("-o", "--out", type=Path, required=True, help="of the runs; resumes")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="only each N-th path")
     parser.add_argument("--seed", type=int, default=1, help="of the lab (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=2, help="guests at a time")
     args = parser.parse_args(argv)
-    heads = ["path", "BDP, packets", "jitter / RTT", "loss", *map(str, SHARES), "taught"]
+    try:
+        chosen = [one for one in suite.load_suite(args.suite) if fits(one)][:: args.every]
+        if not chosen:
+            raise NdmError(f"{args.suite}: no path of one flow and one rate; name another suite")
+        found = scores(chosen, args.out, args.seed, args.jobs)
+    except NdmError as error:
+        print(f"ndm: {error}", file=sys.stderr)
+        return 2
+    heads = ["path", "BDP, packets", "jitter / RTT", "loss", *map(str, SHARES), "taught", "loses"]
     print("| " + " | ".join(heads) + " |\n|" + "---|" * len(heads))
-    with tempfile.TemporaryDirectory() as work:
-        for path in args.scenarios:
-            print(row(path, Path(work), args.seed), flush=True)
+    lost = []
+    for one in chosen:
+        text, loses = row(one, found[one.name])
+        print(text)
+        lost.append(loses)
+    print(f"\n{len(lost)} paths; the taught window loses {sum(lost) / len(lost):.3f}")
     return 0
 
 

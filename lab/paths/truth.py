@@ -5,10 +5,12 @@ The target window of a lone flow is the bottleneck's bandwidth-delay product (BD
 enough for the link never to idle, too little for a queue worth the name. Other paths differ:
 
 - among flows that yield to a queue as this one does: the flow's share of that, and three packets,
-- packets delayed by jitter: the delays that most packets stay below count as part of the RTT, and
-  three packets more. Where packets are lost, too, three tenths of the BDP instead of one.
-- random loss without jitter: a tenth, the lost packets, three packets and the square root of the
-  BDP. The number of losses in a round trip differs by no more.
+- packets delayed by jitter: two and a half standard deviations of the delay count as part of the
+  RTT, less where packets may overtake one another,
+- random loss: four times its probability more, and half of the square root of the BDP, since the
+  number of losses in a round trip varies,
+- both: three tenths instead of one, three standard deviations, and three packets. A constant window
+  needs less, but a network that is taught less loses the path (`teaching`),
 - beside flows that fill the queue until it overflows, where such a window would starve: the flow's
   share of the link, and a little more, times the RTT that the competing flows cause, unless each
   flow has its own queue,
@@ -45,6 +47,11 @@ LOOPBACK_PACKET_BYTES = 65_536  # the MTU of the loopback device
 # Chosen, with reasons, in `teaching`.
 EXTRA_SHARE = value("EXTRA_SHARE")
 EXTRA_SHARE_NOISE = value("EXTRA_SHARE_NOISE")
+LOSS_SHARE = value("LOSS_SHARE")
+LOSS_ROOT = value("LOSS_ROOT")
+JITTER_SHARE = value("JITTER_SHARE")
+JITTER_SHARE_NOISE = value("JITTER_SHARE_NOISE")
+JITTER_SHARE_REORDER = value("JITTER_SHARE_REORDER")
 EXTRA_PACKETS = value("EXTRA_PACKETS")
 EXTRA_PACKETS_ALONE = value("EXTRA_PACKETS_ALONE")
 RIVAL_SHARE = value("RIVAL_SHARE")
@@ -60,8 +67,6 @@ OFFLOAD_PACKETS = 45
 OFFLOAD_SHARE = 1.0
 """of the bandwidth-delay product. Where the RTT is short, one GSO packet may hold a whole window:
 TCP enlarges it there (tcp_tso_rtt_log), whatever the pacing rate is"""
-JITTER_SHARE = 3.0
-"""standard deviations of jitter above the mean delay that still find a packet to send"""
 RECEIVE_WINDOW_PACKETS = 128.0
 """more than Linux's default buffers hold of a loopback's packets: where no rate limits a flow, a
 window is only ever too small"""
@@ -96,12 +101,14 @@ class _Path:
     queue_packets: float
     extra_share: float
     """of the bandwidth-delay product"""
-    clean: bool = False
-    """a routed path without loss and jitter"""
+    jitter_share: float = JITTER_SHARE_NOISE
+    """standard deviations of jitter that count as part of the RTT"""
+    spare_alone: float = EXTRA_PACKETS
+    """packets above that, of a lone flow"""
+    loss_root: float = 0.0
+    """packets above that, of the square root of the BDP"""
     own_queue: bool = False
     """of each flow"""
-    lossy: bool = False
-    """a routed path with random loss and no jitter"""
     hold_us: float = 0.0
     """longest time for which ACKs are held back. It is no delay that a queue can replace: with the
     mean time instead, a constant window leaves a link idle for a sixth of the time"""
@@ -128,14 +135,17 @@ def _path(scenario: Scenario) -> _Path:
         if link.qdisc in CODEL:
             target = CODEL_TARGET_S * link.rate_bps / 8 / IP_PACKET_BYTES
             queue = max(target, EXTRA_PACKETS / QUEUE_SHARE)
-        lossy, jittery = bool(link.loss or link.burst), bool(link.jitter_us)
-        extra = EXTRA_SHARE_NOISE if lossy and jittery else EXTRA_SHARE + link.loss
+        lossy = bool(link.loss or link.burst)
+        noisy = lossy and bool(link.jitter_us)
+        extra = (EXTRA_SHARE_NOISE if noisy else EXTRA_SHARE) + LOSS_SHARE * link.loss
+        ordered = JITTER_SHARE_REORDER if link.reorder else JITTER_SHARE
         rtts = ((0.0, float(link.rtt_us)), *((t, float(us)) for t, us in link.rtt_steps))
         return _Path(
             *(rates, rtts, link.jitter_us, IP_PACKET_BYTES, queue, extra),
-            clean=not (lossy or jittery),
+            jitter_share=JITTER_SHARE_NOISE if noisy else ordered,
+            spare_alone=EXTRA_PACKETS if noisy else EXTRA_PACKETS_ALONE,
+            loss_root=LOSS_ROOT if lossy and not noisy else 0.0,
             own_queue=link.qdisc in OWN_QUEUE,
-            lossy=lossy and not jittery,
             hold_us=link.ack_hold_us[1] + link.slot_us[1],
             offloads=link.offloads,
             window_bdp=link.window_bdp,
@@ -158,7 +168,7 @@ def ideals(scenario: Scenario, cc: str) -> list[Ideal]:
         cc: the algorithm under test.
     """
     path, flows = _path(scenario), scenario.flows
-    spare = EXTRA_PACKETS_ALONE if path.clean and len(flows) == 1 else EXTRA_PACKETS
+    spare = path.spare_alone if len(flows) == 1 else EXTRA_PACKETS
     names = [cc if flow.cc == UNDER_TEST else flow.cc for flow in flows]
     times = {t for t, _ in (*path.rates_bps, *path.rtts_us)}
     times |= {flow.start_s for flow in flows} | {flow.end_s() for flow in flows}
@@ -172,7 +182,7 @@ def ideals(scenario: Scenario, cc: str) -> list[Ideal]:
             path_rtt_us = [us for t, us in path.rtts_us if t <= at_s][-1]
             others = [names[i] for i in here if i != number]
             rivals = not path.own_queue and any(name not in YIELDING for name in others)
-            rtt_us = path_rtt_us + flow.extra_rtt_us + JITTER_SHARE * path.jitter_us
+            rtt_us = path_rtt_us + flow.extra_rtt_us + path.jitter_share * path.jitter_us
             rtt_us += scenario.host.read_wait_us  # no queue, but as good as one for the sender
             if not rate_bps:
                 pps = RECEIVE_WINDOW_PACKETS / len(here) / rtt_us * 1e6
@@ -184,7 +194,7 @@ def ideals(scenario: Scenario, cc: str) -> list[Ideal]:
                 found.append(Ideal(number, at_s, pps, measured_us))
                 continue
             queue_us = QUEUE_SHARE * path.queue_packets / len(here) / pps * 1e6
-            packets = spare + math.sqrt(pps * (rtt_us + path.hold_us) / 1e6) * path.lossy
+            packets = spare + path.loss_root * math.sqrt(pps * (rtt_us + path.hold_us) / 1e6)
             if path.offloads:
                 served_us = min(OFFLOAD_SHARE * rtt_us, OFFLOAD_PACKETS / pps * 1e6)
                 packets += max(0.0, served_us - path.hold_us) * pps / 1e6  # in a pause it is, too

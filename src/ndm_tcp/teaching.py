@@ -63,6 +63,45 @@ CHOICES = (
         "2026-11-26-09-measure-the-window-that-jitter-needs",
     ),
     Choice(
+        "LOSS_SHARE",
+        4,
+        "of the probability of loss, in the same share",
+        "with 1, three networks of five stay at a tenth of a path that loses a ninth of its packets; "
+        "with 3 and 5 they do not differ",
+        "2026-11-27-03-teach-the-windows-that-lone-flows-need",
+    ),
+    Choice(
+        "LOSS_ROOT",
+        0.5,
+        "of the square root of the BDP, packets above that, where packets are lost",
+        "the number of losses in a round trip varies by the root of their mean; with 1 the windows of "
+        "20 to 40 packets were a third too large",
+        "2026-11-27-03-teach-the-windows-that-lone-flows-need",
+    ),
+    Choice(
+        "JITTER_SHARE",
+        2.5,
+        "standard deviations of jitter that count as part of the RTT",
+        "constant windows say 1.7, and with 3 RTTs are longer; with 2 networks get 0.97 of BBR's "
+        "goodput on the dumbbell with jitter",
+        "2026-11-27-03-teach-the-windows-that-lone-flows-need",
+    ),
+    Choice(
+        "JITTER_SHARE_NOISE",
+        3,
+        "the same where packets are lost, too",
+        "constant windows say 1.4, but with 1.5 networks lose half of the goodput on paths of heavy "
+        "loss",
+        "2026-11-27-03-teach-the-windows-that-lone-flows-need",
+    ),
+    Choice(
+        "JITTER_SHARE_REORDER",
+        1.5,
+        "the same where packets may overtake one another",
+        "constant windows say 0, but then networks lose 4 % of the goodput",
+        "2026-11-27-03-teach-the-windows-that-lone-flows-need",
+    ),
+    Choice(
         "EXTRA_PACKETS",
         3,
         "packets of a flow above that",
@@ -72,17 +111,17 @@ CHOICES = (
     Choice(
         "EXTRA_PACKETS_ALONE",
         0,
-        "the same of one flow, on a routed path without loss and jitter",
+        "the same of one flow, on a routed path without loss beside jitter",
         "of a BDP of 20 packets three are a large part: they cost two to three milliseconds",
-        "2026-11-24-05-spare-no-share-for-lone-flows",
+        "2026-11-27-03-teach-the-windows-that-lone-flows-need",
     ),
     Choice(
         "RIVAL_SHARE",
-        1.07,
+        1.1,
         "of a flow's share of the link, beside rivals",
         "some states that look like theirs are the network's own doing, so it takes less than it "
-        "is taught: 0.46 beside CUBIC with 1.0, 0.49 with 1.07, 0.54 with 1.15",
-        "2026-11-24-06-record-jitter-without-loss",
+        "is taught: 0.45 beside a late CUBIC with 1.07, 0.49 with 1.1",
+        "2026-11-27-03-teach-the-windows-that-lone-flows-need",
     ),
 )
 _VALUES = {choice.name: choice.value for choice in CHOICES}
