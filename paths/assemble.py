@@ -223,8 +223,9 @@ def _label_error(f: Found) -> float:
         return ROUGH
     if f.order.jitter:
         # Jitter makes levels, and random loss parts the trains whose noise measures it. The
-        # target window depends on whether there is any.
-        lossy = f.losses.random > 0 and (not f.losses.overflow or f.losses.n_random < CERTAIN)
+        # target window depends on whether there is any. Packets that were only late count as lost.
+        certain = f.losses.overflow and f.losses.n_random >= CERTAIN and not f.order.reorder
+        lossy = f.losses.random > 0 and not certain
         return ROUGH if lossy or len(f.levels) > 1 else JITTERED
     return FILLED if f.losses.overflow else UNFILLED
 
