@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -141,16 +142,23 @@ def test_where_hosts_pause_the_rate_of_a_round_bounds_growth(held: Result, tmp_p
     assert held["total_mbps"] > 0.98 * without["total_mbps"]
 
 
-@pytest.mark.parametrize("text", [HELD, OWN_QUEUE], ids=["held", "own-queue"])
-def test_lan_paths_are_not_flooded(text: str, held: Result, tmp_path: Path) -> None:
-    """The goodput of BBR without its retransmissions; more goodput than CUBIC."""
-    found = {"ndm_tcp": held if text == HELD else measure(text, tmp_path)}
-    for cc in ("bbr", "cubic"):
-        found[cc] = lab_run.run(scenario(text), cc, 1, tmp_path / cc, light=True)
-    mbps = {cc: result["flows"][0]["goodput_mbps"] for cc, result in found.items()}
-    print("\n", mbps, {cc: f"{share(result):.2%}" for cc, result in found.items()})
+@pytest.mark.parametrize(("text", "seeds"), [(HELD, 5), (OWN_QUEUE, 1)], ids=["held", "own-queue"])
+def test_lan_paths_are_not_flooded(text: str, seeds: int, tmp_path: Path) -> None:
+    """The goodput of BBR without its retransmissions; more goodput than CUBIC.
+
+    Means over seeds, as in tests/bench/bench_lan.py: by one the goodput of `held` is 2 % off.
+    """
+    mbps, lost = dict[str, float](), dict[str, float]()
+    for cc in ("ndm_tcp", "bbr", "cubic"):
+        runs = [
+            lab_run.run(scenario(text), cc, seed, tmp_path / f"{cc}-{seed}", light=True)
+            for seed in range(1, 1 + (1 if cc == "cubic" else seeds))
+        ]
+        mbps[cc] = fmean(result["flows"][0]["goodput_mbps"] for result in runs)
+        lost[cc] = fmean(share(result) for result in runs)
+    print("\n", mbps, {cc: f"{part:.2%}" for cc, part in lost.items()})
     assert mbps["ndm_tcp"] >= 0.95 * max(mbps.values())
-    assert share(found["ndm_tcp"]) <= 0.6 * share(found["bbr"])
+    assert lost["ndm_tcp"] <= 0.6 * lost["bbr"]
 
 
 def test_no_network_floods_for_two_rounds(tmp_path: Path) -> None:
