@@ -20,7 +20,7 @@ from pathlib import Path
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import suite
 from ndm_tcp.lab.paths import truth
-from ndm_tcp.lab.paths.scenario import Link, Scenario
+from ndm_tcp.lab.paths.scenario import Scenario
 from ndm_tcp.selection import points
 
 SHARES = (1.0, 1.1, 1.2, 1.32, 1.46, 1.65, 1.9)
@@ -33,12 +33,6 @@ def fits(scenario: Scenario) -> bool:
     link = scenario.link
     alone = len(scenario.flows) == 1 and scenario.web is None
     return link is not None and alone and not (link.steps or link.rtt_steps)
-
-
-def taught_bdp(scenario: Scenario, link: Link) -> float:
-    """The target window of the path's flow, BDPs."""
-    (ideal,) = truth.ideals(scenario, "ndm_tcp")
-    return ideal.packets_per_s * ideal.rtt_us / 1e6 / truth.bdp_packets(link)
 
 
 def scores(
@@ -59,7 +53,7 @@ def scores(
     for one in scenarios:
         assert one.link is not None
         bdp = truth.bdp_packets(one.link)
-        windows = {round(bdp * share) for share in (*SHARES, taught_bdp(one, one.link))}
+        windows = {round(bdp * share) for share in (*SHARES, truth.target_bdp(one))}
         for packets in sorted({max(FEWEST_PACKETS, each) for each in windows}):
             todo.append(
                 suite.Job(one, f"fixed_cwnd:{packets}", seed, out / f"{one.name}-{packets}-{seed}")
@@ -85,7 +79,7 @@ def row(scenario: Scenario, found: dict[int, float]) -> tuple[str, float]:
     def less(share: float) -> float:
         return found[max(FEWEST_PACKETS, round(bdp * share))] - best
 
-    taught = taught_bdp(scenario, link)
+    taught = truth.target_bdp(scenario)
     known = (f"{bdp:.0f}", f"{link.jitter_us / link.rtt_us:.3f}", f"{link.loss:g}")
     cells = [*(f"{less(share):+.2f}" for share in SHARES), f"{taught:.2f}", f"{less(taught):+.2f}"]
     return "| " + " | ".join([scenario.name, *known, *cells]) + " |", -less(taught)

@@ -207,6 +207,13 @@ def ideals(scenario: Scenario, cc: str) -> list[Ideal]:
     return found
 
 
+def target_bdp(scenario: Scenario) -> float:
+    """The target window of a path with one flow, one rate and one RTT, BDPs."""
+    assert scenario.link is not None
+    ideal = ideals(scenario, UNDER_TEST)[0]
+    return ideal.packets_per_s * ideal.rtt_us / 1e6 / max(bdp_packets(scenario.link), 1e-9)
+
+
 @dataclass(frozen=True)
 class Windows:
     """The windows that a flow should have, piecewise in time."""

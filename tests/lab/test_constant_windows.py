@@ -13,14 +13,7 @@ from ndm_tcp.lab.experiments import constant_windows
 from ndm_tcp.lab.guest import suite
 from ndm_tcp.lab.paths import scenario
 
-PATH = """
-seconds = 10
-topology = "path"
-[link]
-rate_bps = 12_000_000
-rtt_us = 47_000
-queue_packets = 200
-"""
+from .test_truth import PATH
 
 
 def parse(more: str = "") -> scenario.Scenario:

@@ -37,10 +37,7 @@ def _flat(model: PathModel) -> PathModel:
 
 def computed_bdp(model: PathModel) -> float:
     """The window that `truth` computes for a lone flow on the model at its mean rate, BDPs."""
-    made = scenario.scenario(_flat(model))
-    assert made.link is not None
-    ideal = truth.ideals(made, recordings.OWN)[0]
-    return ideal.packets_per_s * ideal.rtt_us / 1e6 / max(truth.bdp_packets(made.link), 1e-9)
+    return truth.target_bdp(scenario.scenario(_flat(model)))
 
 
 def measured(models: Sequence[PathModel], out: Path, draws: int, jobs: int) -> list[PathModel]:
