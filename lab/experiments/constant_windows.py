@@ -102,7 +102,15 @@ def main(argv: list[str] | None = None) -> int:
     except NdmError as error:
         print(f"ndm: {error}", file=sys.stderr)
         return 2
-    heads = ["path", "BDP, packets", "jitter / RTT", "loss", *map(str, SHARES), "taught", "loses"]
+    heads = [
+        "path",
+        "BDP, packets",
+        "jitter / RTT",
+        "loss",
+        *map(str, SHARES),
+        "taught",
+        "less the best",
+    ]
     print("| " + " | ".join(heads) + " |\n|" + "---|" * len(heads))
     lost = []
     for one in chosen:

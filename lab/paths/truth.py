@@ -9,8 +9,11 @@ enough for the link never to idle, too little for a queue worth the name. Other 
   RTT, less where packets may overtake one another,
 - random loss: four times its probability more, and half of the square root of the BDP, since the
   number of losses in a round trip varies,
-- both: three tenths instead of one, three standard deviations, and three packets. A constant window
-  needs less, but a network that is taught less loses the path (`teaching`),
+- both, in order or not: three tenths instead of one, four times the probability, three standard
+  deviations, and three packets instead of the root. A constant window needs less, but a network
+  that is taught less loses the path (`teaching`). The probability of a burst is not counted,
+- the loopback device, where jitter reorders packets of 64 KB: three standard deviations and three
+  packets; three tenths where packets are lost,
 - beside flows that fill the queue until it overflows, where such a window would starve: the flow's
   share of the link, and a little more, times the RTT that the competing flows cause, unless each
   flow has its own queue,
@@ -209,7 +212,7 @@ def ideals(scenario: Scenario, cc: str) -> list[Ideal]:
 
 def target_bdp(scenario: Scenario) -> float:
     """The target window of a path with one flow, one rate and one RTT, BDPs."""
-    assert scenario.link is not None
+    assert scenario.link is not None and len(scenario.flows) == 1
     ideal = ideals(scenario, UNDER_TEST)[0]
     return ideal.packets_per_s * ideal.rtt_us / 1e6 / max(bdp_packets(scenario.link), 1e-9)
 

@@ -146,7 +146,8 @@ def test_where_hosts_pause_the_rate_of_a_round_bounds_growth(held: Result, tmp_p
 def test_lan_paths_are_not_flooded(text: str, seeds: int, tmp_path: Path) -> None:
     """The goodput of BBR without its retransmissions; more goodput than CUBIC.
 
-    Means over seeds, as in tests/bench/bench_lan.py: by one the goodput of `held` is 2 % off.
+    Means over seeds, as in tests/bench/bench_lan.py: one seed's goodput on `held` differs from the
+    mean by up to 2 %. CUBIC is far enough below for one.
     """
     mbps, lost = dict[str, float](), dict[str, float]()
     for cc in ("ndm_tcp", "bbr", "cubic"):

@@ -64,7 +64,7 @@ def test_the_table_shows_the_best_window_and_what_the_taught_one_loses(
     cells = dict(zip(head.strip("| ").split(" | "), row.strip("| ").split(" | "), strict=True))
     assert cells["BDP, packets"] == "47"
     assert cells["1.32"] == "+0.00" and float(cells["1.46"]) < 0 and float(cells["1.2"]) < 0
-    assert cells["taught"] == "1.17" and cells["loses"] == "-0.12"
+    assert cells["taught"] == "1.17" and cells["less the best"] == "-0.12"
     assert mean == "1 paths; the taught window loses 0.120"
 
 

@@ -55,6 +55,15 @@ def test_random_loss_takes_a_multiple_of_it_and_its_root_jitter_its_delays() -> 
     assert packets(jittery) == pytest.approx(1.1 * 75)
     (reordered,) = ideals(PATH + "jitter_us = 10_000\nreorder = true\n")
     assert packets(reordered) == pytest.approx(1.1 * 65)
+    (all_three,) = ideals(PATH + "jitter_us = 10_000\nloss = 0.01\nreorder = true\n")
+    assert packets(all_three) == packets(both)
+    one, _ = ideals(PATH + "loss = 0.01\n[[flows]]\n[[flows]]\n")
+    assert packets(one) == pytest.approx(1.14 * 25 + 0.5 * 25**0.5 + 3)
+
+
+def test_the_target_window_in_bdps_is_that_of_a_lone_flow() -> None:
+    path = scenario.parse(PATH, "name", "where")
+    assert truth.target_bdp(path) == pytest.approx(1.1 * 50 / 47)
 
 
 def test_acks_held_back_make_the_pipe_longer_by_the_longest_pause() -> None:
@@ -129,6 +138,9 @@ def test_on_the_loopback_device_delay_counts_twice() -> None:
     (limited,) = ideals(text + 'tbf = "rate 50mbit burst 5000kbit latency 50ms"\n')
     pps = 50e6 / 8 / 65536
     assert packets(limited) == pytest.approx(1.1 * pps * 0.043 + 3)
+    rate = 'tbf = "rate 50mbit burst 5000kbit latency 50ms"\n'
+    (jittery,) = ideals(text.replace("20ms", "20ms 2ms distribution normal") + rate)
+    assert packets(jittery) == pytest.approx(1.1 * pps * (0.043 + 3 * 0.004) + 3)
 
 
 def test_it_reaches_the_rounds_in_time() -> None:

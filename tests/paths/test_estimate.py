@@ -111,6 +111,14 @@ def test_labels_are_near_those_of_the_true_path(rows: list[Row]) -> None:
     assert np.mean(found < 0.24) >= 0.92
 
 
+def test_reordering_with_losses_gives_no_label(rows: list[Row]) -> None:
+    """Packets that were only late count as lost, and the window depends on whether any are."""
+    of_lab = [row.model for row in rows if row.known.group == "reordering"]
+    lossy = [m for m in of_lab if m.loss.value]
+    assert lossy and all(m.label_error_log2 > label.WORST for m in lossy)
+    assert any(m.label_error_log2 <= label.WORST for m in of_lab if not m.loss.value)
+
+
 def test_intervals_hold_the_truth(rows: list[Row]) -> None:
     """Nine in ten at least; those of losses miss what the overflow hides, see docs/paths.md."""
     lab = [row.errors.covered for row in rows if not row.known.group.startswith("host")]
