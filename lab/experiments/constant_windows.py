@@ -20,7 +20,8 @@ from pathlib import Path
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import suite
 from ndm_tcp.lab.paths import truth
-from ndm_tcp.lab.paths.scenario import Scenario
+from ndm_tcp.lab.paths.scenario import Link, Scenario
+from ndm_tcp.lab.score import board
 from ndm_tcp.selection import points
 
 SHARES = (1.0, 1.1, 1.2, 1.32, 1.46, 1.65, 1.9)
@@ -33,6 +34,11 @@ def fits(scenario: Scenario) -> bool:
     link = scenario.link
     alone = len(scenario.flows) == 1 and scenario.web is None
     return link is not None and alone and not (link.steps or link.rtt_steps)
+
+
+def packets(link: Link, share: float) -> int:
+    """A multiple of the path's BDP as a window, packets."""
+    return max(FEWEST_PACKETS, round(truth.bdp_packets(link) * share))
 
 
 def scores(
@@ -52,20 +58,19 @@ def scores(
     todo = []
     for one in scenarios:
         assert one.link is not None
-        bdp = truth.bdp_packets(one.link)
-        windows = {round(bdp * share) for share in (*SHARES, truth.target_bdp(one))}
-        for packets in sorted({max(FEWEST_PACKETS, each) for each in windows}):
-            todo.append(
-                suite.Job(one, f"fixed_cwnd:{packets}", seed, out / f"{one.name}-{packets}-{seed}")
-            )
+        windows = {packets(one.link, share) for share in (*SHARES, truth.target_bdp(one))}
+        name = f"{one.name}-{suite.tag(one, 'fixed_cwnd')}"
+        todo += [
+            suite.Job(one, f"fixed_cwnd:{window}", seed, out / f"{name}-{window}-{seed}")
+            for window in sorted(windows)
+        ]
     found: dict[str, dict[int, float]] = {}
     for outcome in suite.execute(todo, jobs, True, quiet=False):
         job = outcome.job
         if outcome.result is None:
             raise NdmError(f"{job.folder}: {outcome.error}; run the command again")
-        flow = outcome.result["flows"][0]
-        lost = flow["retransmissions"] / max(1, flow["segments"])
-        score = points(flow["goodput_mbps"], flow["rtt_mean_ms"], lost, 1.0, 1.0, 1.0)
+        m = board.metrics(outcome)
+        score = points(m.goodput_mbps, m.rtt_mean_ms, m.retransmitted_share, m.share, m.jain, 1.0)
         found.setdefault(job.scenario.name, {})[int(job.cc.split(":")[1])] = score
     return found
 
@@ -74,13 +79,17 @@ def row(scenario: Scenario, found: dict[int, float]) -> tuple[str, float]:
     """A line of the table, and what the taught window loses."""
     link = scenario.link
     assert link is not None
-    bdp, best = truth.bdp_packets(link), max(found.values())
+    best = max(found.values())
 
     def less(share: float) -> float:
-        return found[max(FEWEST_PACKETS, round(bdp * share))] - best
+        return found[packets(link, share)] - best
 
     taught = truth.target_bdp(scenario)
-    known = (f"{bdp:.0f}", f"{link.jitter_us / link.rtt_us:.3f}", f"{link.loss:g}")
+    known = (
+        f"{truth.bdp_packets(link):.0f}",
+        f"{link.jitter_us / link.rtt_us:.3f}",
+        f"{link.loss:g}",
+    )
     cells = [*(f"{less(share):+.2f}" for share in SHARES), f"{taught:.2f}", f"{less(taught):+.2f}"]
     return "| " + " | ".join([scenario.name, *known, *cells]) + " |", -less(taught)
 

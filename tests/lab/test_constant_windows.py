@@ -46,6 +46,8 @@ def runs(best: int) -> Any:
                 "rtt_mean_ms": 50 * max(1, packets / best),
                 "retransmissions": 0,
                 "segments": 1000,
+                "zero_intervals": 0,
+                "share": 1.0,
             }
             yield suite.Outcome(job, {"flows": [flow]}, "")
 
