@@ -104,9 +104,9 @@ class _Path:
     queue_packets: float
     extra_share: float
     """of the bandwidth-delay product"""
-    jitter_share: float = JITTER_SHARE_NOISE
+    jitter_share: float
     """standard deviations of jitter that count as part of the RTT"""
-    spare_alone: float = EXTRA_PACKETS
+    spare_alone: float
     """packets above that, of a lone flow"""
     loss_root: float = 0.0
     """packets above that, of the square root of the BDP"""
@@ -160,7 +160,11 @@ def _path(scenario: Scenario) -> _Path:
     rate = _number("rate", scenario.lo.tbf, BITS)
     extra = EXTRA_SHARE_NOISE if "loss" in scenario.lo.netem else EXTRA_SHARE
     rtts_us = ((0.0, 2 * delay),)
-    return _Path(((0.0, rate),), rtts_us, 2 * jitter, LOOPBACK_PACKET_BYTES, 1e9, extra)
+    return _Path(
+        *(((0.0, rate),), rtts_us, 2 * jitter, LOOPBACK_PACKET_BYTES, 1e9, extra),
+        jitter_share=JITTER_SHARE_NOISE,
+        spare_alone=EXTRA_PACKETS,
+    )
 
 
 def ideals(scenario: Scenario, cc: str) -> list[Ideal]:

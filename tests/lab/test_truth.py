@@ -155,7 +155,7 @@ def test_a_recorded_run_is_told_from_its_scenario() -> None:
     told = truth.windows((folder / "scenario.toml").read_text(), "cubic")
     assert sorted(told) == [0, 1]
     assert told[0].from_us.tolist() == [0, 1_500_000]
-    assert told[0].packets_per_s.tolist() == pytest.approx([385.0, 192.5 * truth.RIVAL_SHARE])
+    assert told[0].packets_per_s.tolist() == [385.0, 211.75]
     assert told[0].rtt_us.tolist() == [139_792, 0]
     assert told[1].from_us.tolist() == [1_500_000, 10_000_000]
     assert told[1].rtt_us.tolist() == [0, 139_792]
@@ -178,7 +178,7 @@ def test_target_windows_are_derived_and_their_rules_are_in_no_file(
         elif row["flow_number"] == 0 and at_us < 1_500_000:
             assert packets_ == np.float32(385.0 * 139_792 / 1e6)
         elif row["flow_number"] == 0 or at_us < 10_000_000:
-            assert packets_ == np.float32(192.5 * truth.RIVAL_SHARE * row["srtt_us"] / 1e6)
+            assert packets_ == np.float32(211.75 * row["srtt_us"] / 1e6)
     starts = {r["flow_number"]: r["start_us"] for r in rows if r["flow_number"] is not None}
     assert 0 < starts[0] < 1_500_000 < starts[1] < 6_000_000
     files = {path: path.read_bytes() for path in tmp_path.iterdir()}
