@@ -65,6 +65,7 @@ struct ndm_features {
 	    callers:8;		/* likewise the caller's own */
 	u16 plasticity;		/* Q12 */
 	u16 round_lost;		/* packets marked lost in this round, at most 65535 */
+	u32 round_us;		/* when the round began, modulo 2^32 */
 };
 
 /* min(numerator / denominator, limit), Q12; numerator < 2^52. */
@@ -291,6 +292,7 @@ static inline bool ndm_features_inputs(const struct ndm_features *f, const struc
 static inline void ndm_features_next_round(struct ndm_features *f, const struct ndm_ack *ack)
 {
 	f->round_delivered = ack->delivered;
+	f->round_us = (u32)ack->now_us;
 	f->round_lost = 0;
 	f->rate_interval_us = 0;
 	f->rtt_taken = 0;
@@ -311,13 +313,14 @@ static inline void ndm_features_next_round(struct ndm_features *f, const struct 
 }
 
 static NDM_RARE void ndm_features_start(struct ndm_features *f, u32 delivered, u32 srtt_us,
-					u8 ack_time)
+					u32 now_us)
 {
 	memset(f, 0, sizeof(*f));
 	f->round_delivered = delivered;
+	f->round_us = now_us;
 	f->loss_delivered = delivered;
 	f->srtt_us = ndm_min(srtt_us, NDM_LONG_US);
-	f->ack_time = ack_time;
+	f->ack_time = (u8)(now_us >> NDM_PAUSE_SHIFT);
 	f->last_lo_us = NDM_LONG_US;
 	ndm_floor_restart(f);
 	f->started = 1;
@@ -335,9 +338,10 @@ static inline bool ndm_round_is_quiet(const struct ndm_features *f, bool app_lim
 }
 
 /* Begin a quiet round anew, without inputs; nothing is forgotten. */
-static inline void ndm_pass_round(struct ndm_features *f, u32 delivered, u32 srtt_us)
+static inline void ndm_pass_round(struct ndm_features *f, u32 delivered, u32 srtt_us, u32 now_us)
 {
 	f->round_delivered = delivered;
+	f->round_us = now_us;
 	f->rate_interval_us = 0;
 	f->srtt_us = ndm_min(srtt_us, NDM_LONG_US);
 }
@@ -363,9 +367,10 @@ static NDM_COMMON enum ndm_round ndm_features_end_round(struct ndm_features *f,
 
 /*
  * Take one ACK. f: all zero before the first. True if it ends a round: the first for a
- * packet sent after the round began, or at an RTO. Next is ndm_pass_round() if
- * ndm_round_is_quiet(), else ndm_features_end_round(). The record's inflight, cwnd,
- * ssthresh, rttvar_us and app_limited matter only there.
+ * packet sent after the round began, min RTT or more after that, or at an RTO. (Sooner it
+ * is the ACK of a packet that was late, not lost, taken for that of its retransmission.)
+ * Next is ndm_pass_round() if ndm_round_is_quiet(), else ndm_features_end_round(). The
+ * record's inflight, cwnd, ssthresh, rttvar_us and app_limited matter only there.
  */
 static NDM_COMMON bool ndm_features_take(struct ndm_features *f, const struct ndm_ack *ack)
 {
@@ -374,7 +379,7 @@ static NDM_COMMON bool ndm_features_take(struct ndm_features *f, const struct nd
 	bool rto = false;
 
 	if (!f->started)
-		ndm_features_start(f, ack->delivered, ack->srtt_us, now);
+		ndm_features_start(f, ack->delivered, ack->srtt_us, (u32)ack->now_us);
 	waited = now - f->ack_time;
 	f->ack_time = now;
 	if (f->in_loss != loss) {
@@ -397,7 +402,8 @@ static NDM_COMMON bool ndm_features_take(struct ndm_features *f, const struct nd
 		f->plasticity = NDM_ONE;
 	if (ack->acked && ack->interval_us > 0)
 		ndm_take_rate(f, ack->delivered - ack->prior_delivered, (u32)ack->interval_us);
-	return rto || (ack->acked && !ndm_before(ack->prior_delivered, f->round_delivered));
+	return rto || (ack->acked && !ndm_before(ack->prior_delivered, f->round_delivered) &&
+		       (u32)ack->now_us - f->round_us >= ack->min_rtt_us);
 }
 
 /* An ACK and, if it ends one, the round; x is written then. */
@@ -408,7 +414,7 @@ static inline enum ndm_round ndm_features_ack(struct ndm_features *f, const stru
 		return NDM_ROUND_GOES_ON;
 	if (ndm_round_is_quiet(f, ack->app_limited, ack->ca_state,
 			       (u64)ack->inflight + ack->acked, ack->cwnd)) {
-		ndm_pass_round(f, ack->delivered, ack->srtt_us);
+		ndm_pass_round(f, ack->delivered, ack->srtt_us, (u32)ack->now_us);
 		return NDM_ROUND_GOES_ON;
 	}
 	return ndm_features_end_round(f, ack, x);

@@ -128,20 +128,20 @@ static void ndm_test_rounds(struct kunit *test)
 	struct ndm_ack ack;
 	u32 round;
 
+	ack = ndm_test_ack(0);
+	KUNIT_EXPECT_EQ(test, ndm_features_ack(&f, &ack, x), NDM_ROUND_GOES_ON);
 	for (round = 1; round <= 4; round++) {
 		ack = ndm_test_ack(round);
-		/* An ACK for a packet from before the round does not end it. */
-		if (round > 1) {
-			ack.prior_delivered -= 1;
-			ack.lost = 0;
-			KUNIT_EXPECT_EQ(test, ndm_features_ack(&f, &ack, x), NDM_ROUND_GOES_ON);
-			ack = ndm_test_ack(round);
-		} else {
-			ack.prior_delivered = ack.delivered;
-		}
-		KUNIT_EXPECT_NE(test, ndm_features_ack(&f, &ack, x), NDM_ROUND_GOES_ON);
-		if (round == 1)
-			continue;
+		/* Neither an ACK for a packet from before the round ends it, */
+		ack.prior_delivered -= 1;
+		ack.lost = 0;
+		KUNIT_EXPECT_EQ(test, ndm_features_ack(&f, &ack, x), NDM_ROUND_GOES_ON);
+		/* nor one before min RTT is over. */
+		ack.prior_delivered += 1;
+		ack.now_us -= 1;
+		KUNIT_EXPECT_EQ(test, ndm_features_ack(&f, &ack, x), NDM_ROUND_GOES_ON);
+		ack = ndm_test_ack(round);
+		KUNIT_EXPECT_EQ(test, ndm_features_ack(&f, &ack, x), NDM_ROUND_VALID);
 		KUNIT_EXPECT_EQ(test, x[NDM_IN_RTT_RATIO], NDM_ONE);
 		KUNIT_EXPECT_EQ(test, x[NDM_IN_BDP_RATIO], NDM_ONE - 1);
 		KUNIT_EXPECT_EQ(test, x[NDM_IN_RTT_VARIATION], NDM_ONE / 4);

@@ -51,7 +51,8 @@ def real_features(stream: np.ndarray[Any, Any]) -> list[list[float]]:
     rtts: list[list[int]] = [[], []]
     floor_count, sample_rate = 0, 0.0
     means: np.ndarray[Any, Any] | None = None
-    clock, pause, paused = int(stream["now_us"][0]) // 64, 0, False
+    began = int(stream["now_us"][0])
+    clock, pause, paused = began // 64, 0, False
     for a in stream:
         rto = a["ca_state"] == 4 and not in_loss
         in_loss = a["ca_state"] == 4
@@ -77,8 +78,10 @@ def real_features(stream: np.ndarray[Any, Any]) -> list[list[float]]:
         if a["acked"] and a["interval_us"] > 0:
             newest = (int(a["delivered"]) - int(a["prior_delivered"])) / int(a["interval_us"])
             sample_rate = max(newest, sample_rate) if paused else newest
-        if not rto and (not a["acked"] or a["prior_delivered"] < start):
+        returned = a["acked"] and a["prior_delivered"] >= start
+        if not rto and not (returned and now - began >= a["min_rtt_us"]):
             continue
+        began = now
         flight = int(a["inflight"]) + int(a["acked"])
         quiet = not rto and a["app_limited"] and not lost and a["ca_state"] == 0
         quiet = quiet and 2 * flight < a["cwnd"]
@@ -119,8 +122,8 @@ def real_features(stream: np.ndarray[Any, Any]) -> list[list[float]]:
                 min(sample_rate / high, 1),
                 (low - floor) / (top - floor) if top > floor and low > floor else 0.0,
             ]
-            now = np.array(x)[REMEMBERED]
-            means = now if means is None else means + (now - means) / 16
+            newest = np.array(x)[REMEMBERED]
+            means = newest if means is None else means + (newest - means) / 16
             rounds.append([*x, *means])
         start, lost, taken, previous, sample_rate = int(a["delivered"]), 0, 0, srtt, 0.0
         plastic *= 15 / 16
@@ -189,6 +192,19 @@ def test_counters_may_wrap() -> None:
     assert np.array_equal(core.replay(shifted).x[2:], core.replay(stream).x[2:])
 
 
+def test_the_ack_of_a_late_packet_ends_no_round() -> None:
+    """It was taken for lost and retransmitted: its ACK says that the copy was sent just now."""
+    stream = acks(400)
+    late = stream.copy()
+    late["prior_delivered"][7::20] = late["delivered"][7::20] - 1
+    assert np.array_equal(core.replay(late).ack_index, core.replay(stream).ack_index)
+    spaced = np.diff(late["now_us"][core.replay(late).ack_index])
+    assert (spaced >= late["min_rtt_us"][0]).all()
+    # From min RTT on it may be the copy's.
+    late["min_rtt_us"] = 5_000
+    assert len(core.replay(late).x) > len(core.replay(stream).x)
+
+
 def test_nothing_valid_without_a_sample() -> None:
     for column, value in (("interval_us", -1), ("srtt_us", 0), ("min_rtt_us", 0), ("cwnd", 0)):
         rounds = core.replay(acks(100, **{column: value}))
@@ -233,7 +249,7 @@ def test_hostile_records_stay_inside_the_box(rows: list[tuple[int, ...]]) -> Non
 
 
 def test_state_leaves_room_for_the_controller() -> None:
-    assert core.FEATURES_BYTES == 72 and 72 + 2 * c.N_MEANS <= c.PRIVATE_BYTES - 16
+    assert core.FEATURES_BYTES == 80 and 80 + 2 * c.N_MEANS <= c.PRIVATE_BYTES - 8
 
 
 @pytest.mark.parametrize("trace", ["reno-03-lossy", "bbr-06-lossy-jitter"])
@@ -372,7 +388,7 @@ def test_steady_acks_are_no_pause() -> None:
 
 def test_requests_and_responses_are_no_rounds() -> None:
     """A loss makes one, and so does a window that is used, or more to send than that."""
-    still = {"inflight": 0, "cwnd": 100, "app_limited": 1}
+    still = {"inflight": 0, "cwnd": 100, "app_limited": 1, "min_rtt_us": 1_000}
     quiet = acks(400, prior_delivered=np.arange(400), **still)
     assert len(core.replay(quiet).x) == 0
     lossy = quiet.copy()
