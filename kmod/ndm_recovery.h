@@ -110,9 +110,6 @@ static u32 ndm_undo_cwnd(struct sock *sk)
 	ca->reducing = 0;
 	ca->spared = 0;
 	ndm_set_target(ca, max_t(u32, ca->target, ndm_prior_cwnd(tp)));
-	/* In slow start again: the rates of the recovery are no measure of its growth. */
-	if (ca->target < ndm_prior_ssthresh(tp))
-		ca->watchdog.grown_rate = 0;
 	ndm_undone(sk);
 	return max(tcp_snd_cwnd(tp), ndm_prior_cwnd(tp));
 }

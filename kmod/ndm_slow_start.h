@@ -55,8 +55,7 @@ static void ndm_grow(struct sock *sk, u32 acked)
 /* The rate grew in a round of slow start. A growth that follows another renews the credits. */
 static void ndm_note_growth(struct ndm *ca)
 {
-	/* Zero is what an undo leaves. */
-	if (ca->starting && ca->watchdog.grown_rate)
+	if (ca->starting)
 		ca->starting = ndm_start_credits;
 	ca->watchdog.grown_rate = ndm_max_rate(ca);
 }

@@ -8,8 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .lab import answers
+from .lab import NOISE, answers, drive
 from .test_cases import KEEPS_CUT, Seen, play
+
+OVERTAKING = """
+seconds = 8
+topology = "path"
+[link]
+rate_bps = 7_760_000
+rtt_us = 53_500
+queue_packets = 345
+jitter_us = 13_300
+reorder = true
+"""
 
 
 def reordered(undo: bool, flow: Path, tmp_path: Path) -> Seen:
@@ -46,6 +57,24 @@ def test_heavy_reordering_costs_no_window(flow: Path, tmp_path: Path) -> None:
     assert spurious > 50 and seen.value("TCPDSACKRecvSegs") > 0.8 * spurious
     assert recoveries > 15 and undone > 0.8 * recoveries
     assert window > 1.5 * cut
+
+
+def test_a_round_lasts_a_round_trip_where_packets_overtake_others(tmp_path: Path) -> None:
+    """A late packet's ACK is taken for that of its retransmission, sent milliseconds ago."""
+    result, rounds = drive(OVERTAKING, tmp_path)
+    (flow,) = result["flows"]
+    lasted_ms = np.diff(rounds["t_us"].to_numpy()) / 1e3
+    print(f"\nshortest round {lasted_ms.min():.1f} ms, lowest RTT {flow['rtt_min_ms']} ms")
+    assert flow["retransmissions"] > 5 and lasted_ms.min() >= flow["rtt_min_ms"] - 0.1
+
+
+def test_undone_recoveries_do_not_keep_slow_start_going(tmp_path: Path) -> None:
+    """A queue of ten BDPs would fill: losses that were none begin slow start again and again."""
+    steady = (answers(0, NOISE),)
+    _, rounds = drive(OVERTAKING, tmp_path, steady, seed=3)
+    starts = [why for why in rounds["why"].to_pylist() if why in ("slow_start", "goes_on")]
+    print(f"\n{len(starts)} rounds of slow start; largest window {max(rounds['cwnd'].to_pylist())}")
+    assert max(rounds["cwnd"].to_pylist()) < 345 / 2
 
 
 @pytest.mark.parametrize("off", ["tcp_sack", "tcp_timestamps", "tcp_sack tcp_timestamps"])

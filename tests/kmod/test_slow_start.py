@@ -157,31 +157,6 @@ def test_it_comes_back_only_so_often(
     assert max(found) == times
 
 
-def test_slow_start_goes_on_when_a_recovery_was_for_nothing(flow: Path, tmp_path: Path) -> None:
-    """No bottleneck, delays of 5 to 55 ms: what a recovery delivers is no full pipe."""
-    script = """
-forth 20000 delay 30ms 25ms
-flow send 10.2.0.2 5000 ndm_tcp send:10000000 info
-counter TCPPartialUndo
-"""
-    network = answers(0, NOISE)
-    forgets = ("if (ca->target < ndm_prior_ssthresh(tp))", "if (0)")
-
-    def grew(seed: int) -> tuple[int, int]:
-        """The largest window in slow start, and that of a module that keeps the rates."""
-        windows = []
-        for name, changes in (("rule", (network,)), ("kept", (network, forgets))):
-            folder = tmp_path / f"{name}-{seed}"
-            folder.mkdir()
-            seen = play(script, flow, folder, changes, seed=seed)
-            assert seen.value("TCPPartialUndo") > 3 and seen.rounds is not None
-            windows.append(grown(seen.rounds.to_pylist()))
-        return windows[0], windows[1]
-
-    _, kept = where(grew, lambda windows: windows[0] > 200)
-    assert kept <= 200
-
-
 def test_a_full_pipe_ends_it_for_good(flow: Path, tmp_path: Path) -> None:
     """Nothing is lost, the queue drains, and a loss now would be noise."""
     first, rest = rounds(f"forth {PATH.replace('1000', '20000')}\n{SEND}", NOISE, flow, tmp_path)
