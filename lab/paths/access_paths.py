@@ -4,7 +4,8 @@
 Boards show `access`, a development suite; changes between two trainings are measured on
 `validation-access`. Families beside those of `training_paths`: links and ACKs that come in bursts,
 thin ACK paths, policers, routes that change, cellular rates, local networks, slow links, queues
-that mark, and flows that join others. Regenerate with `ndm lab scenarios access`.
+that mark, flows that join others, and packets that overtake others. Regenerate with
+`ndm lab scenarios access`.
 """
 
 from __future__ import annotations
@@ -62,6 +63,11 @@ LAN_QUEUE_MS = (0.8, 5.0)
 LAN_READ_WAIT_US = 100
 LOSS = (0.001, 0.02)
 ACK_LOSS = (0.01, 0.08)
+OVERTAKING_MBPS = (2.0, 100.0)
+OVERTAKING_RTT_MS = (8.0, 160.0)
+OVERTAKING_QUEUE_BDP = (0.5, 12.0)
+OVERTAKING_JITTER = (0.03, 0.3)
+"""standard deviation over RTT; such delays are what `netem delay 50ms 10ms` gives"""
 SHARED_MBPS = (8.0, 24.0)
 SHARED_QUEUE_BDP = (1.0, 4.0)
 
@@ -223,6 +229,14 @@ def _loss_both_ways(rng: random.Random) -> _Path:
     return _Path(*_draw(rng), lines, title)
 
 
+def _overtaking(rng: random.Random) -> _Path:
+    mbps, rtt_ms, queue = _draw(rng, OVERTAKING_MBPS, OVERTAKING_RTT_MS, OVERTAKING_QUEUE_BDP)
+    jitter_us = round(rtt_ms * 1e3 * rng.uniform(*OVERTAKING_JITTER), -2)
+    lines = [f"jitter_us = {jitter_us:.0f}", "reorder = true"]
+    title = f"packets overtake others, by {jitter_us / 1e3:g} ms"
+    return _Path(mbps, rtt_ms, queue, lines, title)
+
+
 FAMILIES: dict[str, list[Callable[[random.Random], _Path]]] = {
     "slots": [_slots] * 3,
     "ack-bursts": [_ack_bursts] * 2,
@@ -239,6 +253,7 @@ FAMILIES: dict[str, list[Callable[[random.Random], _Path]]] = {
     "late-cubic": [_late_cubic] * 2,
     "staggered": [_staggered] * 2,
     "loss-both-ways": [_loss_both_ways] * 3,
+    "overtaking": [_overtaking] * 6,
 }
 """name to how each of its paths is drawn"""
 
