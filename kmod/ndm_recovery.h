@@ -86,6 +86,9 @@ static u32 ndm_ssthresh(struct sock *sk)
 	if (!ndm_prior_ssthresh(tp)) {
 		ca->starting = 0;
 		window = ndm_cut_for_mark(ca, cwnd);
+		/* A doubling window leaves in bursts: what arrived does not measure the path. */
+		if (tcp_in_slow_start(tp))
+			ca->ceiling_rounds = 0;
 	} else if (tcp_in_initial_slowstart(tp) &&
 		   !ndm_queue_delays(tp->srtt_us >> 3, ndm_update_min_rtt(sk))) {
 		ca->spared = 1;

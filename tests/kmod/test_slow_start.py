@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .lab import CONGESTION, NOISE, answers, measure, where
+from .lab import CONGESTION, NOISE, answers, drive, measure, where
 from .test_cases import Seen, play
 
 INFINITE = 0x7FFFFFFF  # TCP_INFINITE_SSTHRESH
@@ -155,6 +155,24 @@ def test_it_comes_back_only_so_often(
 
     rounds(script, says, flow, tmp_path, shows)
     assert max(found) == times
+
+
+def test_a_mark_for_its_bursts_begins_no_ceiling(tmp_path: Path) -> None:
+    """Cake marks bursts of the first round; a ceiling of 12 packets would hold for 31 rounds."""
+    scenario = """
+seconds = 4
+topology = "path"
+[link]
+rate_bps = 10_170_000
+rtt_us = 58_200
+qdisc = "cake"
+[host]
+ecn = true
+"""
+    grows = (answers("1 << 14", NOISE),)
+    rounds = drive(scenario, tmp_path, grows)[1].to_pylist()
+    assert rounds[1]["why"] == "recovery", "the mark"
+    assert max(row["cwnd"] for row in rounds[2:14]) > 4 * rounds[0]["cwnd"]
 
 
 def test_a_full_pipe_ends_it_for_good(flow: Path, tmp_path: Path) -> None:
