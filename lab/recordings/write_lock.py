@@ -23,7 +23,8 @@ from ndm_tcp.lab.guest.root import guest_root
 
 POOL, OWN = "reno,cubic,bbr", "ndm_tcp"
 LAN, ACCESS = "training-lan", "training-access"
-COMMITTED = tuple(f"lab-rounds/{name}" for name in ("access", "core", "jitter", "lan", "lan-short"))
+FOLDERS = ("access", "core", "jitter", "lan", "lan-short", "overtaking")
+COMMITTED = tuple(f"lab-rounds/{name}" for name in FOLDERS)
 FULL = "6e317e5"
 """the last commit with every recording until then in datasets/lab-rounds"""
 THREE = "ccc0ac4"
@@ -94,6 +95,9 @@ RECIPES = (
     Recipe("access-pool", POOL, "0 to 155", suite=ACCESS),
     Recipe("12", OWN, "0 to 155", suite=ACCESS),
     Recipe("12-explored", OWN, "0 to 155", suite=ACCESS),
+    Recipe("overtaking-pool", POOL, "156 to 179", suite=ACCESS),
+    Recipe("13", OWN, "156 to 179", suite=ACCESS),
+    Recipe("13-explored", OWN, "156 to 179", suite=ACCESS),
 )
 
 
