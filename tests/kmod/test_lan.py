@@ -136,10 +136,15 @@ def test_where_hosts_pause_a_loss_ends_the_probing(held: Result, tmp_path: Path)
 
 def test_where_hosts_pause_the_rate_of_a_round_bounds_growth(held: Result, tmp_path: Path) -> None:
     """By the highest of ten rounds, which a burst sets, the window overflows the queue."""
-    without = measure(HELD, tmp_path / "none", [BURSTS])
-    print(f"\n{share(held):.2%} retransmitted, {share(without):.2%} by the highest rate")
-    assert share(held) < 0.8 * share(without)
-    assert held["total_mbps"] > 0.98 * without["total_mbps"]
+    rule, without = [held], [measure(HELD, tmp_path / "none", [BURSTS])]
+    for seed in range(2, 6):  # one seed's goodput differs from the mean by up to 2 %
+        rule.append(measure(HELD, tmp_path / f"{seed}", seed=seed))
+        without.append(measure(HELD, tmp_path / f"none-{seed}", [BURSTS], seed=seed))
+    lost, all_lost = (fmean(share(result) for result in runs) for runs in (rule, without))
+    mbps, all_mbps = (fmean(result["total_mbps"] for result in runs) for runs in (rule, without))
+    print(f"\n{lost:.2%} retransmitted, {all_lost:.2%} by the highest rate; {mbps}, {all_mbps}")
+    assert lost < 0.8 * all_lost
+    assert mbps > 0.98 * all_mbps
 
 
 @pytest.mark.parametrize(("text", "seeds"), [(HELD, 5), (OWN_QUEUE, 1)], ids=["held", "own-queue"])
