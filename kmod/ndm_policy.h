@@ -192,7 +192,8 @@ static void ndm_steer_recovery(struct sock *sk, const struct ndm_facts *r)
 	struct tcp_sock *tp = tcp_sk(sk);
 
 	if (r->marked && r->repairs) {
-		ndm_set_ssthresh(tp, min(r->window, ndm_cut_for_mark(ca, ndm_prior_cwnd(tp))));
+		ndm_set_ssthresh(tp, min(r->window,
+					 ndm_cut_for_mark(ca, ndm_prior_cwnd(tp), false)));
 		ndm_set_target(ca, tp->snd_ssthresh);
 		ca->reducing = 1;
 	} else if (r->took_over || (ca->watchdog.left && r->valid &&

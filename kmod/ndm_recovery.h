@@ -39,13 +39,14 @@ static u32 ndm_reduce(struct tcp_sock *tp, u32 acked, bool forward)
 
 /*
  * The window after a mark or a drop in this host's own queue, packets: half, as RFC 3168
- * demands. Both prove overflow, so the network has no part in it. A ceiling follows
- * (ndm_ceiling.h), and one round that grows no faster than Reno's.
+ * demands. Both prove overflow, so the network has no part in it. One round follows that
+ * grows no faster than Reno's, and a ceiling (ndm_ceiling.h), but none after slow start: a
+ * doubling window leaves in bursts, and what arrived does not measure the path.
  */
-static u32 ndm_cut_for_mark(struct ndm *ca, u32 window)
+static u32 ndm_cut_for_mark(struct ndm *ca, u32 window, bool slow_start)
 {
 	ca->f.callers_flags |= NDM_MARKED;
-	ca->ceiling_rounds = NDM_CEILING_ROUNDS;
+	ca->ceiling_rounds = slow_start ? 0 : NDM_CEILING_ROUNDS;
 	return window >> 1;
 }
 
@@ -85,10 +86,7 @@ static u32 ndm_ssthresh(struct sock *sk)
 	 */
 	if (!ndm_prior_ssthresh(tp)) {
 		ca->starting = 0;
-		window = ndm_cut_for_mark(ca, cwnd);
-		/* A doubling window leaves in bursts: what arrived does not measure the path. */
-		if (tcp_in_slow_start(tp))
-			ca->ceiling_rounds = 0;
+		window = ndm_cut_for_mark(ca, cwnd, tcp_in_slow_start(tp));
 	} else if (tcp_in_initial_slowstart(tp) &&
 		   !ndm_queue_delays(tp->srtt_us >> 3, ndm_update_min_rtt(sk))) {
 		ca->spared = 1;
