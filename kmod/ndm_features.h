@@ -338,12 +338,12 @@ static inline bool ndm_round_is_quiet(const struct ndm_features *f, bool app_lim
 }
 
 /* Begin a quiet round anew, without inputs; nothing is forgotten. */
-static inline void ndm_pass_round(struct ndm_features *f, u32 delivered, u32 srtt_us, u32 now_us)
+static inline void ndm_pass_round(struct ndm_features *f, const struct ndm_ack *ack)
 {
-	f->round_delivered = delivered;
-	f->round_us = now_us;
+	f->round_delivered = ack->delivered;
+	f->round_us = (u32)ack->now_us;
 	f->rate_interval_us = 0;
-	f->srtt_us = ndm_min(srtt_us, NDM_LONG_US);
+	f->srtt_us = ndm_min(ack->srtt_us, NDM_LONG_US);
 }
 
 /* The work of a round's end. x: its inputs, all zero if it was blind. */
@@ -414,7 +414,7 @@ static inline enum ndm_round ndm_features_ack(struct ndm_features *f, const stru
 		return NDM_ROUND_GOES_ON;
 	if (ndm_round_is_quiet(f, ack->app_limited, ack->ca_state,
 			       (u64)ack->inflight + ack->acked, ack->cwnd)) {
-		ndm_pass_round(f, ack->delivered, ack->srtt_us, (u32)ack->now_us);
+		ndm_pass_round(f, ack);
 		return NDM_ROUND_GOES_ON;
 	}
 	return ndm_features_end_round(f, ack, x);

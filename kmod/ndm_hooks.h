@@ -135,7 +135,7 @@ static NDM_COMMON void ndm_ack_arrived(struct sock *sk, const struct rate_sample
 	ndm_fill_ack(sk, rs, &ack);
 	if (ndm_features_take(&ca->f, &ack)) {
 		if (ndm_is_quiet(sk, ack.acked, rs->is_app_limited))
-			ndm_pass_round(&ca->f, tp->delivered, tp->srtt_us >> 3, (u32)ack.now_us);
+			ndm_pass_round(&ca->f, &ack);
 		else
 			ndm_end_round(sk, rs);
 	}

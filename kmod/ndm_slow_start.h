@@ -52,7 +52,7 @@ static void ndm_grow(struct sock *sk, u32 acked)
 		ndm_set_prior_cwnd(tp, max(ndm_prior_cwnd(tp), tcp_snd_cwnd(tp)));
 }
 
-/* The rate grew in a round of slow start. A growth that follows another renews the credits. */
+/* The rate grew in a round of slow start: that renews the credits. */
 static void ndm_note_growth(struct ndm *ca)
 {
 	if (ca->starting)
