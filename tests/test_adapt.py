@@ -159,6 +159,38 @@ def test_the_guard_compares_scenario_by_scenario() -> None:
     assert verdict.guard("x", mixed, shipped).passed
 
 
+def test_each_training_learns_from_flows_of_the_network_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first explores with the shipped network, the second with what the first one made."""
+    explored: list[Path] = []
+    learned: list[list[str]] = []
+
+    def explorer(kmod: Path, to: Path) -> Path:
+        explored.append(kmod)
+        return to
+
+    def recorded(jobs: list[str], kmod: Path | None, at_once: int) -> list[Path]:
+        return [tmp_path / f"{kmod.name if kmod else ''}{jobs[0]}"]
+
+    def dataset(setting: steps.Steps, folders: list[Path], turn: int) -> Path:
+        learned.append([folder.name for folder in folders])
+        return tmp_path / f"recorded-{turn}"
+
+    monkeypatch.setattr(Plan, "jobs", lambda self, cc, kmod, out: [cc])
+    monkeypatch.setattr(recordings, "explorer", explorer)
+    monkeypatch.setattr(recordings, "record", recorded)
+    monkeypatch.setattr(steps, "dataset", dataset)
+    monkeypatch.setattr(steps, "train", lambda setting, data, turn: tmp_path / f"network-{turn}")
+    monkeypatch.setattr(steps, "sources", lambda run, to, **_: to)
+    setting = steps.Steps(tmp_path, (), 1, 2, 1)
+    found = steps.recorded(setting, Plan((), {}, 1), 0.0)
+    assert found == (tmp_path / "recorded-1", tmp_path / "kmod-1")
+    assert explored == [uml_build.KMOD, tmp_path / "kmod-0"]
+    rivals = [*recordings.RIVALS]
+    assert learned == [[*rivals, "0ndm_tcp"], [*rivals, "0ndm_tcp", "1ndm_tcp"]]
+
+
 @pytest.mark.parametrize("targets", [True, False])
 @pytest.mark.parametrize("best", [-0.32, -0.16, 0.0, 0.08, 0.24])
 def test_the_loop_chooses_what_to_teach(

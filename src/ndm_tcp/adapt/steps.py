@@ -66,8 +66,12 @@ def captures(paths: Sequence[Path], steps: Steps, models: Sequence[PathModel]) -
     return {model.name: split.get(model.flow_id, "train") for model in models}
 
 
-def network(steps: Steps, plan: recordings.Plan, started_s: float) -> Path:
-    """Record and train, as often as asked; the sources of the module with the last network."""
+def recorded(steps: Steps, plan: recordings.Plan, started_s: float) -> tuple[Path, Path]:
+    """Record and train, as often as asked.
+
+    Returns:
+        the dataset of all recordings, and the sources of the module with the last network.
+    """
     from ndm_tcp.lab.guest import uml_build
 
     runs = steps.out / "recordings"
@@ -80,11 +84,17 @@ def network(steps: Steps, plan: recordings.Plan, started_s: float) -> Path:
         jobs = plan.jobs(recordings.OWN, explorer, runs)
         folders += recordings.record(jobs, explorer, steps.jobs)
         say(f"{len(folders)} recordings", started_s)
-        recorded = dataset(steps, folders, turn)
-        run = train(steps, recorded, turn)
+        data = dataset(steps, folders, turn)
+        run = train(steps, data, turn)
         # Only the last network is checked, and has reports; the loop judges, not the step.
         kmod = sources(run, steps.out / f"kmod-{turn}", even_if_worse=True, reports=False)
         say(f"network {turn + 1} of {steps.iterations} trained and exported", started_s)
+    return data, kmod
+
+
+def network(steps: Steps, plan: recordings.Plan, started_s: float) -> Path:
+    """What the loop finds best to teach; the sources of the module with that network."""
+    data, kmod = recorded(steps, plan, started_s)
     taught = [m for m in plan.models if plan.splits[m.name] == "train"]
     targets, best = search(steps, taught, kmod)
     base = "target windows" if targets else "the shipped network's outputs"
@@ -94,8 +104,10 @@ def network(steps: Steps, plan: recordings.Plan, started_s: float) -> Path:
         shutil.rmtree(last)
     if not targets and not best:
         return sources(None, steps.out / "kmod-last")
+    turn = steps.iterations - 1
+    run = steps.out / f"network-{turn}"
     if best:
-        run = train(steps, recorded, turn, targets=targets, offset=best)
+        run = train(steps, data, turn, targets=targets, offset=best)
     shutil.copytree(run, last)
     return module(last, steps.out / "kmod-last")
 

@@ -41,6 +41,8 @@ CAPTURED = ("cubic", "bbr")
 CAPTURES, JUDGED = 5, 4
 """paths of a family to capture, and others to judge on"""
 LAB_SEEDS = 2
+ITERATIONS = 2
+"""what `ndm adapt` does by default"""
 FULL_PACKET = 1500
 SEED = 20261126
 
@@ -169,25 +171,18 @@ def networks(
     models = windows.measured(models, setting.out / "windows", setting.draws, setting.jobs)
     splits = steps.captures(copies, setting, models)
     plan = recordings.Plan.of(recordings.spread(models, CAPTURES), splits, setting.draws)
-    runs = setting.out / "recordings"
-    folders: list[Path] = []
-    for cc in recordings.RIVALS:
-        folders += recordings.record(plan.jobs(cc, None, runs), None, setting.jobs)
-    explorer = recordings.explorer(uml_build.KMOD, setting.out / "explore" / "0")
-    jobs = plan.jobs(recordings.OWN, explorer, runs)
-    folders += recordings.record(jobs, explorer, setting.jobs)
-    found = []
     # Networks of other seeds are alike, and every search takes minutes.
-    recorded = steps.dataset(setting, folders, 0)
-    first = steps.module(steps.train(setting, recorded, 0), setting.out / "kmod-first")
+    recorded, first = steps.recorded(setting, plan, time.monotonic())
     random_ = any(scenario.scenario(m, m.name).draws() for m in plan.models)
     several = replace(setting, draws=SEEDS if random_ else 1)
     targets, offset = steps.search(several, plan.models, first)
     files.write_text(setting.out / "search", f"targets {targets}, offset {offset:+.2f}\n")
     if not targets and not offset:
         return [uml_build.KMOD] * seeds
+    found = []
     for seed in range(1, seeds + 1):
-        run = steps.train(setting, recorded, seed, seed, targets, offset)
+        turn = setting.iterations - 1 + seed
+        run = steps.train(setting, recorded, turn, seed, targets, offset)
         found.append(steps.module(run, setting.out / f"kmod-{seed}"))
     return found
 
@@ -269,7 +264,7 @@ def run(
     copies, ccs = (captures, {}) if captures else captured(family, out, jobs)
     models, reasons = accepted(copies, ccs, out, jobs)
     steps.say(f"{family}: {len(models)} of {len(copies)} captures accepted", started_s)
-    setting = steps.Steps(out, shipped_rounds(), 1, 1, jobs)
+    setting = steps.Steps(out, shipped_rounds(), 1, ITERATIONS, jobs)
     adapted = networks(family, models, copies, setting, seeds)
     steps.say(f"{family}: {seeds} networks adapted", started_s)
     kmods: dict[str, Path | None] = {**dict.fromkeys(CAPTURED), "shipped": uml_build.KMOD}
