@@ -61,7 +61,7 @@ def scores(
         windows = {packets(one.link, share) for share in (*SHARES, truth.target_bdp(one))}
         name = f"{one.name}-{suite.tag(one, 'fixed_cwnd')}"
         todo += [
-            suite.Job(one, f"fixed_cwnd:{window}", seed, out / f"{name}-{window}-{seed}")
+            suite.Job(one, f"fixed_cwnd:{window}:paced", seed, out / f"{name}-{window}-{seed}")
             for window in sorted(windows)
         ]
     found: dict[str, dict[int, float]] = {}

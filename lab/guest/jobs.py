@@ -25,7 +25,7 @@ class Job:
 
     scenario: Scenario
     cc: str
-    """`fixed_cwnd:N` is a constant window of N packets"""
+    """`fixed_cwnd:N` is a constant window of N packets; `fixed_cwnd:N:paced` as ndm_tcp sends it"""
     seed: int
     folder: Path
     kmod: Path | None = None
@@ -45,17 +45,20 @@ class Outcome:
 
 
 def split_cc(cc: str) -> tuple[str, dict[str, Any]]:
-    """`fixed_cwnd:N` to algorithm and module parameters; other names to themselves.
+    """`fixed_cwnd:N`, or `fixed_cwnd:N:paced`, to algorithm and module parameters.
+
+    Other names are returned as they are.
 
     Raises:
-        NdmError: the text after the colon is not a number.
+        NdmError: the text after the colon is something else.
     """
-    name, colon, value = cc.partition(":")
-    if not colon:
+    name, *values = cc.split(":")
+    if not values:
         return cc, {}
-    if name != "fixed_cwnd" or not value.isdigit():
-        raise NdmError(f"--cc {cc}: only fixed_cwnd takes a number; write fixed_cwnd:40")
-    return name, {"cwnd": int(value)}
+    if name != "fixed_cwnd" or not values[0].isdigit() or values[1:] not in ([], ["paced"]):
+        wanted = "fixed_cwnd:40 or fixed_cwnd:40:paced"
+        raise NdmError(f"--cc {cc}: only fixed_cwnd takes a number; write {wanted}")
+    return name, {"cwnd": int(values[0])} | ({"paced": 1} if values[1:] else {})
 
 
 def load_result(folder: Path) -> dict[str, Any] | None:

@@ -221,7 +221,7 @@ def jobs_of(
 def tag(
     scenario: Scenario, cc: str, kmod: Path | None = None, others: Externals = externals.NONE
 ) -> str:
-    """8 hex digits of what a run depends on beside its seed: the scenario, and our module's code.
+    """8 hex digits of what a run depends on beside its seed: the scenario, and our modules' code.
 
     For folders that are kept while scenarios and networks change.
 
@@ -233,7 +233,7 @@ def tag(
     """
     total = hashlib.sha256(scenario.text.encode())
     needed = set(scenario.algorithms(cc))
-    for ours in (kmod, uml_build.KMOD) if kmod else (uml_build.KMOD,):
+    for ours in (*([kmod] if kmod else []), uml_build.KMOD, uml_build.FIXED_CWND):
         brought = needed & set(lab_run.module_names(ours))
         if brought:
             code = files.sha256(ours) if ours.is_file() else uml_build.sources_digest(ours)

@@ -318,6 +318,22 @@ def test_a_constant_window(tmp_path: Path) -> None:
         assert flow["goodput_mbps"] == pytest.approx(cwnd * 1448 * 8e-6 / 0.031, rel=0.15)
 
 
+def test_a_paced_window_that_the_path_holds_loses_nothing(tmp_path: Path) -> None:
+    """As one burst it overflows the queue, again and again."""
+    text = (
+        'seconds = 5\ntopology = "path"\n[link]\nrate_bps = 60_000_000\n'
+        "rtt_us = 20_000\nqueue_packets = 10\n"
+    )
+    lost = {}
+    for paced in (0, 1):
+        params = {"cwnd": 100, "paced": paced}
+        out = tmp_path / str(paced)
+        result = lab_run.run(scenario(text), "fixed_cwnd", 1, out, params=params, light=True)
+        flow = result["flows"][0]
+        lost[paced] = flow["retransmissions"] / flow["segments"]
+    assert flow["goodput_mbps"] > 45 and lost[1] < 0.01 < 0.1 < lost[0]
+
+
 @pytest.mark.parametrize(
     ("path", "full_mbps"),
     [

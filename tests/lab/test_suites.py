@@ -29,7 +29,9 @@ def test_runs_that_tell_little_are_repeated(tmp_path: Path) -> None:
 
 def test_fixed_windows_are_parameters() -> None:
     assert suite.split_cc("fixed_cwnd:40") == ("fixed_cwnd", {"cwnd": 40})
-    for bad in ("cubic:3", "fixed_cwnd:x"):
+    paced = {"cwnd": 40, "paced": 1}
+    assert suite.split_cc("fixed_cwnd:40:paced") == ("fixed_cwnd", paced)
+    for bad in ("cubic:3", "fixed_cwnd:x", "fixed_cwnd:40:", "fixed_cwnd:40:paced:1", "bbr:paced"):
         with pytest.raises(NdmError, match="only fixed_cwnd"):
             suite.algorithms(bad)
 

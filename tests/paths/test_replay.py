@@ -53,7 +53,9 @@ def test_an_unknown_algorithm_is_tried_and_a_missing_one_refused() -> None:
         replay.algorithms(model(cc="bbr3"))
 
 
-def test_a_kept_run_is_of_this_scenario_and_this_network(tmp_path: Path) -> None:
+def test_a_kept_run_is_of_this_scenario_and_this_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else a folder of predictions would show a former network after an update."""
     shutil.copytree(uml_build.KMOD, tmp_path / "kmod")
     header = tmp_path / "kmod" / "generated" / "ndm_model.h"
@@ -74,6 +76,12 @@ def test_a_kept_run_is_of_this_scenario_and_this_network(tmp_path: Path) -> None
         (tmp_path / name / "ndm_tcp.ko").write_text(name)
     kos = [tmp_path / name / "ndm_tcp.ko" for name in ("a", "b")]
     assert len({suite.tag(one, "ndm_tcp", ko) for ko in kos}) == 2
+    ours, constant = suite.tag(one, "ndm_tcp"), suite.tag(one, "fixed_cwnd")
+    shutil.copytree(uml_build.FIXED_CWND, tmp_path / "fixed_cwnd")
+    with (tmp_path / "fixed_cwnd" / "fixed_cwnd.c").open("a") as code:
+        code.write("\n")
+    monkeypatch.setattr(uml_build, "FIXED_CWND", tmp_path / "fixed_cwnd")
+    assert suite.tag(one, "fixed_cwnd") != constant and suite.tag(one, "ndm_tcp") == ours
 
 
 def test_the_closest_is_close_in_goodput_and_delay() -> None:

@@ -3,7 +3,8 @@
 
 `lab.paths.truth` computes a window from a path's values, by rules that were chosen on many paths.
 On a user's path the lab can measure it: runs of `fixed_cwnd`, which sends with one window, whatever
-is lost. Beside rivals a constant window means nothing, so those models keep the computed one.
+is lost. It is paced as ndm_tcp is: bursts overflow short queues and buckets that the window itself
+does not. Beside rivals a constant window means nothing, so those models keep the computed one.
 """
 
 from __future__ import annotations
@@ -99,8 +100,8 @@ def _run(
             assert made.link is not None
             for number, bdp in each.items():
                 packets = max(FEWEST_PACKETS, round(bdp * truth.bdp_packets(made.link)))
-                cc = f"fixed_cwnd:{packets}"
-                folder = out / f"{made.name}-{suite.tag(made, 'fixed_cwnd')}-{packets}"
+                cc = f"fixed_cwnd:{packets}:paced"
+                folder = out / f"{made.name}-{suite.tag(made, 'fixed_cwnd')}-{packets}-paced"
                 # Two windows of a small BDP may be the same number of packets.
                 of.setdefault(suite.Job(made, cc, draw + 1, folder), []).append((name, number))
     found: dict[str, dict[int, list[float]]] = {}
