@@ -188,10 +188,15 @@ def networks(
 
 
 def on_true_paths(
-    family: str, kmods: dict[str, Path | None], ccs: dict[str, str], out: Path, jobs: int
+    family: str,
+    kmods: dict[str, Path | None],
+    ccs: dict[str, str],
+    out: Path,
+    jobs: int,
+    first: int = CAPTURES,
 ) -> dict[str, dict[str, list[Seen]]]:
-    """Algorithm to path to its runs, on paths of the family that nobody captured."""
-    paths = [path(family, CAPTURES + number) for number in range(JUDGED)]
+    """Algorithm to path to its runs, on paths of the family, from `first` on, not captured."""
+    paths = [path(family, first + number) for number in range(JUDGED)]
     found: dict[str, dict[str, list[Seen]]] = {}
     for name, kmod in kmods.items():
         tags = {one.name: suite.tag(one, ccs[name], kmod) for one in paths}
@@ -257,6 +262,7 @@ def run(
     jobs: int,
     guards: str,
     captures: list[Path] | None = None,
+    first: int = CAPTURES,
 ) -> dict[str, object]:
     """One family, or captures by this name, up to the comparison and the guard; resumes."""
     started_s = time.monotonic()
@@ -273,7 +279,7 @@ def run(
     if captures:
         found = on_models(models, kmods, algorithm, out, jobs)
     else:
-        found = on_true_paths(family, kmods, algorithm, out, jobs)
+        found = on_true_paths(family, kmods, algorithm, out, jobs, first)
     mean = {
         name: {
             "goodput_mbps": float(np.mean([*_means(of, lambda s: s.goodput_mbps).values()])),
@@ -306,14 +312,23 @@ def main() -> None:
     parser.add_argument("--captures", nargs="+", type=Path, help="adapt to these, too")
     parser.add_argument("-o", "--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=5, help="trainings of each family")
+    parser.add_argument(
+        "--first-judged",
+        type=int,
+        default=CAPTURES,
+        help="number of the first path to judge on; those from 5 on steered decisions",
+    )
     parser.add_argument("--guard", default="", help="suites to run the first network on, too")
     parser.add_argument("--jobs", type=int, default=1, help="guests at a time")
     args = parser.parse_args()
+    if args.first_judged < CAPTURES:
+        parser.error(f"--first-judged {args.first_judged}: captured; name {CAPTURES} or more")
     if unknown := {*args.families} - {*FAMILIES}:
         parser.error(f"no such family: {', '.join(unknown)}; there are {', '.join(FAMILIES)}")
     uml_build.build()
     for family in args.families:
-        print(json.dumps(run(family, args.out, args.seeds, args.jobs, args.guard), indent=1))
+        found = run(family, args.out, args.seeds, args.jobs, args.guard, first=args.first_judged)
+        print(json.dumps(found, indent=1))
     if args.captures:
         found = run("captures", args.out, args.seeds, args.jobs, args.guard, args.captures)
         print(json.dumps(found, indent=1))
