@@ -101,7 +101,7 @@ def _run(
             for number, bdp in each.items():
                 packets = max(FEWEST_PACKETS, round(bdp * truth.bdp_packets(made.link)))
                 cc = f"fixed_cwnd:{packets}:paced"
-                folder = out / f"{made.name}-{suite.tag(made, 'fixed_cwnd')}-{packets}-paced"
+                folder = out / f"{made.name}-{suite.tag(made, 'fixed_cwnd')}-{packets}"
                 # Two windows of a small BDP may be the same number of packets.
                 of.setdefault(suite.Job(made, cc, draw + 1, folder), []).append((name, number))
     found: dict[str, dict[int, list[float]]] = {}
