@@ -318,6 +318,13 @@ def test_a_constant_window(tmp_path: Path) -> None:
         assert flow["goodput_mbps"] == pytest.approx(cwnd * 1448 * 8e-6 / 0.031, rel=0.15)
 
 
+def test_a_paced_window_is_paced_as_the_module_is() -> None:
+    ours = (uml_build.KMOD / "ndm_pacing.h").read_text()
+    theirs = (uml_build.FIXED_CWND / "fixed_cwnd.c").read_text()
+    (percent,) = re.findall(r"ndm_pacing_percent = (\d+);", ours)
+    assert re.findall(r"#define FIXED_PACING_PERCENT (\d+)", theirs) == [percent]
+
+
 def test_a_paced_window_that_the_path_holds_loses_nothing(tmp_path: Path) -> None:
     """As one burst it overflows the queue, again and again."""
     text = (
