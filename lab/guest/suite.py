@@ -233,7 +233,7 @@ def tag(
     """
     total = hashlib.sha256(scenario.text.encode())
     needed = set(scenario.algorithms(cc))
-    for ours in (*([kmod] if kmod else []), uml_build.KMOD, uml_build.FIXED_CWND):
+    for ours in filter(None, (kmod, uml_build.KMOD, uml_build.FIXED_CWND)):
         brought = needed & set(lab_run.module_names(ours))
         if brought:
             code = files.sha256(ours) if ours.is_file() else uml_build.sources_digest(ours)
