@@ -185,7 +185,7 @@ def test_each_training_learns_from_flows_of_the_network_before(
     monkeypatch.setattr(steps, "sources", lambda run, to, **_: to)
     setting = steps.Steps(tmp_path, (), 1, 2, 1)
     found = steps.recorded(setting, Plan((), {}, 1), 0.0)
-    assert found == (tmp_path / "recorded-1", tmp_path / "kmod-1")
+    assert found == tuple(tmp_path / name for name in ("recorded-1", "network-1", "kmod-1"))
     assert explored == [uml_build.KMOD, tmp_path / "kmod-0"]
     rivals = [*recordings.RIVALS]
     assert learned == [[*rivals, "0ndm_tcp"], [*rivals, "0ndm_tcp", "1ndm_tcp"]]

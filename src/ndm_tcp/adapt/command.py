@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--iterations",
         type=int,
-        default=2,
+        default=steps.ITERATIONS,
         help="times to train; from the second on, also on flows of the network just trained",
     )
     parser.add_argument(

@@ -26,6 +26,8 @@ of the way, so 0.08 moves a steady window by 0.13, or a tenth"""
 TARGETS_ERRORS = 1.0
 """standard errors by which the target windows must beat the shipped network; an offset, of which
 nothing is known beforehand, must by two"""
+ITERATIONS = 2
+"""trainings, by default: the second one on flows of the network of the first, too"""
 JUDGED = 100
 """number of the first draw to judge with: training has not seen it"""
 
@@ -66,11 +68,11 @@ def captures(paths: Sequence[Path], steps: Steps, models: Sequence[PathModel]) -
     return {model.name: split.get(model.flow_id, "train") for model in models}
 
 
-def recorded(steps: Steps, plan: recordings.Plan, started_s: float) -> tuple[Path, Path]:
+def recorded(steps: Steps, plan: recordings.Plan, started_s: float) -> tuple[Path, Path, Path]:
     """Record and train, as often as asked.
 
     Returns:
-        the dataset of all recordings, and the sources of the module with the last network.
+        the dataset of all recordings, the last run of training, and the sources of its module.
     """
     from ndm_tcp.lab.guest import uml_build
 
@@ -89,12 +91,12 @@ def recorded(steps: Steps, plan: recordings.Plan, started_s: float) -> tuple[Pat
         # Only the last network is checked, and has reports; the loop judges, not the step.
         kmod = sources(run, steps.out / f"kmod-{turn}", even_if_worse=True, reports=False)
         say(f"network {turn + 1} of {steps.iterations} trained and exported", started_s)
-    return data, kmod
+    return data, run, kmod
 
 
 def network(steps: Steps, plan: recordings.Plan, started_s: float) -> Path:
     """What the loop finds best to teach; the sources of the module with that network."""
-    data, kmod = recorded(steps, plan, started_s)
+    data, run, kmod = recorded(steps, plan, started_s)
     taught = [m for m in plan.models if plan.splits[m.name] == "train"]
     targets, best = search(steps, taught, kmod)
     base = "target windows" if targets else "the shipped network's outputs"
@@ -104,10 +106,8 @@ def network(steps: Steps, plan: recordings.Plan, started_s: float) -> Path:
         shutil.rmtree(last)
     if not targets and not best:
         return sources(None, steps.out / "kmod-last")
-    turn = steps.iterations - 1
-    run = steps.out / f"network-{turn}"
     if best:
-        run = train(steps, data, turn, targets=targets, offset=best)
+        run = train(steps, data, steps.iterations - 1, targets=targets, offset=best)
     shutil.copytree(run, last)
     return module(last, steps.out / "kmod-last")
 

@@ -41,8 +41,6 @@ CAPTURED = ("cubic", "bbr")
 CAPTURES, JUDGED = 5, 4
 """paths of a family to capture, and others to judge on"""
 LAB_SEEDS = 2
-ITERATIONS = 2
-"""what `ndm adapt` does by default"""
 FULL_PACKET = 1500
 SEED = 20261126
 
@@ -165,14 +163,18 @@ def accepted(
 
 
 def networks(
-    family: str, models: list[PathModel], copies: list[Path], setting: steps.Steps, seeds: int
+    models: list[PathModel],
+    copies: list[Path],
+    setting: steps.Steps,
+    seeds: int,
+    started_s: float,
 ) -> list[Path]:
     """Adapt with several seeds from one set of recordings; the modules' sources."""
     models = windows.measured(models, setting.out / "windows", setting.draws, setting.jobs)
     splits = steps.captures(copies, setting, models)
     plan = recordings.Plan.of(recordings.spread(models, CAPTURES), splits, setting.draws)
     # Networks of other seeds are alike, and every search takes minutes.
-    recorded, first = steps.recorded(setting, plan, time.monotonic())
+    recorded, _, first = steps.recorded(setting, plan, started_s)
     random_ = any(scenario.scenario(m, m.name).draws() for m in plan.models)
     several = replace(setting, draws=SEEDS if random_ else 1)
     targets, offset = steps.search(several, plan.models, first)
@@ -270,8 +272,8 @@ def run(
     copies, ccs = (captures, {}) if captures else captured(family, out, jobs)
     models, reasons = accepted(copies, ccs, out, jobs)
     steps.say(f"{family}: {len(models)} of {len(copies)} captures accepted", started_s)
-    setting = steps.Steps(out, shipped_rounds(), 1, ITERATIONS, jobs)
-    adapted = networks(family, models, copies, setting, seeds)
+    setting = steps.Steps(out, shipped_rounds(), 1, steps.ITERATIONS, jobs)
+    adapted = networks(models, copies, setting, seeds, started_s)
     steps.say(f"{family}: {seeds} networks adapted", started_s)
     kmods: dict[str, Path | None] = {**dict.fromkeys(CAPTURED), "shipped": uml_build.KMOD}
     kmods |= {f"adapted-{seed}": kmod for seed, kmod in enumerate(adapted, start=1)}
