@@ -35,6 +35,23 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+def test_what_has_no_part_in_choosing_the_epoch_has_none_of_its_causes_in_it(
+    tmp_path: Path,
+) -> None:
+    """Else the network to start from is the best: it has these causes exactly."""
+    folders = [tmp_path / "mine", tmp_path / "lab"]
+    for folder, names in zip(
+        folders, (("00-clean", "03-loss"), ("05-loss", "04-loss")), strict=True
+    ):
+        build([TRACES / f"lab/train-{name}--bbr--1" for name in names], folder, quiet=True)
+    config = TrainConfig(init="shipped", kept=(1,), shares=(0.3, 0.7))
+    both, mine = (
+        prepare(folders, replace(config, held_out_shares=shares)).val
+        for shares in ((0.5, 0.5), (1.0, 0.0))
+    )
+    assert both.sure.any() and 0 < len(mine.x) < len(both.x) and not mine.sure.any()
+
+
 @pytest.fixture(scope="module")
 def population(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.set_num_threads(1)
@@ -95,12 +112,15 @@ def test_what_is_kept_has_the_outputs_of_the_start_and_the_rest_its_own_targets(
     start = Policy(plain.config.hidden, plain.config.mask)
     assert plain.start is not None
     plain.start.copy_to(start)
-    part = torch.from_numpy(plain.examples.part[_rows(plain.examples, "train")].astype("int64"))
+    part = torch.from_numpy(
+        plain.examples.part[_rows(plain.examples, "train", config)].astype("int64")
+    )
     with torch.no_grad():
         own = start.raw(plain.train.x)
     kept, mine = part == 1, part == 0
     assert kept.any() and mine.any()
     assert torch.allclose(moved.train.action[kept], own[kept, 0].clamp(-1, 1), atol=1e-6)
+    assert torch.equal(moved.train.sure, kept)  # there is no larger step to prefer
     known = kept & (plain.train.cause >= 0)
     assert torch.allclose(moved.train.cause[known], own[known, 1].sigmoid(), atol=1e-6)
     asked = (plain.train.action[mine] - 0.2).clamp(*STEP_RANGE)

@@ -173,14 +173,31 @@ def test_the_right_window_is_taught_in_recoveries_too(taught: Path) -> None:
 
 def test_the_least_loss_is_at_the_expectile_of_the_steps() -> None:
     asked = torch.tensor([-0.4] * 3 + [0.6])  # one state, in which a quarter asks for more
+    guesses = torch.linspace(-0.5, 0.7, 241)
+
+    def lowest(config: TrainConfig, sure: bool) -> float:
+        known = torch.full((4,), sure)
+        losses = [float(loop.gain_loss(g.expand(4), asked, config, known).mean()) for g in guesses]
+        return float(guesses[int(np.argmin(losses))])
+
     for expectile, least in ((0.5, -0.15), (0.75, 0.1)):
         config = TrainConfig(expectile=expectile)
-        guesses = torch.linspace(-0.5, 0.7, 241)
-        losses = [float(loop.gain_loss(g.expand(4), asked, config).mean()) for g in guesses]
-        assert float(guesses[int(np.argmin(losses))]) == pytest.approx(least, abs=0.006)
+        assert lowest(config, sure=False) == pytest.approx(least, abs=0.006)
+        assert lowest(config, sure=True) == pytest.approx(-0.15, abs=0.006)
         cloning = TrainConfig(objective="bc", expectile=expectile)
         far = loop.gain_loss(torch.tensor([1.0, -1.0]), torch.zeros(2), cloning)
         assert far[0] == far[1]  # an action of a controller is not bold or timid
+
+
+def test_a_likely_cause_weighs_as_much_as_it_is_likely() -> None:
+    """Of rounds that are kept the cause is a network's probability."""
+    out, balance = torch.zeros(1, 2), torch.tensor([2.0, 0.5])
+    for likely, weight in ((0.0, 2.0), (1.0, 0.5), (0.25, 0.25 * 0.5 + 0.75 * 2.0)):
+        none = torch.zeros(1)
+        cause = torch.tensor([likely])
+        batch = prepared.Batch(none[None], none, none, cause, none.bool())
+        _, logit, _, known = loop._sums(out, batch, balance, TrainConfig())
+        assert int(known) == 1 and float(logit) == pytest.approx(weight * np.log(2))
 
 
 def test_captures_without_truth_say_what_to_do(dataset: Path, tmp_path: Path) -> None:

@@ -59,16 +59,25 @@ def deterministic() -> None:
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
-def gain_loss(gain: Tensor, action: Tensor, config: TrainConfig) -> Tensor:
-    """Huber loss of every gain, log2 units; asymmetric if the objective is target_step.
+def gain_loss(
+    gain: Tensor, action: Tensor, config: TrainConfig, sure: Tensor | None = None
+) -> Tensor:
+    """Huber loss of every gain, log2 units; asymmetric where the action is one of several.
 
     Asymmetric least squares: Newey and Powell, Econometrica 1987.
+
+    Args:
+        gain: [n] predicted.
+        action: [n] to learn.
+        config: of the run.
+        sure: [n] see `Batch`; None: nowhere.
     """
     delta = HUBER_DELTA[config.objective]
     loss = functional.huber_loss(gain, action, reduction="none", delta=delta)
     if config.objective != TARGET_STEP:
         return loss
-    return loss * 2 * torch.where(action > gain, config.expectile, 1 - config.expectile)
+    uneven = torch.where(action > gain, config.expectile, 1 - config.expectile)
+    return loss * 2 * (uneven if sure is None else torch.where(sure, 0.5, uneven))
 
 
 def schedule(
@@ -100,9 +109,9 @@ def _sums(
         balance: [2] weight of a loss by its cause.
         config: of the run.
     """
-    gain = (gain_loss(out[:, 0], batch.action, config) * batch.weight).sum()
+    gain = (gain_loss(out[:, 0], batch.action, config, batch.sure) * batch.weight).sum()
     label = batch.cause.clamp(min=0)
-    share = torch.where(label > 0, balance[1], balance[0]) * (batch.cause >= 0)
+    share = (label * balance[1] + (1 - label) * balance[0]) * (batch.cause >= 0)
     logit = functional.binary_cross_entropy_with_logits(
         out[:, 1], label, weight=share, reduction="sum"
     )

@@ -34,15 +34,16 @@ class Batch:
     action: Tensor  # [n]
     weight: Tensor  # [n], 0 where the action is not a decision
     cause: Tensor  # [n], 1, 0 or -1; with teachers or kept, how likely 1 is
+    sure: Tensor  # [n], the action is a network's output, not one of many that fit this state
 
     def rows(self, index: Tensor) -> Batch:
         """Copies of these rows, next to each other; `x[index]` takes four times as long."""
-        columns = (self.x, self.action, self.weight, self.cause)
+        columns = (self.x, self.action, self.weight, self.cause, self.sure)
         return Batch(*(column.index_select(0, index) for column in columns))
 
     def split(self, size: int) -> list[Batch]:
         """Views of `size` rows each, in order."""
-        columns = (self.x, self.action, self.weight, self.cause)
+        columns = (self.x, self.action, self.weight, self.cause, self.sure)
         return [Batch(*p) for p in zip(*(torch.split(c, size) for c in columns), strict=True)]
 
 
@@ -90,7 +91,7 @@ def prepare(data: Sequence[Path], config: TrainConfig) -> Prepared:
         network = Policy(config.hidden, config.mask)
         start.copy_to(network)
         train, val = (
-            _kept(batch, network, found.part[_rows(found, split)], config)
+            _kept(batch, network, found.part[_rows(found, split, config)], config)
             for batch, split in ((train, "train"), (val, "val"))
         )
     if config.teachers:
@@ -120,6 +121,7 @@ def _kept(batch: Batch, start: Policy, part: npt.NDArray[np.int16], config: Trai
         batch,
         action=torch.where(kept, gain, batch.action),
         cause=torch.where(kept, own.cause, batch.cause),
+        sure=kept,
     )
 
 
@@ -128,13 +130,16 @@ def batch_of(config: TrainConfig, rounds: int) -> int:
     return config.batch or min(BATCH, max(FEWEST, rounds // STEPS))
 
 
-def _rows(data: Examples, split: str) -> npt.NDArray[np.bool_]:
-    """[n] rounds of a split that teach something."""
-    return np.asarray((data.split == split) & (data.policy | (data.cause >= 0)), dtype=np.bool_)
+def _rows(data: Examples, split: str, config: TrainConfig) -> npt.NDArray[np.bool_]:
+    """[n] rounds of a split that teach something; of val, that help to choose the epoch."""
+    found = (data.split == split) & (data.policy | (data.cause >= 0))
+    if split == "val" and config.held_out_shares:
+        found &= np.asarray(config.held_out_shares)[data.part] > 0
+    return np.asarray(found, dtype=np.bool_)
 
 
 def _batch(data: Examples, split: str, value: Value | None, config: TrainConfig) -> Batch:
-    rows = _rows(data, split)
+    rows = _rows(data, split, config)
     weight, x = data.weight[rows], data.x[rows]
     if value is not None and data.return_to_go is not None:
         weight = weight * weights(value, x, data.return_to_go[rows], config.beta)
@@ -146,4 +151,5 @@ def _batch(data: Examples, split: str, value: Value | None, config: TrainConfig)
         torch.from_numpy(data.action[rows]),
         torch.from_numpy(weight),
         torch.from_numpy(data.cause[rows].astype(np.float32)),
+        torch.zeros(len(x), dtype=torch.bool),
     )
