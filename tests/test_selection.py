@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from ndm_tcp.export.command import export
 from ndm_tcp.export.integers import generated
 from ndm_tcp.export.integers.network import IntegerNetwork
 from ndm_tcp.export.report import chosen
-from ndm_tcp.lab.guest import uml_build
+from ndm_tcp.lab.guest import suite, uml_build
 
 ALONE = {
     "goodput_mbps": 10.0,
@@ -118,6 +119,25 @@ def test_a_population_is_measured_and_the_card_shows_all_of_it(
     shutil.copytree(population / "seed-1", population / "other")
     export(population / "other", population / "out")
     assert "networks that differ" not in (population / "other" / "MODEL_CARD.md").read_text()
+
+
+def test_a_run_of_another_scenario_is_no_result_of_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders: list[str] = []
+
+    def executed(jobs: list[suite.Job], *_: object, **__: object) -> Iterator[suite.Outcome]:
+        folders.extend(str(job.folder) for job in jobs)
+        return iter(())
+
+    monkeypatch.setattr(suite, "execute", executed)
+    text = 'topology = "path"\nseconds = 3\n[link]\nrate_bps = 1000000\n'
+    text += "rtt_us = 40000\nqueue_packets = 20\n"
+    for rate in ("1000000", "2000000"):
+        (tmp_path / "mine.toml").write_text(text.replace("1000000", rate))
+        one = str(tmp_path / "mine.toml")
+        assert not [*selection.runs_of("a", uml_build.KMOD, [one], 1, 1, tmp_path)]
+    assert len({*folders}) == 2
 
 
 @pytest.mark.usefixtures("few_boxes")

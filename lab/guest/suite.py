@@ -193,6 +193,7 @@ def jobs_of(
     tagged: bool = False,
     kmod: Path | None = None,
     others: Externals = externals.NONE,
+    first_seed: int = 1,
 ) -> list[Job]:
     """Every combination, each with its folder.
 
@@ -205,6 +206,7 @@ def jobs_of(
             or network is taken for this one.
         kmod: a module in the place of the checkout's.
         others: patches of the kernel, and modules to load.
+        first_seed: the lowest one.
     """
     jobs = []
     for s in scenarios:
@@ -213,7 +215,8 @@ def jobs_of(
         for cc in names:
             name = f"{s.name}--{cc.replace(':', '-')}"
             name += f"-{tag(s, split_cc(cc)[0], kmod, others)}" if tagged else ""
-            folders = {seed: out / f"{name}--{seed}" for seed in range(1, seeds * s.repeat + 1)}
+            numbers = range(first_seed, first_seed + seeds * s.repeat)
+            folders = {seed: out / f"{name}--{seed}" for seed in numbers}
             jobs += [Job(s, cc, seed, at, others=others) for seed, at in folders.items()]
     return jobs
 

@@ -140,7 +140,13 @@ class Measured:
 
 
 def runs_of(
-    name: str, kmod: Path, suites: Sequence[str], lab_seeds: int, jobs: int, work: Path
+    name: str,
+    kmod: Path,
+    suites: Sequence[str],
+    lab_seeds: int,
+    jobs: int,
+    work: Path,
+    first_seed: int = 1,
 ) -> Iterator[tuple[str, Measured]]:
     """(suite and scenario, figures) of each run of a module. Resumes.
 
@@ -156,7 +162,9 @@ def runs_of(
     for one in suites:
         scenarios = suite.load_suite(one)
         out = work / "runs" / module / Path(one).stem
-        runs = suite.jobs_of(scenarios, ["ndm_tcp"], lab_seeds, out)
+        runs = suite.jobs_of(
+            scenarios, ["ndm_tcp"], lab_seeds, out, True, kmod, first_seed=first_seed
+        )
         for outcome in suite.execute(runs, jobs, light=True, quiet=False, kmod=kmod):
             if outcome.result is None:
                 raise NdmError(f"{outcome.job.folder}: {outcome.error}; run the command again")
@@ -170,15 +178,21 @@ def runs_of(
 
 
 def measure(
-    name: str, kmod: Path, suites: Sequence[str], lab_seeds: int, jobs: int, work: Path
+    name: str,
+    kmod: Path,
+    suites: Sequence[str],
+    lab_seeds: int,
+    jobs: int,
+    work: Path,
+    first_seed: int = 1,
 ) -> dict[str, float]:
-    """Scenario to the mean of its points over the lab's seeds.
+    """Scenario to the mean of its points over the lab's seeds, from the first on.
 
     Raises:
         NdmError: a run failed.
     """
     found: dict[str, list[float]] = {}
-    for scenario, run in runs_of(name, kmod, suites, lab_seeds, jobs, work):
+    for scenario, run in runs_of(name, kmod, suites, lab_seeds, jobs, work, first_seed):
         found.setdefault(scenario, []).append(run.points)
     return {scenario: float(np.mean(values)) for scenario, values in sorted(found.items())}
 
