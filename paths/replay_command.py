@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -30,13 +31,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print replay.json")
 
 
-def replayed(folder: Path, cc: str | None, jobs: int) -> report.Replays:
-    """Replay every model of a folder, and write replay.json.
+def replayed(
+    folder: Path, cc: str | None, jobs: int, models: Sequence[model.PathModel] = ()
+) -> report.Replays:
+    """Replay models, and write replay.json.
+
+    Args:
+        folder: of the models, and of the result.
+        cc: the algorithm; None: the captured one.
+        jobs: guests at a time.
+        models: of the folder, to replay; none: every one.
 
     Raises:
         NdmError: no model there, or the lab cannot be built.
     """
-    models = model.load_all(folder)
+    models = models or model.load_all(folder)
     uml_build.build()
     found = report.Replays.of(replay(models, folder / report.RUNS / "replay", cc, jobs))
     report.write_replays(found, folder)

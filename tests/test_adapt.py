@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 from collections.abc import Iterator
@@ -12,7 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ndm_tcp import selection
 from ndm_tcp.adapt import command, recordings, report, steps, verdict, windows
+from ndm_tcp.adapt.experiments import families
 from ndm_tcp.adapt.recordings import FEWEST_PATHS, Plan
 from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.builder.build import build
@@ -21,7 +24,10 @@ from ndm_tcp.export.integers.network import IntegerNetwork
 from ndm_tcp.fixedpoint import forward
 from ndm_tcp.lab.guest import suite, uml_build
 from ndm_tcp.lab.paths import truth
-from ndm_tcp.paths import replay, scenario
+from ndm_tcp.paths import estimate_command, replay, replay_command, scenario
+from ndm_tcp.paths import model as paths_model
+from ndm_tcp.paths import report as paths_report
+from ndm_tcp.paths.estimate_command import estimate_all
 from ndm_tcp.paths.model import Kind, Level, PathModel, Rival, Seen, Value
 from ndm_tcp.paths.predict import Entrant
 from ndm_tcp.training import splits
@@ -65,12 +71,55 @@ def test_few_paths_hold_out_draws_and_many_hold_out_paths(tmp_path: Path) -> Non
     many = [path(f"p{n}") for n in range(FEWEST_PATHS)]
     of = {m.name: "val" if m.name == "p0" else "test" if m.name == "p1" else "train" for m in many}
     plan = Plan.of(many, of, 2)
-    assert [m.name for m in plan.held_out] == ["p0", "p1"]
+    assert [m.name for m in plan.held_out] == ["p1"]  # p0 chooses the epoch, and judges nothing
     for job in plan.jobs("cubic", None, tmp_path):
         assert splits.scenario_of(job.folder.name) == job.scenario.name
         name = job.scenario.name.split("-")[2]
         assert splits.split_of(job.scenario.name) == of[name]
-    assert not Plan.of(many, {m.name: "val" for m in many}, 2).held_out  # nothing would train
+    for missing in ("train", "val", "test"):  # nothing would train, choose the epoch or judge
+        other = "val" if missing == "test" else "test" if missing == "train" else "train"
+        splits_ = {name: other if split == missing else split for name, split in of.items()}
+        plan = Plan.of(many, splits_, 2)
+        kinds = {splits.split_of(job.scenario.name) for job in plan.jobs("cubic", None, tmp_path)}
+        assert not plan.held_out and kinds == {"train", "val"}
+
+
+def test_captures_teach_only_if_one_that_trains_has_a_label(tmp_path: Path) -> None:
+    """Three host pairs, so the builder holds some out; the one model may lie in any split."""
+    sources = [TRACES / name for name in ("cubic-00-clean", "cubic-01-clean", "cubic-03-lossy")]
+    made, _ = estimate_all(sources, tmp_path / "paths", True)
+    found = {}
+    for one in made.values():
+        setting = steps.Steps(tmp_path / one.name, (), 1, 1, 1)
+        (split,) = steps.captures(sources, setting, [one]).values()
+        found[split] = steps._teach(setting.out / "captures")
+    assert found.pop("train") and found and not any(found.values())
+
+
+def test_only_models_of_these_captures_teach_and_only_in_the_time_that_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound = Level(0.0, Value.exact(2e6, Kind.AT_LEAST))
+    late = replace(path("late", seconds=60.0), levels=(bound, Level(21.0, Value.exact(10e6))))
+    mine = {"mine": path("mine"), "late": late}
+    assert recordings.teaches(late)
+    former = path("former")
+    (tmp_path / "paths").mkdir()
+    paths_model.write(former, tmp_path / "paths" / f"former{paths_model.SUFFIX}")
+
+    def replays(models: list[PathModel], *_: object) -> dict[str, replay.Replay]:
+        seen = Seen(9.0, 60.0, 80.0, 0.01)
+        return {m.name: replay.Replay(m, "cubic", seen, (9.0,), "", 1) for m in models}
+
+    monkeypatch.setattr(estimate_command, "estimate_all", lambda *_: (mine, {}))
+    monkeypatch.setattr(replay_command, "replay", replays)
+    monkeypatch.setattr(paths_report, "write_page", lambda *_: None)
+    args = argparse.Namespace(
+        out=tmp_path, sources=[tmp_path], json=True, cc=None, jobs=1, seconds=20.0
+    )
+    models, rejected = command._models(args, 0.0)
+    assert [one.name for one in models] == ["mine"]
+    assert "only a bound" in rejected["late"]
 
 
 def test_a_bound_does_not_teach() -> None:
@@ -157,6 +206,46 @@ def test_the_guard_compares_scenario_by_scenario() -> None:
     assert not verdict.guard("x", worse, shipped).passed
     mixed = {name: value + 0.05 * (-1) ** n for n, (name, value) in enumerate(shipped.items())}
     assert verdict.guard("x", mixed, shipped).passed
+
+
+def test_a_guard_runs_seeds_of_the_lab_that_chose_no_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shipped network was chosen by the first seeds, so with these it is lucky."""
+    folders: list[tuple[str, int]] = []
+
+    def executed(jobs: list[suite.Job], *_: object, **__: object) -> Iterator[suite.Outcome]:
+        folders.extend((job.folder.parent.parent.name.partition("-")[0], job.seed) for job in jobs)
+        return iter(())
+
+    monkeypatch.setattr(suite, "execute", executed)
+    monkeypatch.setattr(verdict, "guard", lambda *_: None)  # no run, so nothing to compare
+    steps.guard("published", uml_build.KMOD, tmp_path, 1)  # some of it run several times a seed
+    scenarios = suite.load_suite("published")
+    chose = {*range(1, selection.FEWEST_SEEDS * max(one.repeat for one in scenarios) + 1)}
+    for network in ("shipped", "adapted"):
+        seeds = [seed for name, seed in folders if name == network]
+        assert len(seeds) == steps.GUARD_SEEDS * sum(one.repeat for one in scenarios)
+        assert not {*seeds} & chose
+
+
+def test_what_adapting_is_worth_has_an_interval_over_paths_and_one_over_seeds() -> None:
+    """Training seeds that agree say nothing of other paths."""
+    gains = {"a": 1.5, "b": 1.0, "c": 1.02, "d": 1.3}
+    of: dict[str, dict[str, list[Seen]]] = {
+        name: {p: [Seen(10.0, 50.0, 50.0, 0.0)] for p in gains}
+        for name in ("shipped", "cubic", "bbr")
+    }
+    for seed in range(1, 6):
+        of[f"adapted-{seed}"] = {
+            p: [Seen(10.0 * gain * (1 + 0.001 * seed), 50.0, 50.0, 0.0)]
+            for p, gain in gains.items()
+        }
+    found = families.compared(of, 5)["adapted less shipped"]
+    assert isinstance(found, dict)
+    paths_, seeds = (found["score"][key] for key in ("over paths", "over training seeds"))
+    assert paths_[0] == pytest.approx(seeds[0])
+    assert paths_[1] < 0 < seeds[1] and seeds[2] - seeds[1] < 0.01
 
 
 def test_each_training_learns_from_flows_of_the_network_before(
@@ -283,18 +372,26 @@ def test_a_capture_becomes_a_network_and_a_report(
     found = json.loads((out / report.RESULT).read_text())
     assert code == (0 if found["advised"] else command.NOT_ADVISED)
     place = out / ("kmod" if found["advised"] else "refused")
-    if not found["shipped"]:
-        config = json.loads((out / "network" / "config.json").read_text())
-        assert len(config["shares"]) - 1 in config["kept"]  # of the lab's rounds
-        assert (place / "generated" / "ndm_model.h").read_bytes() != shipped
-    else:
-        assert (place / "generated" / "ndm_model.h").read_bytes() == shipped
-        assert found["shipped"] and not (out / "network").exists()
+    assert not found["shipped"]
+    config = json.loads((out / "network" / "config.json").read_text())
+    assert len(config["shares"]) - 1 in config["kept"]  # of the lab's rounds
+    assert (place / "generated" / "ndm_model.h").read_bytes() != shipped
     assert run_command(["check", "--kmod", str(place)]) == 0
     ((_, of_path),) = found["judged"].items()
     assert set(of_path) == {"cubic", "shipped", "adapted"}
     assert found["sentence"] in said.out and found["sentence"] in (out / report.PAGE).read_text()
     assert (uml_build.KMOD / "generated" / "ndm_model.h").read_bytes() == shipped
+
+
+def test_where_nothing_wins_the_shipped_network_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting = steps.Steps(tmp_path, (), 1, 1, 1)
+    (tmp_path / "network").mkdir()  # of a run before
+    monkeypatch.setattr(steps, "recorded", lambda *_: (tmp_path, tmp_path, uml_build.KMOD))
+    monkeypatch.setattr(steps, "search", lambda *_: (False, 0.0))
+    kmod = steps.network(setting, Plan.of([path("a")], {"a": "train"}, 1), 0.0)
+    assert command._same(kmod) and not (tmp_path / "network").exists()
 
 
 def test_captures_that_show_no_path_end_in_one_line(
@@ -307,6 +404,15 @@ def test_captures_that_show_no_path_end_in_one_line(
     assert "--draws must be at least 1" in capsys.readouterr().err
     assert run_command(["adapt", str(poll), "-o", str(tmp_path / "out"), "--seconds", "0"]) == 2
     assert "--seconds must be at least 1" in capsys.readouterr().err
+    for words, said in (
+        (["--guard", "validaton"], "validaton"),
+        (["--guard", ","], "--guard ,: fewer than 3 scenarios"),
+        (["--draws", "100"], "--draws must be below 100"),
+        (["--lab-rounds", str(tmp_path / "none")], str(tmp_path / "none")),
+    ):
+        assert run_command(["adapt", str(poll), "-o", str(tmp_path / "out"), *words]) == 2
+        err = capsys.readouterr().err
+        assert said in err and "no flow shows its path" not in err  # before anything is run
 
 
 def test_an_offset_moves_the_predicted_step_and_nothing_else(tmp_path: Path) -> None:

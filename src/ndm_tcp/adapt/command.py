@@ -26,6 +26,7 @@ import msgspec
 
 from ndm_tcp.adapt import recordings, report, steps, verdict, windows
 from ndm_tcp.errors import NdmError
+from ndm_tcp.intervals import FEWEST
 from ndm_tcp.paths.model import PathModel
 
 EXAMPLE = """example:
@@ -90,9 +91,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run `ndm adapt`."""
+    from ndm_tcp.datasets.store import store
+
     for name in ("draws", "most_paths", "iterations", "jobs", "seconds"):
         if getattr(args, name) < 1:
             raise NdmError(f"--{name.replace('_', '-')} must be at least 1")
+    if args.draws >= steps.JUDGED:
+        raise NdmError(f"--draws must be below {steps.JUDGED}: those from there on judge; lower it")
+    _require_guard(args.guard)
+    for folder in args.lab_rounds or ():
+        store.manifest_of(folder)
     setting = steps.Steps(
         args.out,
         tuple(args.lab_rounds) if args.lab_rounds else shipped_rounds(),
@@ -102,7 +110,6 @@ def main(args: argparse.Namespace) -> int:
     )
     started_s = time.monotonic()
     models, rejected = _models(args, started_s)
-    models = [replace(model, seconds=min(model.seconds, args.seconds)) for model in models]
     chosen = recordings.spread(models, args.most_paths)
     steps.say(f"{len(models)} models, {len(chosen)} of them to record on", started_s)
     chosen = windows.measured(chosen, args.out / "windows", args.draws, args.jobs)
@@ -127,6 +134,21 @@ def main(args: argparse.Namespace) -> int:
         print(report.screen(found))
         print(f"network: {place}\nreport:  {page}")
     return 0 if advised else NOT_ADVISED
+
+
+def _require_guard(suites: str) -> None:
+    """Refuse a guard that could not refuse a network.
+
+    Raises:
+        NdmError: no such suite, or too few scenarios for an interval.
+    """
+    from ndm_tcp.lab.guest import suite
+
+    scenarios = [one for name in suites.split(",") if name for one in suite.load_suite(name)]
+    if suites and len(scenarios) < FEWEST:
+        raise NdmError(
+            f"--guard {suites}: fewer than {FEWEST} scenarios; name more, or none: --guard ''"
+        )
 
 
 def shipped_rounds() -> tuple[Path, ...]:
@@ -159,17 +181,18 @@ def _models(args: argparse.Namespace, started_s: float) -> tuple[list[PathModel]
     if not made:
         raise NdmError(f"{args.sources[0]}: no flow shows its path; ndm path estimate says why")
     steps.say(f"{len(made)} path models", started_s)
-    replays = replayed(folder, args.cc, args.jobs)
+    replays = replayed(folder, args.cc, args.jobs, [*made.values()])
     path_report.write_page(folder, replays, [], {})
     rejected |= replays.rejected
     for name, why in replays.rejected.items():
         print(f"ndm: {name}: rejected: {why}", file=sys.stderr)
     found = []
     for one in replays.replays:
-        if recordings.teaches(one.model):
-            found.append(one.model)
+        cut = replace(one.model, seconds=min(one.model.seconds, args.seconds))
+        if recordings.teaches(cut):
+            found.append(cut)
         else:
-            rejected[one.model.name] = "its rate is only a bound, so no target window follows"
+            rejected[cut.name] = "its rate is only a bound, so no target window follows"
     if not found:
         raise NdmError(
             f"{args.out}: no model of the captures is fit to learn from; see "

@@ -76,7 +76,7 @@ class Plan:
 
     @classmethod
     def of(cls, models: Sequence[PathModel], splits: Mapping[str, str], draws: int) -> Plan:
-        """Hold out whole paths, or draws where there are fewer than `FEWEST_PATHS`.
+        """Hold out whole paths; draws, where paths are few or one of the splits has none.
 
         Args:
             models: to record on.
@@ -84,14 +84,14 @@ class Plan:
             draws: runs of each model that train.
         """
         mine = {model.name: splits[model.name] for model in models}
-        if len(mine) < FEWEST_PATHS or "train" not in mine.values():
+        if len(mine) < FEWEST_PATHS or {*mine.values()} != {*NUMBER}:
             mine = dict.fromkeys(mine, "train")
         return cls(tuple(models), mine, draws)
 
     @property
     def held_out(self) -> list[PathModel]:
-        """The models that training does not see; none: draws are held out."""
-        return [model for model in self.models if self.splits[model.name] != "train"]
+        """The models to judge on, which choose no epoch; none: draws are held out."""
+        return [model for model in self.models if self.splits[model.name] == "test"]
 
     def jobs(self, cc: str, kmod: Path | None, out: Path) -> list[suite.Job]:
         """A run of each draw of each model; the folder's name decides its split in training.
