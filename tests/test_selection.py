@@ -121,7 +121,7 @@ def test_a_population_is_measured_and_the_card_shows_all_of_it(
     assert "networks that differ" not in (population / "other" / "MODEL_CARD.md").read_text()
 
 
-def test_a_run_of_another_scenario_is_no_result_of_this_one(
+def test_a_run_of_another_scenario_or_module_is_no_result_of_this_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folders: list[str] = []
@@ -138,6 +138,11 @@ def test_a_run_of_another_scenario_is_no_result_of_this_one(
         one = str(tmp_path / "mine.toml")
         assert not [*selection.runs_of("a", uml_build.KMOD, [one], 1, 1, tmp_path)]
     assert len({*folders}) == 2
+    other = selection.sources(None, tmp_path / "kmod")
+    with (other / "ndm_policy.h").open("a") as header:
+        header.write("/* another module */\n")
+    assert not [*selection.runs_of("a", other, [one], 1, 1, tmp_path)]
+    assert len({*folders}) == 3
 
 
 @pytest.mark.usefixtures("few_boxes")

@@ -14,7 +14,7 @@ import json
 import math
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -153,15 +153,14 @@ def runs_of(
     Raises:
         NdmError: a run failed.
     """
-    from ndm_tcp.lab.guest import suite, uml_build
+    from ndm_tcp.lab.guest import suite
     from ndm_tcp.lab.paths.scenario import UNDER_TEST
     from ndm_tcp.lab.score import board
 
-    # Runs of another module are no results of this one.
-    module = f"{name}-{uml_build.sources_digest(kmod)[:12]}"
     for one in suites:
         scenarios = suite.load_suite(one)
-        out = work / "runs" / module / Path(one).stem
+        out = work / "runs" / name / Path(one).stem
+        # Runs of another module or scenario are no results of this one: `tag` has both.
         runs = suite.jobs_of(
             scenarios, ["ndm_tcp"], lab_seeds, out, True, kmod, first_seed=first_seed
         )
@@ -177,24 +176,23 @@ def runs_of(
             yield f"{one}/{m.scenario}", Measured(m, worth, fair, len(flows))
 
 
+def means(runs: Iterable[tuple[str, Measured]]) -> dict[str, float]:
+    """Scenario to the mean of its points over the lab's seeds."""
+    found: dict[str, list[float]] = {}
+    for scenario, run in runs:
+        found.setdefault(scenario, []).append(run.points)
+    return {scenario: float(np.mean(values)) for scenario, values in sorted(found.items())}
+
+
 def measure(
-    name: str,
-    kmod: Path,
-    suites: Sequence[str],
-    lab_seeds: int,
-    jobs: int,
-    work: Path,
-    first_seed: int = 1,
+    name: str, kmod: Path, suites: Sequence[str], lab_seeds: int, jobs: int, work: Path
 ) -> dict[str, float]:
-    """Scenario to the mean of its points over the lab's seeds, from the first on.
+    """Scenario to the mean of its points, with the lab's seeds from 1 on.
 
     Raises:
         NdmError: a run failed.
     """
-    found: dict[str, list[float]] = {}
-    for scenario, run in runs_of(name, kmod, suites, lab_seeds, jobs, work, first_seed):
-        found.setdefault(scenario, []).append(run.points)
-    return {scenario: float(np.mean(values)) for scenario, values in sorted(found.items())}
+    return means(runs_of(name, kmod, suites, lab_seeds, jobs, work))
 
 
 def _placed(apart: npt.NDArray[np.float64]) -> dict[str, float]:

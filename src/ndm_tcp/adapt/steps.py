@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ndm_tcp.adapt import recordings, verdict
 from ndm_tcp.paths.model import PathModel
-from ndm_tcp.selection import GAIN, measure, moved, sources
+from ndm_tcp.selection import GAIN, means, moved, runs_of, sources
 
 SHARE = 0.3
 """of the weight that the user's paths have in training; the lab's rounds have the rest"""
@@ -276,7 +276,7 @@ def guard(suites: str, kmod: Path, work: Path, jobs: int) -> verdict.Guard:
 
     names = [name for name in suites.split(",") if name]
     shipped, adapted = (
-        measure(name, source, names, GUARD_SEEDS, jobs, work, GUARD_FIRST)
+        means(runs_of(name, source, names, GUARD_SEEDS, jobs, work, GUARD_FIRST))
         for name, source in (("shipped", uml_build.KMOD), ("adapted", kmod))
     )
     return verdict.guard(suites, adapted, shipped)
