@@ -80,6 +80,17 @@ def gain_loss(
     return loss * 2 * (uneven if sure is None else torch.where(sure, 0.5, uneven))
 
 
+def cause_weight(cause: Tensor, balance: Tensor) -> Tensor:
+    """[..., n] weight of each loss by its cause, or by how likely each cause is; 0: unknown.
+
+    Args:
+        cause: [..., n] see `Batch`.
+        balance: [..., 2] weight of a random loss, and of an overflow.
+    """
+    likely = cause.clamp(min=0)
+    return (likely * balance[..., 1:] + (1 - likely) * balance[..., :1]) * (cause >= 0)
+
+
 def schedule(
     optimizer: torch.optim.Optimizer, config: TrainConfig, steps: int
 ) -> torch.optim.lr_scheduler.LRScheduler:
@@ -110,10 +121,11 @@ def _sums(
         config: of the run.
     """
     gain = (gain_loss(out[:, 0], batch.action, config, batch.sure) * batch.weight).sum()
-    label = batch.cause.clamp(min=0)
-    share = (label * balance[1] + (1 - label) * balance[0]) * (batch.cause >= 0)
     logit = functional.binary_cross_entropy_with_logits(
-        out[:, 1], label, weight=share, reduction="sum"
+        out[:, 1],
+        batch.cause.clamp(min=0),
+        weight=cause_weight(batch.cause, balance),
+        reduction="sum",
     )
     return gain, logit, batch.weight.count_nonzero(), (batch.cause >= 0).sum()
 

@@ -107,7 +107,8 @@ def _taught(batch: Batch, networks: Sequence[Policy]) -> Batch:
     if not len(batch.x):
         return batch
     gain, likely = teachers.outputs(networks, batch.x).unbind(1)
-    return replace(batch, action=gain, cause=torch.where(batch.cause >= 0, likely, batch.cause))
+    cause = torch.where(batch.cause >= 0, likely, batch.cause)
+    return replace(batch, action=gain, cause=cause, sure=torch.ones_like(batch.sure))
 
 
 def _kept(batch: Batch, start: Policy, part: npt.NDArray[np.int16], config: TrainConfig) -> Batch:
@@ -121,7 +122,7 @@ def _kept(batch: Batch, start: Policy, part: npt.NDArray[np.int16], config: Trai
         batch,
         action=torch.where(kept, gain, batch.action),
         cause=torch.where(kept, own.cause, batch.cause),
-        sure=kept,
+        sure=torch.where(kept, own.sure, batch.sure),
     )
 
 

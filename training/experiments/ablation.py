@@ -37,7 +37,7 @@ from ndm_tcp.training import checkpoint as ckpt
 from ndm_tcp.training.config import TrainConfig
 from ndm_tcp.training.evaluate import calibration
 from ndm_tcp.training.experiments.draws import Draws, Floats, interval, weighted_auc
-from ndm_tcp.training.loop import RESULTS, gain_loss, schedule
+from ndm_tcp.training.loop import RESULTS, cause_weight, gain_loss, schedule
 from ndm_tcp.training.model import Policy
 from ndm_tcp.training.objective import Examples, examples
 from ndm_tcp.training.prepared import batch_of
@@ -212,12 +212,10 @@ def _losses(
     """[M] what `loop` calls the loss, of outputs [M, n, 2]."""
     gain = gain_loss(out[..., 0], action.expand_as(weight), config)
     gain = (gain * weight).sum(1) / weight.count_nonzero(dim=1).clamp(min=1)
-    known = (cause >= 0).float()
-    label = cause.clamp(min=0)
-    share = torch.where(label > 0, balance[:, 1:], balance[:, :1]) * known
+    share = cause_weight(cause, balance)
     logit = functional.binary_cross_entropy_with_logits(
-        out[..., 1], label, weight=share, reduction="none"
-    ).sum(1) / known.sum(1).clamp(min=1)
+        out[..., 1], cause.clamp(min=0), weight=share, reduction="none"
+    ).sum(1) / (cause >= 0).sum(1).clamp(min=1)
     return gain + config.congestion_weight * logit
 
 
