@@ -36,10 +36,14 @@ def transfer(path: str, algorithms: list[str]) -> dict[str, dict[str, Any]]:
     """Bulk transfers at once: for each algorithm what iperf3 says of its sender."""
     with namespaces.transfers(path, SECONDS, *(["-C", name] for name in algorithms)) as found:
         pass
+    ends = {name: data["end"] for name, data in zip(algorithms, found, strict=True)}
     return {
-        name: data["end"]["sum_sent"]
-        | {"received": data["end"]["sum_received"]["bits_per_second"] / 1e6}
-        for name, data in zip(algorithms, found, strict=True)
+        name: end["sum_sent"]
+        | {
+            "received": end["sum_received"]["bits_per_second"] / 1e6,
+            "received_bytes": end["sum_received"]["bytes"],
+        }
+        for name, end in ends.items()
     }
 
 
@@ -73,10 +77,15 @@ def test_beside_cubic_and_bbr(path: str, loaded: Path) -> None:
     missing = {"cubic", "bbr"} - set(default.AVAILABLE.read_text().split())
     if missing:
         pytest.skip(f"this kernel has no {' and no '.join(sorted(missing))}")
+    began = time.monotonic()
     seen = transfer(path, [loader.NAME, "cubic", "bbr"])
-    print({name: (row["received"], row["retransmits"]) for name, row in seen.items()})
+    took = time.monotonic() - began
+    print({name: (row["received"], row["retransmits"]) for name, row in seen.items()}, took)
     rates = {name: row["received"] for name, row in seen.items()}
-    assert 0.6 * MBPS <= sum(rates.values()) <= 1.02 * MBPS
+    assert sum(rates.values()) >= 0.6 * MBPS
+    # Each rate is of its own seconds: on a busy host the transfers don't all begin at once.
+    delivered = sum(row["received_bytes"] for row in seen.values()) * 8e-6
+    assert delivered <= 1.02 * MBPS * took, "the transfers don't share the path"
     assert min(rates.values()) >= 0.02 * MBPS
     sent = seen[loader.NAME]
     assert sent["retransmits"] * 1448 <= MOST_RETRANSMITTED * sent["bytes"]
