@@ -164,7 +164,8 @@ def _queue(f: Found, pps: float) -> Value:
         return Value.exact(1.0)
     # Where the baseline RTT is too high, the queue is too short.
     if not lost.overflow or f.shared.joined:
-        return Value.exact(lost.queue, Kind.AT_LEAST)
+        # Jitter that hides the whole queue leaves less than nothing.
+        return Value.exact(max(1.0, lost.queue), Kind.AT_LEAST)
     low, high = (float(value) for value in np.percentile(lost.at_overflow, [5, 99]))
     slack = QUEUE_SLACK_PACKETS + QUEUE_SLACK * lost.queue
     if f.order.jitter:
@@ -193,7 +194,7 @@ def _jitter(f: Found) -> Value:
 
 def _loss(o: Observed, lost: Losses) -> Value:
     """Twice the square root of a count is a 95 % interval of a Poisson rate."""
-    slack = (2 * float(np.sqrt(lost.n_random + 1)) + 1) / o.packets
+    slack = (2 * float(np.sqrt(lost.n_random + 1)) + 1) / (lost.passed or o.packets)
     return Value(lost.random, max(0.0, lost.random - slack), lost.random + slack)
 
 

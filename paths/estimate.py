@@ -78,11 +78,13 @@ def find(o: Observed, cc: str | None) -> Found:
     alone_s = shared.from_s if shared.rivals else np.inf
     lost = losses.measure(o, ordered, queue, assemble.mean(levels, o.seconds), alone_s)
     if early:
-        lost = replace(lost, queue=lost.highest, overflow=False, random=0.0, n_random=0, burst=None)
+        lost = replace(
+            lost, queue=lost.highest, overflow=False, random=0.0, n_random=0, passed=0, burst=None
+        )
     policer = policers.measure(o, ordered, rate) if not early else None
     if policer:
         levels, shared = ((0.0, policer.pps),), rivals.NONE
-        lost = replace(lost, overflow=False, random=0.0, n_random=0, burst=None)
+        lost = losses.unknown(lost)
         only = policer.at_least
         return Found(ordered, hold, rate, shared, levels, (), only, lost, False, policer, False)
     # A queue shorter than the receiver's timer cannot be told from it.

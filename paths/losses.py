@@ -7,7 +7,7 @@ length in packets is the excess of the RTT times the rate.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -50,6 +50,9 @@ LEAST_RANDOM, LEAST_PASSED = 3, 100
 """random losses, and packets, from which on there is a rate of them"""
 LEAST_REAL, LEAST_REAL_SHARE, LEAST_LOSS_SHARE = 5, 0.3, 0.2
 """Beside reordering: losses that no D-SACK takes back, and their share, for these to be real."""
+BLURRED = 2.0
+"""standard deviations by which losses exceed those in a short queue: then some are overflows that
+jitter lets look early"""
 BURST_LOSSES, BURST_GAP, BURST_SHARE = 8, 10, 0.25
 """losses, packets between two of one burst, share of losses in bursts above what chance gives"""
 CAP_PACKETS, CAP_JITTER = 4, 3
@@ -71,11 +74,19 @@ class Losses:
     random: float
     """probability of a random loss"""
     n_random: int
+    """losses that show it"""
+    passed: int
+    """packets among which these are"""
     burst: Burst | None
     share: float
     """of the packets that were lost"""
     at_overflow: Floats
     """[m] the queue at each overflow, packets"""
+
+
+def unknown(lost: Losses) -> Losses:
+    """The same where nothing tells overflows from random losses."""
+    return replace(lost, overflow=False, random=0.0, n_random=0, passed=0, burst=None)
 
 
 def queue_length(o: Observed, order: Order, pps: Floats, lone: bool) -> Floats:
@@ -126,20 +137,47 @@ def measure(o: Observed, order: Order, queue: Floats, pps: float, alone_s: float
             size = float(np.floor(size + (IN_SERVICE if size < SHORT_QUEUE else 0.5)))
     counted = (queue <= edge if overflow else queue > -np.inf) & (o.at <= alone_s)
     stray = max(STRAGGLERS, STRAGGLERS_SHARE * n[near].sum()) if overflow else LEAST_RANDOM
-    lost = int(n[~near].sum())
-    random = _rate(lost, int(o.acked[counted].sum()), stray)
-    if (
-        overflow and not random and size >= SHORT_QUEUE
-    ):  # stragglers come within a few round trips of their overflow
+    blurred = overflow and bool(order.jitter)
+    lost, passed = _below(queue, o.acked, counted, level, n * ~near, blurred)
+    random = _rate(lost, passed, stray)
+    if overflow and not random and size >= SHORT_QUEUE:
+        # stragglers come within a few round trips of their overflow
         after = o.t[at[full]]
         quiet = _quiet(after, o.at, o) & counted
-        later = int(n[~near & _quiet(after, o.t[at], o)].sum())
-        random = _rate(later, int(o.acked[quiet].sum()), LEAST_RANDOM)
+        later = n * (~near & _quiet(after, o.t[at], o))
+        lost, passed = _below(queue, o.acked, quiet, level, later, blurred)
+        random = _rate(lost, passed, LEAST_RANDOM)
     if order.reorder:
         random = _without_reordered(o, n, near, overflow)
-    left = (at[~near], n[~near]) if random > 0 else (at[:0], n[:0])
-    burst = _burst(o, *left, random)
-    return Losses(size, highest, overflow, random, lost, burst, total / o.packets, at_overflow)
+        lost, passed = round(random * o.packets), o.packets
+    # Overflows in between would look like bursts.
+    pure = random > 0 and (not blurred or lost == n[~near].sum())
+    burst = _burst(o, at[~near], n[~near], random) if pure else None
+    share = total / o.packets
+    return Losses(size, highest, overflow, random, lost, passed, burst, share, at_overflow)
+
+
+def _below(
+    queue: Floats, acked: Ints, counted: Bools, level: Floats, n: Ints, blurred: bool
+) -> tuple[int, int]:
+    """Losses below the full queue, and the packets that passed there.
+
+    Random losses come as often at any length of the queue, overflows that jitter lets look early
+    near its full length. So if the shorter half has fewer losses, it alone counts.
+
+    Args:
+        counted: [k] samples of the queue below its full length.
+        level, n: [m] the queue at each loss and the packets lost there, 0 if they don't count.
+        blurred: jitter blurs the queue's length.
+    """
+    lost, passed = int(n.sum()), int(acked[counted].sum())
+    if not blurred or not counted.any():
+        return lost, passed
+    around = _highest_around(queue)
+    middle = float(np.median(around[counted]))
+    few, there = int(n[level <= middle].sum()), int(acked[counted & (around <= middle)].sum())
+    expected = few * passed / max(there, 1)
+    return (few, there) if lost > expected + BLURRED * np.sqrt(expected + 1) else (lost, passed)
 
 
 def _rate(lost: int, passed: int, least: float) -> float:

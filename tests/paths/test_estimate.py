@@ -8,6 +8,7 @@ import re
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -17,7 +18,7 @@ from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.readers import run_folder, sources
 from ndm_tcp.datasets.rounds.flow import FlowRecords
 from ndm_tcp.errors import NdmError
-from ndm_tcp.paths import aqm, assemble, label, model, rates, report, trains
+from ndm_tcp.paths import aqm, assemble, label, losses, model, rates, report, trains
 from ndm_tcp.paths.estimate import estimate, name_of
 from ndm_tcp.paths.model import Burst, Kind, PathModel, Rival
 from ndm_tcp.paths.observed import observe
@@ -91,6 +92,8 @@ def test_jitter_leaves_rates_and_blurs_the_rest(rows: list[Row]) -> None:
     assert {row.model.reorder for row in jitter if row.known.reorder} == {True}
     assert {row.model.reorder for row in jitter if not row.known.reorder} == {False}
     assert all(row.model.jitter_us.value for row in jitter)
+    # Beside reordering packets that are only late count as lost.
+    assert max(row.errors.false_loss for row in jitter if not row.known.reorder) < 0.001
 
 
 def test_steps_and_rivals_are_found_and_none_invented(rows: list[Row]) -> None:
@@ -206,6 +209,36 @@ def test_a_flow_of_a_local_network_is_marked(
     assert far.label_error_log2 < label.WORST < near.label_error_log2
     assert not any("local network" in note for note in far.notes)
     assert any("local network" in note for note in near.notes)
+
+
+def test_jitter_that_hides_the_queue_leaves_no_negative_one(
+    clean: FlowRecords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure = losses.measure
+
+    def hidden(*args: Any) -> losses.Losses:
+        return replace(measure(*args), queue=-5.0, overflow=False)
+
+    monkeypatch.setattr(losses, "measure", hidden)
+    bound = estimate(clean, "hidden").queue_packets
+    assert (bound.kind, bound.value) == (Kind.AT_LEAST, 1.0)
+
+
+@pytest.mark.parametrize("blurred", [False, True])
+def test_losses_near_a_full_queue_are_no_random_loss(blurred: bool) -> None:
+    """Random losses come at any length of the queue; those that jitter blurs only near the top."""
+    rng = np.random.default_rng(1)
+    queue = 10 * (1 + np.sin(np.arange(20_000) / 300))  # 0 to 20 packets
+    acked, counted = np.full(20_000, 2), queue < 17
+    passed = int(acked[counted].sum())
+    at = np.sort(rng.choice(np.flatnonzero(counted), 240, replace=False))
+    n = np.ones(240, int)
+    found = losses._below(queue, acked, counted, losses.loss_levels(at, queue), n, blurred)
+    assert found == (240, passed)
+    early = np.sort(rng.choice(np.flatnonzero(counted & (queue > 14)), 240, replace=False))
+    at, n = np.sort(np.concatenate([at, early])), np.ones(480, int)
+    lost, there = losses._below(queue, acked, counted, losses.loss_levels(at, queue), n, blurred)
+    assert lost / there == pytest.approx(240 / passed if blurred else 480 / passed, rel=0.2)
 
 
 def test_a_short_flow_is_refused(clean: FlowRecords) -> None:
