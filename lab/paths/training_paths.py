@@ -4,7 +4,8 @@
 Changes between two trainings are measured on the validation paths, drawn the same way.
 `validation-wide` has more of the two states that are most alike, a lone flow and one beside CUBIC,
 `validation-short` short transfers, `validation-aqm` queues that drop before they are full,
-`validation-equals` flows of one algorithm, `validation-shallow` queues of less than a BDP,
+`validation-equals` flows of one algorithm, `validation-pairs` two of them, `validation-shallow`
+queues of less than a BDP,
 `validation-pages` web pages, `validation-jitter` jitter, and `validation-fast` fast paths that lose
 packets at random.
 The published experiments and ccBench are for evaluation, so no path may resemble theirs: rates
@@ -29,6 +30,8 @@ FAST_MBPS = (120.0, 300.0)
 SLOW_MBPS = (3.0, 20.0)
 RTT_MS = (8, 180)
 BDP_PACKETS = (8, 800)
+PAIR_BDP_PACKETS = (80, 800)
+"""below, the packet that a flow adds each round makes two alike"""
 QUEUE_BDP = (0.4, 10.0)
 RIVAL_QUEUE_BDP = (0.8, 5.0)
 SHALLOW_QUEUE_BDP = (0.03, 0.8)
@@ -149,6 +152,9 @@ AQM_KINDS = {
 EQUALS_KINDS = {
     "long-equals": 14,
 }
+PAIRS_KINDS = {
+    "long-two-equals": 12,
+}
 SHALLOW_KINDS = {
     "shallow": 8,
     "shallow-loss": 3,
@@ -186,6 +192,7 @@ SUITES = {
     "validation-pages": (20261132, PAGES_KINDS),
     "validation-jitter": (20261133, JITTER_KINDS),
     "validation-fast": (20261134, FAST_KINDS),
+    "validation-pairs": (20261135, PAIRS_KINDS),
 }
 """folder to seed and paths"""
 RIVALS = (
@@ -257,6 +264,7 @@ def _link(rng: random.Random, kind: str) -> _Link:
     if "shallow" in kind:
         queue = SHALLOW_QUEUE_BDP
     bdp = (1500, 5000) if far else (300, 2500) if fast else BDP_PACKETS
+    bdp = PAIR_BDP_PACKETS if "two" in kind else bdp
     while True:
         link = _Link(
             _away(rng, *mbps, EVALUATION_MBPS),
@@ -319,10 +327,9 @@ def _flows(rng: random.Random, kind: str) -> tuple[int, str]:
             f"start_s = {join_s:.1f}\nseconds = {seconds - math.ceil(join_s)}\n"
         )
     if kind.endswith("equals"):
-        flows, count = (
-            "\n[[flows]]\n",
-            rng.choice([2, 2, 3, 4] if kind == "equals" else [2, 4, 6, 8]),
-        )
+        flows = "\n[[flows]]\n"
+        counts = [2, 2, 3, 4] if kind == "equals" else [2, 4, 6, 8]
+        count = 2 if "two" in kind else rng.choice(counts)
         for number in range(1, count):
             start_s = number * rng.uniform(0.5, 2.5)
             flows += f"\n[[flows]]\nsender = {number}\nstart_s = {start_s:.1f}\n"
