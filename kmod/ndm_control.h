@@ -34,6 +34,8 @@ static inline u32 ndm_apply_gain(u32 cwnd, s32 gain)
 
 #define NDM_PROBE		12288	/* 3/16: 2^(3/16) = 1.14 */
 #define NDM_PROBE_ROUNDS	8
+/* One cycle in eight has a round more, as a mask of random bits. */
+#define NDM_PROBE_SLIP		7
 
 /*
  * What a round of the eight of a probe adds to the gain: two rounds have an

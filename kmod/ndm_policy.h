@@ -234,6 +234,17 @@ static void ndm_update_ceiling(struct ndm *ca, const struct ndm_facts *r)
 }
 
 /*
+ * Flows on one path have rounds of one length, so their probes would keep step for good. Each
+ * would take what the other's does to the queue for an answer to its own, and one of them
+ * could stay small. A round more now and then lets them drift.
+ */
+static void ndm_next_phase(struct ndm *ca)
+{
+	if (ca->phase != NDM_PROBE_ROUNDS - 1 || get_random_u32() & NDM_PROBE_SLIP)
+		ca->phase++;
+}
+
+/*
  * NETWORK: the target of the control law, below the ceiling. Where hosts pause, a round with
  * a low rate stops the growth and does not shrink the window: the pause may be the cause.
  */
@@ -242,8 +253,9 @@ static u32 ndm_network_target(struct sock *sk, const struct ndm_facts *r)
 	struct ndm *ca = inet_csk_ca(sk);
 	u32 bound = ca->f.paused ? max(r->window, ndm_paused_window(ca, r->x)) : ~0U;
 	s32 gain = r->out[NDM_OUT_CWND_GAIN] + ndm_explore(&ca->watchdog);
-	u32 target = ndm_law(r->window, gain, ca->phase++, r->x, r->lost, r->flags, bound);
+	u32 target = ndm_law(r->window, gain, ca->phase, r->x, r->lost, r->flags, bound);
 
+	ndm_next_phase(ca);
 	ndm_update_ceiling(ca, r);
 	if (ca->ceiling_rounds && !ca->f.paused && (r->limited || ndm_queue_shows(r->x)))
 		target = min(target, ndm_ceiling(r->window, r->x));
