@@ -34,7 +34,7 @@ from ndm_tcp.worth import policies, rules
 Floats = npt.NDArray[np.float64]
 POLICIES, RULES = "policies", "rules"
 SUITES = {
-    POLICIES: ("validation",),
+    POLICIES: ("validation", "validation-jitter", "validation-access"),
     RULES: ("lan", "validation", "validation-shallow", "validation-pages"),
 }
 """rules: those that they were made for, too"""
@@ -174,8 +174,8 @@ def values(found: Of, names: Sequence[str], measure: str, scenarios: Sequence[st
 
 
 def cell(of: Interval) -> str:
-    """As in a table of Markdown."""
-    if np.isnan(of.mean):
+    """As in a table of Markdown; two paths have no interval."""
+    if not np.isfinite([of.mean, of.low]).all():
         return "-"
     text = f"{of.mean:+.3f} [{of.low:+.3f}, {of.high:+.3f}]"
     return f"**{text}**" if of.significant else text
