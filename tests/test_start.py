@@ -160,7 +160,7 @@ def test_fine_tuning_that_only_gets_worse_leaves_the_start(dataset: Path, tmp_pa
         ({"init": "{tmp}/none"}, "neither a run .* nor a model .*; expected shipped, random"),
         ({"init": "{tmp}/bad.json"}, "not a model written by ndm export"),
         ({"init": "{tmp}/clamped.json"}, "has clamped units"),
-        ({"init": "shipped", "hidden": (16,)}, "--hidden 16: .* has 32,32; leave --hidden out"),
+        ({"init": "shipped", "hidden": (16,)}, "--hidden 16: .* has 8,8; leave --hidden out"),
         ({"init": "random", "freeze": ("congestion",)}, "start from its network: --init shipped"),
     ],
     ids=lambda v: str(v)[:40],

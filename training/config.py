@@ -24,7 +24,7 @@ AUTO, RANDOM, SHIPPED = "auto", "random", "shipped"
 class TrainConfig:
     """Hyper-parameters; the same data and the same config give the same bytes."""
 
-    hidden: tuple[int, ...] = (32, 32)
+    hidden: tuple[int, ...] = (8, 8)
     """widths of the tanh layers"""
     objective: str = TARGET_STEP
     """bc: clone every action alike; awbc: weigh it by exp(advantage / beta); target_step: the step

@@ -27,7 +27,7 @@ def _numbers(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(",") if part)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected numbers like 32,32") from None
+        raise argparse.ArgumentTypeError(f"{text!r}: expected numbers like 8,8") from None
 
 
 def _parts(text: str) -> tuple[float, ...]:
