@@ -151,7 +151,7 @@ def test_the_whole_chain_from_the_command_line(
     assert "rtt_gradient" in here("dataset", "info", data)
     # Random weights would need more than three short flows to beat a constant window.
     here("train", "--data", data, "-o", run, "--epochs", 5, "--init", "shipped")
-    assert json.loads(here("eval", run, "--data", data, "--json"))["parameters"] == 1730
+    assert json.loads(here("eval", run, "--data", data, "--json"))["parameters"] == 242
     report = json.loads(here("export", run, "-o", tmp_path / "generated", "--json"))
     assert report["vectors"] > 42_000
     assert report["model"] in (tmp_path / "generated" / "ndm_model.h").read_text()

@@ -132,20 +132,14 @@ EVERY = [3, pytest.param(1, marks=pytest.mark.long)]
 """Of so many mutants one is tried."""
 
 
-@pytest.mark.parametrize("every", EVERY)
-def test_every_integer_of_the_model_matters(
-    every: int, layers: list[Layer], vectors: Vectors
-) -> None:
+def test_every_integer_of_the_model_matters(layers: list[Layer], vectors: Vectors) -> None:
     tried, survivors = 0, []
-    draw = random.Random(SEED)
     for name, mutant in header_mutants(layers):
-        if every * draw.random() >= 1:
-            continue
         tried += 1
         if not killed(mutant, vectors):
             survivors.append(name)
     report("ndm_model.h", tried, tried - len(survivors))
-    assert tried > 1400 and not survivors
+    assert tried > 3 * sum(layer.weight.size for layer in layers) and not survivors
 
 
 def test_every_entry_of_the_tanh_table_in_reach_matters(

@@ -29,7 +29,7 @@ from ndm_tcp.training.model import Policy
 from .bench import bench_train
 from .conftest import TRACES
 
-FEW = TrainConfig(objective="awbc", epochs=20, lr=3e-3, batch=256)
+FEW = TrainConfig(hidden=(32, 32), objective="awbc", epochs=20, lr=3e-3, batch=256)
 
 
 def train(dataset: Path, out: Path, config: TrainConfig = FEW) -> Path:
