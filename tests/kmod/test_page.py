@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,12 @@ SHALLOW = PAGE.replace("200_000_000", "30_000_000").replace("packets = 700", "pa
 # Objects of 17 packets, where 16 fill the pipe and the queue holds 6.
 FIRST = PAGE.replace("200_000_000", "14_000_000").replace("40_000", "14_000")
 FIRST = FIRST.replace("packets = 700", "packets = 6").replace("3_600_000", "1_420_000")
+# Objects of 25 packets, where 70 fill the pipe; the queue holds 4, too few to show in the RTT.
+HIDDEN = FIRST.replace("rtt_us = 14_000", "rtt_us = 60_000").replace("packets = 6", "packets = 4")
+HIDDEN = HIDDEN.replace("1_420_000", "2_172_000")
+# Of 17 packets, where 47 fill the pipe: a timer marks the lost ones.
+LATER = FIRST.replace("rtt_us = 14_000", "rtt_us = 40_000").replace("packets = 6", "packets = 4")
+LATER = LATER.replace("1_420_000", "1_476_960")
 # Objects of 40 packets, where 16 fill the pipe and the queue holds 12.
 UNUSED = FIRST.replace("packets = 6", "packets = 12").replace("1_420_000", "3_470_000")
 # Objects of 57 packets, a little more than the pipe and the queue hold.
@@ -106,19 +113,23 @@ def test_a_lost_tail_ends_bursts(rule: str, tail: dict[str, Any], tmp_path: Path
     assert tail["object_ms_mean"] < 0.8 * without["object_ms_mean"]
 
 
-def test_objects_that_overflow_end_a_slow_start(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "rule"), [(HIDDEN, UNUSED_LOSS), (LATER, TIMERS)], ids=["unused", "timer"]
+)
+def test_objects_that_overflow_end_a_slow_start(
+    text: str, rule: tuple[str, str], tmp_path: Path
+) -> None:
     """They do not fill the window, and to the network what each loses is noise.
 
-    What RACK's timer marks is most of it: unseen, it would let slow start go on. That these objects
-    also come sooner held for former networks, not for the one of 2026-11-26.
+    Losses that RACK's timer marks count; unseen, they would let slow start go on.
     """
-    ours = page(FIRST, tmp_path / "ends", [BURST])
-    changes = [UNUSED_LOSS, TIMERS, BURST]
-    without = page(FIRST, tmp_path / "goes_on", changes)
+    ours = page(text, tmp_path / "ends", [TAKES_FOR_NOISE, BURST])
+    without = page(text, tmp_path / "goes_on", [TAKES_FOR_NOISE, rule, BURST])
     lost, more = (web["retransmissions"] / web["segments"] for web in (ours, without))
-    print(f"\nsent again: {lost:.2%}, if it goes on {more:.2%}")
+    print(f"\nretransmitted: {lost:.2%}, if it goes on {more:.2%}")
     print(f"ms an object: {ours['object_ms_mean']}, without {without['object_ms_mean']}")
-    assert lost < more / 4
+    assert lost < more / 3
+    assert ours["object_ms_mean"] < 0.9 * without["object_ms_mean"]
 
 
 def test_objects_that_overflow_set_a_ceiling(tmp_path: Path) -> None:
@@ -134,15 +145,19 @@ def test_objects_that_overflow_set_a_ceiling(tmp_path: Path) -> None:
 
 
 def test_without_a_queue_a_ceiling_is_not_for_a_window_that_is_not_used(tmp_path: Path) -> None:
-    """What arrives then is what the application sends, not what the path holds."""
-    still = answers(0, 65536)
-    of = {"rule": [still], "held": [still, (HOLDS, "true)")]}
-    ms = dict.fromkeys(of, 0.0)
-    for name, changes in of.items():
-        for seed in range(1, 5):
-            ms[name] += (
-                page(LOSSY, tmp_path / f"{name}-{seed}", changes, seed)["object_ms_mean"] / 4
-            )
+    """What arrives then is what the application sends, not what the path holds.
+
+    The network is undecided about losses, so the window is small and a ceiling often in force.
+    """
+    undecided = answers(0, 1)
+    of = {"rule": [undecided], "held": [undecided, (HOLDS, "true)")]}
+    ms = {
+        name: statistics.mean(
+            page(LOSSY, tmp_path / f"{name}-{seed}", changes, seed)["object_ms_mean"]
+            for seed in range(1, 9)
+        )
+        for name, changes in of.items()
+    }
     print(f"\nms an object: {ms}")
-    # Two percent over seven seeds; single draws differ by more.
+    # 4.5 percent over 16 seeds; single draws differ by more.
     assert ms["rule"] < 0.99 * ms["held"]
