@@ -32,8 +32,8 @@ FIRST = FIRST.replace("packets = 700", "packets = 6").replace("3_600_000", "1_42
 # Objects of 25 packets, where 70 fill the pipe; the queue holds 4, too few to show in the RTT.
 HIDDEN = FIRST.replace("rtt_us = 14_000", "rtt_us = 60_000").replace("packets = 6", "packets = 4")
 HIDDEN = HIDDEN.replace("1_420_000", "2_172_000")
-# Of 17 packets, where 47 fill the pipe: a timer marks the lost ones.
-LATER = FIRST.replace("rtt_us = 14_000", "rtt_us = 40_000").replace("packets = 6", "packets = 4")
+# Of 17 packets, where 42 fill the pipe and the queue holds 5: a timer marks the lost ones.
+LATER = FIRST.replace("rtt_us = 14_000", "rtt_us = 36_000").replace("packets = 6", "packets = 5")
 LATER = LATER.replace("1_420_000", "1_476_960")
 # Objects of 40 packets, where 16 fill the pipe and the queue holds 12.
 UNUSED = FIRST.replace("packets = 6", "packets = 12").replace("1_420_000", "3_470_000")
@@ -128,7 +128,7 @@ def test_objects_that_overflow_end_a_slow_start(
     lost, more = (web["retransmissions"] / web["segments"] for web in (ours, without))
     print(f"\nretransmitted: {lost:.2%}, if it goes on {more:.2%}")
     print(f"ms an object: {ours['object_ms_mean']}, without {without['object_ms_mean']}")
-    assert lost < more / 3
+    assert lost < more / 4
     assert ours["object_ms_mean"] < 0.9 * without["object_ms_mean"]
 
 
