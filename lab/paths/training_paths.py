@@ -5,9 +5,8 @@ Changes between two trainings are measured on the validation paths, drawn the sa
 `validation-wide` has more of the two states that are most alike, a lone flow and one beside CUBIC,
 `validation-short` short transfers, `validation-aqm` queues that drop before they are full,
 `validation-equals` flows of one algorithm, `validation-pairs` two of them, `validation-shallow`
-queues of less than a BDP,
-`validation-pages` web pages, `validation-jitter` jitter, and `validation-fast` fast paths that lose
-packets at random.
+queues of less than a BDP, `validation-pages` web pages, `validation-jitter` jitter, and
+`validation-fast` fast paths that lose packets at random.
 The published experiments and ccBench are for evaluation, so no path may resemble theirs: rates
 and delays within ten percent of an evaluation point are drawn again, on routed paths and on the
 loopback device alike; but delays of shaped loopback paths are divided by three afterwards, and four
@@ -264,7 +263,8 @@ def _link(rng: random.Random, kind: str) -> _Link:
     if "shallow" in kind:
         queue = SHALLOW_QUEUE_BDP
     bdp = (1500, 5000) if far else (300, 2500) if fast else BDP_PACKETS
-    bdp = PAIR_BDP_PACKETS if "two" in kind else bdp
+    if "two" in kind:
+        bdp = PAIR_BDP_PACKETS
     while True:
         link = _Link(
             _away(rng, *mbps, EVALUATION_MBPS),
