@@ -30,6 +30,7 @@ from .bench import bench_train
 from .conftest import TRACES
 
 FEW = TrainConfig(hidden=(32, 32), objective="awbc", epochs=20, lr=3e-3, batch=256)
+"""wider than the default, which learns too little from so few steps"""
 
 
 def train(dataset: Path, out: Path, config: TrainConfig = FEW) -> Path:
