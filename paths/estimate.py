@@ -78,9 +78,7 @@ def find(o: Observed, cc: str | None) -> Found:
     alone_s = shared.from_s if shared.rivals else np.inf
     lost = losses.measure(o, ordered, queue, assemble.mean(levels, o.seconds), alone_s)
     if early:
-        lost = replace(
-            lost, queue=lost.highest, overflow=False, random=0.0, n_random=0, passed=0, burst=None
-        )
+        lost = replace(losses.unknown(lost), queue=lost.highest)
     policer = policers.measure(o, ordered, rate) if not early else None
     if policer:
         levels, shared = ((0.0, policer.pps),), rivals.NONE

@@ -120,7 +120,8 @@ def measure(o: Observed, order: Order, queue: Floats, pps: float, alone_s: float
         np.percentile(queue, TOP_PERCENTILE if alone_s >= o.seconds else TOP_BESIDE_RIVALS)
     )
     blur = BAND_JITTER * order.jitter * pps
-    edge, evidence = _edge(queue, o.acked, level, blur, highest)
+    around = _highest_around(queue)  # as of the losses
+    edge, evidence = _edge(around, o.acked, level, blur, highest)
     enough = EVIDENCE_OF_ALL if (level > edge).all() else EVIDENCE
     overflow = evidence > enough and highest > LEAST_QUEUE
     real = total - int(o.facts.get("dsacks", 0))
@@ -138,14 +139,14 @@ def measure(o: Observed, order: Order, queue: Floats, pps: float, alone_s: float
     counted = (queue <= edge if overflow else queue > -np.inf) & (o.at <= alone_s)
     stray = max(STRAGGLERS, STRAGGLERS_SHARE * n[near].sum()) if overflow else LEAST_RANDOM
     blurred = overflow and bool(order.jitter)
-    lost, passed = _below(queue, o.acked, counted, level, n * ~near, blurred)
+    lost, passed = _below(around, o.acked, counted, level, n * ~near, blurred)
     random = _rate(lost, passed, stray)
     if overflow and not random and size >= SHORT_QUEUE:
         # stragglers come within a few round trips of their overflow
         after = o.t[at[full]]
         quiet = _quiet(after, o.at, o) & counted
         later = n * (~near & _quiet(after, o.t[at], o))
-        lost, passed = _below(queue, o.acked, quiet, level, later, blurred)
+        lost, passed = _below(around, o.acked, quiet, level, later, blurred)
         random = _rate(lost, passed, LEAST_RANDOM)
     if order.reorder:
         random = _without_reordered(o, n, near, overflow)
@@ -158,7 +159,7 @@ def measure(o: Observed, order: Order, queue: Floats, pps: float, alone_s: float
 
 
 def _below(
-    queue: Floats, acked: Ints, counted: Bools, level: Floats, n: Ints, blurred: bool
+    around: Floats, acked: Ints, counted: Bools, level: Floats, n: Ints, blurred: bool
 ) -> tuple[int, int]:
     """Losses below the full queue, and the packets that passed there.
 
@@ -166,6 +167,7 @@ def _below(
     near its full length. So if the shorter half has fewer losses, it alone counts.
 
     Args:
+        around: [k] see `_highest_around`.
         counted: [k] samples of the queue below its full length.
         level, n: [m] the queue at each loss and the packets lost there, 0 if they don't count.
         blurred: jitter blurs the queue's length.
@@ -173,7 +175,6 @@ def _below(
     lost, passed = int(n.sum()), int(acked[counted].sum())
     if not blurred or not counted.any():
         return lost, passed
-    around = _highest_around(queue)
     middle = float(np.median(around[counted]))
     few, there = int(n[level <= middle].sum()), int(acked[counted & (around <= middle)].sum())
     expected = few * passed / max(there, 1)
@@ -205,7 +206,7 @@ def loss_levels(position: Ints, queue: Floats) -> Floats:
 
 
 def _edge(
-    queue: Floats, acked: Ints, level: Floats, blur: float, highest: float
+    around: Floats, acked: Ints, level: Floats, blur: float, highest: float
 ) -> tuple[float, float]:
     """The length of the queue that parts overflow from random loss best, and the evidence.
 
@@ -215,7 +216,6 @@ def _edge(
     best, edge = 0.0, 0.0
     if not len(level):
         return edge, best
-    around = _highest_around(queue)  # as of the losses
     order = np.argsort(around)
     rank = around[order]
     above = 1 - np.cumsum(acked[order]) / max(1, acked.sum())
