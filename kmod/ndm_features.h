@@ -387,7 +387,7 @@ static NDM_COMMON bool ndm_features_take(struct ndm_features *f, const struct nd
 		rto = loss;
 	}
 	if (ack->rtt_us > 0) {
-		if (waited > f->pause + 1 && ndm_path_is_local(f->srtt_us)) {
+		if (ndm_path_is_local(f->srtt_us) && waited > f->pause + 1) {
 			/* Every round has that pause; raw is the RTT of the newest packet. */
 			if (ndm_was_read_late(ack))
 				ndm_take_pause(f, waited - 1U, ack->srtt_us, ack->min_rtt_us);

@@ -84,8 +84,8 @@ static void ndm_approach_target(struct sock *sk, u32 acked)
 	ndm_set_cwnd(sk, cwnd);
 }
 
-/* An ACK delivered packets. forward: it made progress, see ndm_reduce(). */
-static void ndm_update_cwnd(struct sock *sk, u32 acked, bool forward)
+/* An ACK delivered packets. advanced: SND.UNA did. */
+static void ndm_update_cwnd(struct sock *sk, const struct rate_sample *rs, u32 acked, bool advanced)
 {
 	struct ndm *ca = inet_csk_ca(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -99,7 +99,7 @@ static void ndm_update_cwnd(struct sock *sk, u32 acked, bool forward)
 		/* Else spared, undone, or begun under another algorithm: as if open. */
 		if (!ca->reducing)
 			break;
-		ndm_set_cwnd(sk, ndm_reduce(tp, acked, forward));
+		ndm_set_cwnd(sk, ndm_reduce(tp, acked, advanced && rs->losses <= 0));
 		return;
 	case TCP_CA_Loss:
 		/* From the core's window, in_flight + 1, up to ssthresh. */
@@ -140,7 +140,7 @@ static NDM_COMMON void ndm_ack_arrived(struct sock *sk, const struct rate_sample
 			ndm_end_round(sk, rs);
 	}
 	ca->f.callers_lost = (u16)tp->lost;
-	ndm_update_cwnd(sk, ack.acked, advanced && rs->losses <= 0);
+	ndm_update_cwnd(sk, rs, ack.acked, advanced);
 	ndm_update_pacing(sk);
 }
 
