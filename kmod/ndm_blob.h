@@ -150,7 +150,8 @@ static inline bool ndm_blob_layer(struct ndm_blob_reader *r, const struct ndm_la
 		for (i = 0; i < like->n_in; i++)
 			pair[row / 2 * like->n_in + i] +=
 				(u64)(s16)ndm_blob_u16(weight + 2 * i) << half;
-		bias[row / 2] += (u64)b << half;
+		/* With the half by which the shift rounds. */
+		bias[row / 2] += ((u64)b + (1U << (shifts[row] - 1))) << half;
 		shift[row] = shifts[row];
 	}
 	/* The row of zeros beside an odd one. */

@@ -20,7 +20,7 @@
 /* An odd n_out has a last row of zeros beside it: all sizes but n_out count it. */
 struct ndm_layer {
 	const u64 *weight;	/* [(n_out + 1) / 2][n_in], pairs of rows */
-	const u64 *bias;	/* likewise, in the scale of the accumulator */
+	const u64 *bias;	/* likewise, and the half by which the shift rounds */
 	const u8 *shift;	/* [n_out + n_out % 2], accumulator to Q16, 1 .. 31 */
 	u8 n_in;
 	u8 n_out;
@@ -34,10 +34,10 @@ struct ndm_model {
 
 static_assert(NDM_MAX_WIDTH % 2 == 0, "rows come in pairs");
 
-/* Round half up; n is 1 .. 31. The exporter proves that acc leaves room for the half. */
+/* Round half up; n is 1 .. 31, and acc leaves room for the half. */
 static NDM_COMMON s32 ndm_round_shift(s32 acc, u32 n)
 {
-	return ((acc >> (n - 1)) + 1) >> 1;
+	return (acc + (1 << (n - 1))) >> n;
 }
 
 #define NDM_TANH_LIMIT	(1U << (NDM_Q_PRE + NDM_TANH_RANGE_LOG2))
@@ -60,56 +60,83 @@ static NDM_COMMON s16 ndm_tanh(s32 pre)
 	return (s16)(pre < 0 ? -value : value);
 }
 
-static NDM_COMMON u64 ndm_dot2_4(u64 sum, const u64 *w, const u64 *in)
+static NDM_COMMON u64 ndm_dot2_2(u64 sum, const u64 *w, const u64 *in)
 {
 	sum = ndm_so_far(sum + w[0] * in[0]);
-	sum = ndm_so_far(sum + w[1] * in[1]);
-	sum = ndm_so_far(sum + w[2] * in[2]);
-	return ndm_so_far(sum + w[3] * in[3]);
+	return ndm_so_far(sum + w[1] * in[1]);
+}
+
+static NDM_COMMON u64 ndm_dot2_4(u64 sum, const u64 *w, const u64 *in)
+{
+	sum = ndm_dot2_2(sum, w, in);
+	return ndm_dot2_2(sum, w + 2, in + 2);
+}
+
+static NDM_COMMON u64 ndm_dot2_8(u64 sum, const u64 *w, const u64 *in)
+{
+	sum = ndm_dot2_4(sum, w, in);
+	return ndm_dot2_4(sum, w + 4, in + 4);
 }
 
 static NDM_COMMON u64 ndm_dot2_16(u64 sum, const u64 *w, const u64 *in)
 {
-	sum = ndm_dot2_4(sum, w, in);
-	sum = ndm_dot2_4(sum, w + 4, in + 4);
-	sum = ndm_dot2_4(sum, w + 8, in + 8);
-	return ndm_dot2_4(sum, w + 12, in + 12);
+	sum = ndm_dot2_8(sum, w, in);
+	return ndm_dot2_8(sum, w + 8, in + 8);
 }
 
 /*
  * sum + weight . in of two rows, modulo 2^64: products of s16 fit s32, and the exporter
  * proves that with the bias the sums do too, for every input in the box. A foreign or
  * damaged model wraps around, which in unsigned numbers is no undefined behaviour.
- * Many at a time, or counting would cost as much as multiplying.
+ * By the digits of n, or counting would cost as much as multiplying.
  */
 static NDM_COMMON u64 ndm_dot2(u64 sum, const u64 *w, const u64 *in, u32 n)
 {
-	u32 i;
-
-	for (i = n / 16; i; i--, w += 16, in += 16)
+	for (; n >= 16; n -= 16, w += 16, in += 16)
 		sum = ndm_dot2_16(sum, w, in);
-	for (i = n / 4 % 4; i; i--, w += 4, in += 4)
+	if (n & 8) {
+		sum = ndm_dot2_8(sum, w, in);
+		w += 8;
+		in += 8;
+	}
+	if (n & 4) {
 		sum = ndm_dot2_4(sum, w, in);
-	for (i = n % 4; i; i--)
-		sum = ndm_so_far(sum + *w++ * *in++);
-	return sum;
+		w += 4;
+		in += 4;
+	}
+	if (n & 2) {
+		sum = ndm_dot2_2(sum, w, in);
+		w += 2;
+		in += 2;
+	}
+	return n & 1 ? ndm_so_far(sum + *w * *in) : sum;
 }
 
-/* One linear layer: pre[r] = (weight[r] . in + bias[r]) >> shift[r], Q16. */
-static NDM_COMMON void ndm_layer_forward(const struct ndm_layer *layer, const u64 *in, s32 *pre)
+static NDM_COMMON void ndm_rows(const struct ndm_layer *layer, const u64 *in, s32 *pre, u32 n_in)
 {
 	const u64 *weight = layer->weight, *bias = layer->bias;
 	const u8 *shift = layer->shift;
-	const u32 n_in = layer->n_in;
 	u32 pairs;
 
 	for (pairs = (layer->n_out + 1U) / 2; pairs; pairs--, weight += n_in) {
 		u64 sum = ndm_dot2(*bias++, weight, in, n_in);
 		s32 even = (s32)sum;
 
-		*pre++ = ndm_round_shift(even, *shift++);
-		*pre++ = ndm_round_shift((s32)((sum - (u64)even) >> 32), *shift++);
+		*pre++ = even >> *shift++;
+		*pre++ = (s32)((sum - (u64)even) >> 32) >> *shift++;
 	}
+}
+
+/*
+ * One linear layer: pre[r] = (weight[r] . in + bias[r]) >> shift[r], Q16, rounded half up.
+ * Of the first one the compiler knows the number of products.
+ */
+static NDM_COMMON void ndm_layer_forward(const struct ndm_layer *layer, const u64 *in, s32 *pre)
+{
+	if (layer->n_in == NDM_N_DENSE)
+		ndm_rows(layer, in, pre, NDM_N_DENSE);
+	else
+		ndm_rows(layer, in, pre, layer->n_in);
 }
 
 static NDM_COMMON s32 ndm_clamp(s32 value, s32 lo, s32 hi)

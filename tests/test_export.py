@@ -312,7 +312,7 @@ MUTANTS = [
     ("generated/ndm_model.h", lambda t: bump(t, "ndm_shift1", 7, 1)),
     ("generated/ndm_tables.h", lambda t: bump(t, "ndm_tanh_table", 40, 1)),
     ("generated/ndm_tables.h", lambda t: bump(t, "ndm_klog2k_step", 2, 900)),
-    ("ndm_infer.h", lambda t: t.replace("((acc >> (n - 1)) + 1) >> 1", "acc >> n")),
+    ("ndm_infer.h", lambda t: t.replace("(acc + (1 << (n - 1))) >> n", "acc >> n")),
     ("ndm_infer.h", lambda t: t.replace("pre < 0 ? -value : value", "value")),
     ("ndm_infer.h", lambda t: t.replace("value = at[0] + ndm", "value = at[1] + ndm")),
     ("ndm_features.h", lambda t: t.replace("lost - 1, NDM", "lost, NDM")),

@@ -156,7 +156,8 @@ def network(h: dict[str, Any]) -> Layers:
         require(all(-(2**15) <= v < 2**15 for v in weight), f"ndm_model.h: {w} leaves s16")
         require(all(-(2**31) <= v < 2**31 for v in bias), f"ndm_model.h: {b} leaves s32")
         require(all(1 <= v <= 31 for v in h[s]), f"ndm_model.h: {s} leaves 1 .. 31")
-        layers.append([(weight[r * i : r * i + i], bias[r], h[s][r], r >= bent) for r in range(o)])
+        plain = [b - (1 << (shift - 1)) for b, shift in zip(bias, h[s], strict=True)]
+        layers.append([(weight[r * i : r * i + i], plain[r], h[s][r], r >= bent) for r in range(o)])
         width = o
     require(width == 2, "ndm_model.h: not two outputs")
     return layers

@@ -46,7 +46,9 @@ def _pairs(rows: npt.NDArray[Any]) -> str:
 def _array(
     ctype: str, name: str, dims: str, values: npt.NDArray[Any] | str, comment: Sequence[str] = ()
 ) -> str:
-    head = "/*\n" + "".join(f" * {line}\n" for line in comment) + " */\n" if comment else ""
+    head = "".join(f" * {line}\n" for line in comment)
+    if comment:
+        head = f"/*\n{head} */\n" if len(comment) > 1 else f"/* {comment[0]} */\n"
     text = values if isinstance(values, str) else _rows(values)
     return f"{head}static const {ctype} {name}{dims} = {{\n{text}\n}};\n"
 
@@ -99,7 +101,8 @@ def model_header(model: Model, proof: Proof) -> str:
                 ],
             )
         )
-        parts.append(_array("u64", f"ndm_bias{number}", f"[{even.n_out // 2}]", _pairs(even.bias)))
+        bias, half = _pairs(even.rounding_bias()), ["Biases, and the half by which a shift rounds."]
+        parts.append(_array("u64", f"ndm_bias{number}", f"[{even.n_out // 2}]", bias, half))
         parts.append(_array("u8", f"ndm_shift{number}", f"[{even.n_out}]", even.shift))
     rows = "\n".join(
         "\t{\n"

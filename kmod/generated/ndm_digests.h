@@ -18,9 +18,7 @@
 #define NDM_ALL_BLOCK	1024	/* vectors in a digest */
 #define NDM_ALL_DIGESTS	45
 
-/*
- * Lowest and highest value of every input.
- */
+/* Lowest and highest value of every input. */
 static const s16 ndm_all_box[NDM_N_DENSE][2] NDM_INITCONST = {
 	{
 		0, 4096,
@@ -78,9 +76,7 @@ static const s16 ndm_all_box[NDM_N_DENSE][2] NDM_INITCONST = {
 	},
 };
 
-/*
- * Rounding ties, break points of the table, witnesses of the certificate.
- */
+/* Rounding ties, break points of the table, witnesses of the certificate. */
 static const s16 ndm_all_edge[NDM_ALL_EDGES][NDM_N_DENSE] NDM_INITCONST = {
 	{
 		2517, 3229, 7718, 3437, 2313, 2575, 926, -2166, 2310, 1744, 3584, 2408, 580,

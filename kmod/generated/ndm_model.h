@@ -56,9 +56,10 @@ static const u64 ndm_weight0[4 * 18] = {
 	NDM_PAIR(4803, 3832),
 };
 
+/* Biases, and the half by which a shift rounds. */
 static const u64 ndm_bias0[4] = {
-	NDM_PAIR(16028272, 2188094), NDM_PAIR(16926186, 6931530), NDM_PAIR(8180132, 4539078),
-	NDM_PAIR(7669183, 1872558),
+	NDM_PAIR(16028784, 2188350), NDM_PAIR(16926698, 6932042), NDM_PAIR(8180644, 4539334),
+	NDM_PAIR(7669695, 1873070),
 };
 
 static const u8 ndm_shift0[8] = {
@@ -83,9 +84,10 @@ static const u64 ndm_weight1[4 * 8] = {
 	NDM_PAIR(168, -378), NDM_PAIR(-15622, -285),
 };
 
+/* Biases, and the half by which a shift rounds. */
 static const u64 ndm_bias1[4] = {
-	NDM_PAIR(-22143176, 48766252), NDM_PAIR(-48208332, -29565478),
-	NDM_PAIR(23520704, 756168), NDM_PAIR(13559546, -25863308),
+	NDM_PAIR(-22141128, 48768300), NDM_PAIR(-48206284, -29561382),
+	NDM_PAIR(23524800, 760264), NDM_PAIR(13563642, -25862284),
 };
 
 static const u8 ndm_shift1[8] = {
@@ -102,8 +104,9 @@ static const u64 ndm_weight2[1 * 8] = {
 	NDM_PAIR(3637, -3178), NDM_PAIR(2436, -6166),
 };
 
+/* Biases, and the half by which a shift rounds. */
 static const u64 ndm_bias2[1] = {
-	NDM_PAIR(-12356190, -20902668),
+	NDM_PAIR(-12354142, -20902156),
 };
 
 static const u8 ndm_shift2[2] = {

@@ -160,7 +160,7 @@ def infer(
     clamped = np.array([layer.clamped for layer in layers], dtype=np.uint8)
     even = [layer.even() for layer in layers]
     weight = np.concatenate([_pairs(layer.weight) for layer in even])
-    bias = np.concatenate([_pairs(layer.bias) for layer in even])
+    bias = np.concatenate([_pairs(layer.rounding_bias()) for layer in even])
     shift = np.concatenate([layer.shift for layer in even]).astype(np.uint8)
     out = np.zeros((len(x), contract.N_OUTPUTS), dtype=np.int32)
     trace = np.zeros((len(x), sum(widths[1:])), dtype=np.int32)

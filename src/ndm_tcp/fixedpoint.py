@@ -139,6 +139,10 @@ class Layer:
         even = self.even()
         return int(4 * (even.weight.size + even.bias.size) + even.shift.size)
 
+    def rounding_bias(self) -> IntArray:
+        """[out] as C adds it: the bias and the half by which the shift rounds."""
+        return self.bias + (np.int64(1) << (self.shift.astype(np.int64) - 1))
+
     def even(self) -> Layer:
         """The same with a row of zeros more if their number is odd: C takes two at a time."""
         if self.n_out % 2 == 0:

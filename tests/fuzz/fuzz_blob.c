@@ -38,7 +38,10 @@ static s64 most(s64 a, s64 b)
 	return a > b ? a : b;
 }
 
-/* The largest sum of a row, or of the row times -1, from the integers that ndm_infer() takes. */
+/*
+ * The largest sum of a row, or of the row times -1, from the integers that ndm_infer() takes;
+ * the bias holds the half by which the shift rounds.
+ */
 static s64 worst(const struct ndm_layer *layer, u32 row, bool first, s64 sign)
 {
 	s64 sum = sign * one_of(layer->bias[row / 2], row);
@@ -65,9 +68,7 @@ static void accepted(void)
 		const struct ndm_layer *layer = &blob.model.layer[l];
 
 		for (row = 0; row < layer->n_out; row++) {
-			s64 half = 1LL << (layer->shift[row] - 1);
-
-			if (worst(layer, row, !l, 1) + half > 0x7fffffff ||
+			if (worst(layer, row, !l, 1) > 0x7fffffff ||
 			    worst(layer, row, !l, -1) > 0x80000000LL)
 				abort();
 		}
