@@ -35,7 +35,7 @@ Floats = npt.NDArray[np.float64]
 POLICIES, RULES = "policies", "rules"
 SUITES = {
     POLICIES: ("validation", "validation-jitter", "validation-access"),
-    RULES: ("lan", "validation", "validation-shallow", "validation-pages"),
+    RULES: ("lan", "validation", "validation-shallow", "validation-pages", "validation-pairs"),
 }
 """rules: those that they were made for, too"""
 LAB_SEEDS = {POLICIES: 1, RULES: 3}

@@ -39,11 +39,23 @@ RULES = {
         "return step[phase % NDM_PROBE_ROUNDS] * NDM_PROBE;",
         "return 0 * step[phase % NDM_PROBE_ROUNDS];",
     ),
+    "drift": Rule(
+        "one cycle of the probe in eight has a round more",
+        "ndm_policy.h",
+        "get_random_u32() & NDM_PROBE_SLIP",
+        "true",
+    ),
     "ceiling": _never(
         "holds the window after an overflow, where hosts do not pause",
         "ndm_policy.h",
         "ca->ceiling_rounds && !ca->f.paused",
         "if (ca->ceiling_rounds && !ca->f.paused &&",
+    ),
+    "room under the ceiling": Rule(
+        "no ceiling for a flow that does not fill its window, without a queue",
+        "ndm_policy.h",
+        "!ca->f.paused && (r->limited || ndm_queue_shows(r->x))",
+        "!ca->f.paused",
     ),
     "drain": Rule(
         "empties a standing queue now and then",
