@@ -14,6 +14,9 @@
  * A flow that does not fill its window sends all that the application has at once. The
  * round of that loss ends when the queue is almost gone, and only srtt still shows it:
  * the network predicts random loss. So for such a flow the loss of an eighth is enough.
+ *
+ * Where packets overtake others, RTTs show no queue, and many packets that count as lost are
+ * late and arrive. Of a window that overflowed, less arrives in an RTT than was sent.
  */
 #ifndef _NDM_CEILING_H
 #define _NDM_CEILING_H
@@ -24,10 +27,22 @@
 #define NDM_CEILING_ROUNDS	31
 /* Rounds, of these: they may still carry losses of the larger window. */
 #define NDM_CEILING_SETTLES	2
+/* Rounds, of these: flows that overflowed a queue together make room for one another. */
+#define NDM_CEILING_SHRINKS	8
 /* Packets lost in a round of an unfilled window: fewer are no burst. */
 #define NDM_CEILING_LOST	4
-/* loss_rate, Q12, of an unfilled window. */
+/* loss_rate, Q12, of an unfilled window, and where packets overtake others. */
 #define NDM_CEILING_BURST	(NDM_ONE / 8)
+
+/*
+ * Does less than three quarters of the window arrive in an RTT, at the highest rate of the last
+ * rounds, and not just late?
+ */
+static inline bool ndm_less_arrives(const s16 *x, u32 lost)
+{
+	return lost >= 2 * NDM_CEILING_LOST && x[NDM_IN_LOSS_RATE] >= NDM_CEILING_BURST &&
+	       4 * x[NDM_IN_BDP_RATIO] < 3 * x[NDM_IN_RTT_RATIO];
+}
 
 /*
  * Did the window that sent this round's packets overflow a short queue? congestion: the
@@ -35,6 +50,8 @@
  */
 static inline bool ndm_overflowed(const s16 *x, s32 congestion, u32 lost, bool used)
 {
+	if (used && !ndm_nothing_overtakes(x) && ndm_less_arrives(x, lost))
+		return congestion >= 0;
 	if (x[NDM_IN_LOSS_RATE] <= 2 * x[NDM_IN_LOSS_RATE_MEAN] || !ndm_queue_is_short(x) ||
 	    !ndm_queue_empties(x))
 		return false;
@@ -58,14 +75,19 @@ static inline u32 ndm_ceiling_rounds(u32 left, const s16 *x, s32 congestion, u32
 
 /*
  * max_rate x srtt in packets, from max_rate x baseline RTT / window and baseline RTT / srtt.
- * While nothing is lost this is about the window itself: the ceiling does not shrink it.
+ * While nothing is lost this is about the window itself. After its first rounds the ceiling
+ * does not shrink it then: where rates scatter, each of them would take a little.
+ * left: rounds for which it holds.
  */
-static inline u32 ndm_ceiling(u32 window, const s16 *x)
+static inline u32 ndm_ceiling(u32 window, const s16 *x, u32 left)
 {
 	u64 packets = ndm_div((u64)window * x[NDM_IN_BDP_RATIO],
 			      ndm_max(x[NDM_IN_RTT_RATIO], 1));
+	u32 ceiling = packets < 0xffffffffU ? (u32)packets : 0xffffffffU;
 
-	return packets < 0xffffffffU ? (u32)packets : 0xffffffffU;
+	if (x[NDM_IN_LOSS_RATE] || left > NDM_CEILING_ROUNDS - NDM_CEILING_SHRINKS)
+		return ceiling;
+	return ndm_max(ceiling, window);
 }
 
 #endif /* _NDM_CEILING_H */

@@ -7,10 +7,10 @@
 #include <linux/module.h>
 
 #define NDM_SELFTEST_STAYS
-#include "ndm_ceiling.h"
 #include "ndm_control.h"
 #include "ndm_drain.h"
 #include "ndm_features.h"
+#include "ndm_kunit_ceiling.h"
 #include "ndm_path.h"
 #include "ndm_selftest.h"
 #include "ndm_watchdog.h"
@@ -263,78 +263,6 @@ static void ndm_test_drain(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ndm_drain(&d, NDM_DRAIN_EMPTY, 0, true), NDM_DRAIN_EMPTIED);
 }
 
-static void ndm_test_ceiling(struct kunit *test)
-{
-	s16 x[NDM_N_DENSE] = {};
-	u32 left;
-
-	/* 3/5 of 101 packets in the lowest RTT, and 5/4 of it is the usual one. */
-	x[NDM_IN_BDP_RATIO] = NDM_ONE * 3 / 5;
-	x[NDM_IN_RTT_RATIO] = NDM_ONE * 4 / 5;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling(101, x), 75);
-	x[NDM_IN_RTT_RATIO] = 0;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling(100, x), 100 * (NDM_ONE * 3 / 5));
-	KUNIT_EXPECT_EQ(test, ndm_ceiling(~0U, x), ~0U);
-
-	/*
-	 * Not for random loss, nor the usual loss, nor behind a long queue, nor where packets
-	 * overtake others, nor if other flows keep the queue.
-	 */
-	x[NDM_IN_RTT_RATIO] = NDM_QUEUE_LONG + 1;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0, 1, true), 0);
-	x[NDM_IN_LOSS_RATE_MEAN] = 100;
-	x[NDM_IN_LOSS_RATE] = 200;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0, 1, true), 0);
-	x[NDM_IN_LOSS_RATE] = 201;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1, 1, true), 0);
-	x[NDM_IN_RTT_RATIO]--;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0, 1, true), 0);
-	x[NDM_IN_RTT_RATIO]++;
-	x[NDM_IN_RTT_VARIATION] = NDM_ORDERED;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0, 1, true), 0);
-	x[NDM_IN_RTT_VARIATION]--;
-	x[NDM_IN_QUEUE_FLOOR] = NDM_QUEUE_KEPT;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0, 1, true), 0);
-	x[NDM_IN_QUEUE_FLOOR]--;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, 0, 1, true), NDM_CEILING_ROUNDS);
-
-	/* Losses of the larger window go on for two rounds; later ones are other flows'. */
-	left = NDM_CEILING_ROUNDS;
-	left = ndm_ceiling_rounds(left, x, -1, 1, true);
-	KUNIT_EXPECT_EQ(test, left, NDM_CEILING_ROUNDS - 1);
-	left = ndm_ceiling_rounds(left, x, -1, 1, true);
-	KUNIT_EXPECT_EQ(test, left, NDM_CEILING_ROUNDS - 2);
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(left, x, 0, 1, true), 0);
-	x[NDM_IN_LOSS_RATE] = x[NDM_IN_LOSS_RATE_MEAN];
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(left, x, 0, 1, true), left - 1);
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(1, x, 0, 1, true), 0);
-}
-
-static void ndm_test_ceiling_unfilled(struct kunit *test)
-{
-	const u32 lost = NDM_CEILING_LOST;
-	s16 x[NDM_N_DENSE] = { [NDM_IN_QUEUE_FLOOR] = NDM_QUEUE_KEPT - 1,
-			       [NDM_IN_LOSS_RATE_MEAN] = 100 };
-
-	/* For an unfilled window: an eighth, more than usual, with a queue. */
-	x[NDM_IN_LOSS_RATE] = NDM_CEILING_BURST;
-	x[NDM_IN_RTT_RATIO] = NDM_QUEUE_SHOWN - 1;
-	x[NDM_IN_RTT_VARIATION] = NDM_LATE - 1;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1, lost, false), NDM_CEILING_ROUNDS);
-	x[NDM_IN_RTT_VARIATION]++;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1, lost, false), 0);
-	x[NDM_IN_RTT_VARIATION]--;
-	x[NDM_IN_RTT_RATIO]++;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1, lost, false), 0);
-	x[NDM_IN_RTT_RATIO]--;
-	x[NDM_IN_LOSS_RATE]--;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1, lost, false), 0);
-	x[NDM_IN_LOSS_RATE]++;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1, lost - 1, false), 0);
-	x[NDM_IN_LOSS_RATE_MEAN] = NDM_CEILING_BURST / 2;
-	KUNIT_EXPECT_EQ(test, ndm_ceiling_rounds(0, x, -1, lost, false), 0);
-}
-
 /* Each threshold of ndm_path.h from both sides. */
 static void ndm_test_queue(struct kunit *test)
 {
@@ -471,6 +399,7 @@ static struct kunit_case ndm_cases[] = {
 	KUNIT_CASE(ndm_test_watchdog),
 	KUNIT_CASE(ndm_test_drain),
 	KUNIT_CASE(ndm_test_ceiling),
+	KUNIT_CASE(ndm_test_ceiling_overtaking),
 	KUNIT_CASE(ndm_test_ceiling_unfilled),
 	KUNIT_CASE(ndm_test_queue),
 	KUNIT_CASE(ndm_test_queue_us),

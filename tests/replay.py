@@ -15,8 +15,9 @@ from ndm_tcp.export.integers import generated, model_c
 from ndm_tcp.fixedpoint import Layer
 
 STEADY, SHORT, EMPTIES = 4096 // 16, 4096 // 2, 4096 // 4
-ROUNDS, SETTLES = 31, 2
-"""for how long a ceiling holds; with losses that are still those of the larger window"""
+ROUNDS, SETTLES, SHRINKS = 31, 2, 8
+"""for how long a ceiling holds; with losses that are still those of the larger window; below a
+window without losses"""
 
 
 def inputs(table: pa.Table) -> npt.NDArray[np.int16]:
@@ -45,7 +46,8 @@ def overflowed(row: dict[str, Any]) -> bool:
 def ceilings(rows: list[dict[str, Any]]) -> tuple[list[int | None], list[int]]:
     """kmod/ndm_ceiling.h once more: the ceiling of each round that the network decides, if any.
 
-    Only for a flow that fills its window in every round; the rounds do not show whether it does.
+    Only for a flow that fills its window in every round, and where no packets overtake others;
+    the rounds do not show either.
 
     Args:
         rows: one flow's, in order.
@@ -68,5 +70,8 @@ def ceilings(rows: list[dict[str, Any]]) -> tuple[list[int | None], list[int]]:
         else:
             left = max(left - 1, 0)
         held[-1] += left > 0
-        found.append(row["cwnd"] * row["bdp_ratio"] // max(row["rtt_ratio"], 1) if left else None)
+        ceiling = row["cwnd"] * row["bdp_ratio"] // max(row["rtt_ratio"], 1)
+        if not loss and left <= ROUNDS - SHRINKS:
+            ceiling = max(ceiling, row["cwnd"])
+        found.append(ceiling if left else None)
     return found, held[1:]

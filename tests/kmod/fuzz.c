@@ -76,7 +76,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		ceiling_rounds = ndm_ceiling_rounds(ceiling_rounds, x, out[1], ack.lost,
 						    ack.inflight > 8);
 		require(ceiling_rounds <= NDM_CEILING_ROUNDS);
-		ndm_ceiling(ack.cwnd, x);
+		ndm_ceiling(ack.cwnd, x, ceiling_rounds);
 		require(watchdog.starved < NDM_WATCHDOG_PATIENCE);
 		require(watchdog.left <= NDM_WATCHDOG_ROUNDS && watchdog.loss <= NDM_ONE);
 	}
