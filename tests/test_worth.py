@@ -16,7 +16,9 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import uml_build
 from ndm_tcp.lab.score.metrics import RunMetrics
 from ndm_tcp.training.objective import STEP_SHARE
-from ndm_tcp.worth import experiment, policies, populations, rules
+from ndm_tcp.worth import experiment, modules, policies, populations, rules
+
+from .kmod import lab
 
 Q12, Q16 = 1 << contract.Q_INPUT, 1 << contract.Q_PRE
 
@@ -249,3 +251,52 @@ def test_mistakes_with_populations_are_one_line(
     args = [*(str(tmp_path / name) for name in folders), "-o", str(tmp_path / "out"), *options]
     with pytest.raises(NdmError, match=said):
         populations.main(args)
+
+
+# --- modules ---------------------------------------------------------------------------------
+SHORT = """
+seconds = 2
+topology = "path"
+[link]
+rate_bps = {mbps}_000_000
+rtt_us = 20_000
+queue_packets = 60
+"""
+
+
+def test_a_module_that_shrinks_its_window_is_worth_less(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab.need_kernel()
+    paths = tmp_path / "paths"
+    paths.mkdir()
+    for mbps in (8, 9, 10):
+        (paths / f"at-{mbps}.toml").write_text(SHORT.format(mbps=mbps))
+    lab.change(lab.copy_kmod(tmp_path / "small" / "kmod"), [lab.answers(-65536, 65536)])
+    folders = [str(uml_build.KMOD), str(tmp_path / "small" / "kmod")]
+    args = ["--suites", str(paths), "-o", str(tmp_path / "out")]
+    assert modules.main([*folders, *args]) == 0
+    printed = capsys.readouterr().out
+    assert "3 paths, less " in printed and "| small (1) | **-" in printed
+    assert (tmp_path / "out" / "modules.md").read_text() == printed
+
+
+@pytest.mark.parametrize(
+    ("folders", "options", "said"),
+    [
+        (["a/kmod"], [], "name another to compare"),
+        (["a/kmod", "b"], [], "b: no sources of the module"),
+        (["a/kmod", "c/a"], [], "another module is called a, too"),
+        (["a/kmod", "c/kmod"], ["--lab-seeds", "0"], "at least 1"),
+        (["a/kmod", "c/kmod"], ["--suites", "nowhere"], "nowhere"),
+    ],
+)
+def test_mistakes_with_modules_are_one_line(
+    folders: list[str], options: list[str], said: str, tmp_path: Path
+) -> None:
+    for name in ("a/kmod", "c/kmod", "c/a"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "Kbuild").touch()
+    args = [*(str(tmp_path / name) for name in folders), "-o", str(tmp_path / "out"), *options]
+    with pytest.raises(NdmError, match=said):
+        modules.main(args)

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Sources of the module beside one another in the closed loop: does a change of the C code pay?
+
+    git worktree add ../before HEAD
+    python -m ndm_tcp.worth.modules ../before/kmod kmod --suites validation -o out/modules
+
+Prints a table for each suite: each module less the first, as docs/worth.md does. Resumes; runs of
+sources that have changed since are made anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ndm_tcp import files
+from ndm_tcp.errors import NdmError
+from ndm_tcp.lab.guest import suite, uml_build
+from ndm_tcp.worth import experiment, populations
+
+
+def named(folders: Sequence[Path]) -> dict[str, Path]:
+    """Name to sources: the folder's name, or that of the one around it if it is `kmod`.
+
+    Raises:
+        NdmError: fewer than two, two of one name, or one without the module's sources.
+    """
+    made: dict[str, Path] = {}
+    for folder in folders:
+        path = folder.resolve()
+        name = path.parent.name if path.name == "kmod" else path.name
+        if not (path / "Kbuild").is_file():
+            raise NdmError(f"{folder}: no sources of the module; name a folder such as kmod")
+        if name in made:
+            raise NdmError(f"{folder}: another module is called {name}, too; rename a folder")
+        made[name] = path
+    if len(made) < 2:
+        raise NdmError("one module: name another to compare it with")
+    return made
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run what is missing, and print the tables."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folders", nargs="+", type=Path, help="sources of the module")
+    parser.add_argument("-o", "--out", type=Path, required=True, help="resumes")
+    parser.add_argument("--suites", default="validation", help="separated by commas")
+    parser.add_argument("--lab-seeds", type=int, default=1, help="runs of each path")
+    parser.add_argument("--jobs", type=int, default=1, help="guests at a time")
+    args = parser.parse_args(argv)
+    if args.jobs < 1 or args.lab_seeds < 1:
+        raise NdmError("--jobs and --lab-seeds must be at least 1; name more")
+    made = named(args.folders)
+    suites = [name for name in args.suites.split(",") if name]
+    for name in suites:
+        suite.load_suite(name)
+    uml_build.build()
+    found = experiment.measured(made, suites, args.lab_seeds, args.jobs, args.out)
+    groups = {name: [name] for name in made}
+    text = "\n\n".join(populations.table(found, groups, one) for one in suites) + "\n"
+    files.write_text(args.out / "modules.md", text)
+    print(text, end="")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except NdmError as error:
+        sys.exit(f"worth: {error}")
