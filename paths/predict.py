@@ -17,6 +17,7 @@ import numpy as np
 from ndm_tcp.errors import NdmError
 from ndm_tcp.intervals import Ratio, interval
 from ndm_tcp.lab.guest import suite
+from ndm_tcp.lab.guest.workers import ONE, Workers
 from ndm_tcp.paths import scenario
 from ndm_tcp.paths.model import PathModel, Seen
 from ndm_tcp.paths.replay import seen
@@ -81,7 +82,7 @@ def predict(
     entrants: Mapping[str, Entrant],
     out: Path,
     draws: Sequence[int] = range(DRAWS),
-    jobs: int = 1,
+    where: Workers = ONE,
     quiet: bool = False,
 ) -> dict[str, dict[str, Prediction]]:
     """Run algorithms on models.
@@ -91,7 +92,7 @@ def predict(
         entrants: by the name that tables show.
         out: folder of the runs; those that are there are not run again.
         draws: their numbers; 0 is the model itself.
-        jobs: guests at a time.
+        where: guests run.
         quiet: no progress.
 
     Returns:
@@ -104,7 +105,7 @@ def predict(
     # All at once: between two suites a CPU would wait for the other.
     runs = [job for pairs in work.values() for _, job in pairs]
     outcomes = {}
-    for outcome in suite.execute(runs, jobs, True, quiet):
+    for outcome in suite.execute(runs, where, True, quiet):
         if outcome.result is None:
             raise NdmError(f"{outcome.job.folder}: {outcome.error}; run the command again")
         outcomes[outcome.job.folder] = seen(outcome.result)

@@ -13,7 +13,7 @@ import msgspec
 from ndm_tcp import files
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import run as lab_run
-from ndm_tcp.lab.guest import suite, uml_build
+from ndm_tcp.lab.guest import suite, uml_build, workers
 from ndm_tcp.paths import model, report
 from ndm_tcp.paths.predict import DRAWS, Entrant, predict
 from ndm_tcp.paths.replay_command import replayed
@@ -36,22 +36,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--draws", type=int, default=DRAWS, help="runs of each, with values from their intervals"
     )
-    lab_run.add_jobs(parser)
+    workers.add_arguments(parser)
     lab_run.add_kmod(parser)
     parser.add_argument("--json", action="store_true", help="print prediction.json")
 
 
 def main(args: argparse.Namespace) -> int:
     """Run `ndm path predict`."""
-    if args.draws < 1 or args.jobs < 1:
-        raise NdmError("--draws and --jobs must be at least 1")
+    where = workers.workers_of(args)
+    if args.draws < 1:
+        raise NdmError("--draws must be at least 1; name more")
     ccs = suite.algorithms(args.cc)
     brought = lab_run.module_names(args.kmod) if args.kmod else []
     for cc in ccs:
         if cc not in (*lab_run.IN_TREE, *lab_run.OUR_MODULES, *brought):
             raise NdmError(f"--cc {cc}: the lab's kernel has no such algorithm; see ndm lab board")
     imported = [m for m in model.load_all(args.folder) if m.seen is None]
-    found = replayed(args.folder, args.captured_cc, args.jobs)
+    found = replayed(args.folder, args.captured_cc, where)
     for name, why in found.rejected.items():
         print(f"ndm: {name}: rejected: {why}", file=sys.stderr)
     models = [*(r.model for r in found.replays), *imported]
@@ -63,7 +64,7 @@ def main(args: argparse.Namespace) -> int:
     uml_build.build()
     entrants = {cc: Entrant(cc, args.kmod if cc in brought else None) for cc in ccs}
     runs = args.folder / report.RUNS / "predict"
-    predicted = predict(models, entrants, runs, range(args.draws), args.jobs)
+    predicted = predict(models, entrants, runs, range(args.draws), where)
     text = msgspec.json.format(msgspec.json.encode(predicted), indent=1).decode()
     files.write_text(args.folder / report.PREDICTIONS, text + "\n")
     page = report.write_page(args.folder, found, imported, predicted)

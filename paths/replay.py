@@ -23,6 +23,7 @@ import numpy as np
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import run as lab_run
 from ndm_tcp.lab.guest import suite
+from ndm_tcp.lab.guest.workers import ONE, Workers
 from ndm_tcp.paths import scenario
 from ndm_tcp.paths.model import Kind, PathModel, Rival, Seen, Value
 
@@ -150,7 +151,7 @@ def replay(
     models: Sequence[PathModel],
     out: Path,
     cc: str | None = None,
-    jobs: int = 1,
+    where: Workers = ONE,
     quiet: bool = False,
 ) -> dict[str, Replay | NdmError]:
     """Replay models; every candidate once.
@@ -159,7 +160,7 @@ def replay(
         models: each with a name of its own.
         out: folder of the runs; those that are there are not run again.
         cc: the algorithm; None: the captured one.
-        jobs: guests at a time.
+        where: guests run.
         quiet: no progress.
 
     Models that were imported have no flow to replay, and are left out.
@@ -175,27 +176,27 @@ def replay(
             work[model.name] = _work(model, out, cc, SEEDS)
         except NdmError as error:
             found[model.name] = error
-    found |= _measured(models, work, jobs, quiet)
+    found |= _measured(models, work, where, quiet)
     more: dict[str, list[_Entry]] = {}
     for model in models:
         one = found[model.name]
         if isinstance(one, Replay) and one.undecided:
             again = _work(model, out, cc, MOST_SEEDS)
             more[model.name] = [entry for entry in again if entry[2][0].folder.name == one.folder]
-    for name, one in _measured(models, more, jobs, quiet).items():
+    for name, one in _measured(models, more, where, quiet).items():
         tried = len(work[name])
         found[name] = replace(one, candidates=tried) if isinstance(one, Replay) else one
     return found
 
 
 def _measured(
-    models: Sequence[PathModel], work: Mapping[str, list[_Entry]], jobs: int, quiet: bool
+    models: Sequence[PathModel], work: Mapping[str, list[_Entry]], where: Workers, quiet: bool
 ) -> dict[str, Replay | NdmError]:
     """The closest replay of each model that has work."""
     runs = [job for entries in work.values() for *_, each in entries for job in each]
     if not runs:
         return {}
-    results = {outcome.job.folder: outcome for outcome in suite.execute(runs, jobs, True, quiet)}
+    results = {outcome.job.folder: outcome for outcome in suite.execute(runs, where, True, quiet)}
     return {m.name: _closest(m, work[m.name], results) for m in models if m.name in work}
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from ndm_tcp.lab.guest import run as lab_run
-from ndm_tcp.lab.guest import uml_build
+from ndm_tcp.lab.guest import uml_build, workers
+from ndm_tcp.lab.guest.workers import Workers
 from ndm_tcp.paths import model, report
 from ndm_tcp.paths.replay import replay
 
@@ -27,19 +27,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ndm path replay`."""
     parser.add_argument("folder", type=Path, metavar="DIR", help="of ndm path estimate")
     parser.add_argument("--cc", help="the algorithm (default: the captured one; unknown: cubic)")
-    lab_run.add_jobs(parser)
+    workers.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print replay.json")
 
 
 def replayed(
-    folder: Path, cc: str | None, jobs: int, models: Sequence[model.PathModel] = ()
+    folder: Path, cc: str | None, where: Workers, models: Sequence[model.PathModel] = ()
 ) -> report.Replays:
     """Replay models, and write replay.json.
 
     Args:
         folder: of the models, and of the result.
         cc: the algorithm; None: the captured one.
-        jobs: guests at a time.
+        where: guests run.
         models: of the folder, to replay; none: every one.
 
     Raises:
@@ -47,14 +47,14 @@ def replayed(
     """
     models = models or model.load_all(folder)
     uml_build.build()
-    found = report.Replays.of(replay(models, folder / report.RUNS / "replay", cc, jobs))
+    found = report.Replays.of(replay(models, folder / report.RUNS / "replay", cc, where))
     report.write_replays(found, folder)
     return found
 
 
 def main(args: argparse.Namespace) -> int:
     """Run `ndm path replay`."""
-    found = replayed(args.folder, args.cc, args.jobs)
+    found = replayed(args.folder, args.cc, workers.workers_of(args))
     page = report.write_page(args.folder, found, [], {})
     if args.json:
         print(json.dumps(msgspec.to_builtins(found), indent=1))

@@ -23,6 +23,7 @@ from ndm_tcp.export.integers import golden
 from ndm_tcp.export.integers.network import IntegerNetwork
 from ndm_tcp.fixedpoint import forward
 from ndm_tcp.lab.guest import suite, uml_build
+from ndm_tcp.lab.guest.workers import ONE
 from ndm_tcp.lab.paths import truth
 from ndm_tcp.paths import estimate_command, replay, replay_command, scenario
 from ndm_tcp.paths import model as paths_model
@@ -90,7 +91,7 @@ def test_captures_teach_only_if_one_that_trains_has_a_label(tmp_path: Path) -> N
     made, _ = estimate_all(sources, tmp_path / "paths", True)
     found = {}
     for one in made.values():
-        setting = steps.Steps(tmp_path / one.name, (), 1, 1, 1)
+        setting = steps.Steps(tmp_path / one.name, (), 1, 1, ONE)
         (split,) = steps.captures(sources, setting, [one]).values()
         found[split] = steps._teach(setting.out / "captures")
     assert found.pop("train") and found and not any(found.values())
@@ -115,7 +116,7 @@ def test_only_models_of_these_captures_teach_and_only_in_the_time_that_is_run(
     monkeypatch.setattr(replay_command, "replay", replays)
     monkeypatch.setattr(paths_report, "write_page", lambda *_: None)
     args = argparse.Namespace(
-        out=tmp_path, sources=[tmp_path], json=True, cc=None, jobs=1, seconds=20.0
+        out=tmp_path, sources=[tmp_path], json=True, cc=None, jobs=1, engine="local", seconds=20.0
     )
     models, rejected = command._models(args, 0.0)
     assert [one.name for one in models] == ["mine"]
@@ -220,7 +221,7 @@ def test_a_guard_runs_seeds_of_the_lab_that_chose_no_network(
 
     monkeypatch.setattr(suite, "execute", executed)
     monkeypatch.setattr(verdict, "guard", lambda *_: None)  # no run, so nothing to compare
-    steps.guard("published", uml_build.KMOD, tmp_path, 1)  # some of it run several times a seed
+    steps.guard("published", uml_build.KMOD, tmp_path, ONE)  # some of it run several times a seed
     scenarios = suite.load_suite("published")
     chose = {*range(1, selection.FEWEST_SEEDS * max(one.repeat for one in scenarios) + 1)}
     for network in ("shipped", "adapted"):
@@ -272,7 +273,7 @@ def test_each_training_learns_from_flows_of_the_network_before(
     monkeypatch.setattr(steps, "dataset", dataset)
     monkeypatch.setattr(steps, "train", lambda setting, data, turn: tmp_path / f"network-{turn}")
     monkeypatch.setattr(steps, "sources", lambda run, to, **_: to)
-    setting = steps.Steps(tmp_path, (), 1, 2, 1)
+    setting = steps.Steps(tmp_path, (), 1, 2, ONE)
     found = steps.recorded(setting, Plan((), {}, 1), 0.0)
     assert found == tuple(tmp_path / name for name in ("recorded-1", "network-1", "kmod-1"))
     assert explored == [uml_build.KMOD, tmp_path / "kmod-0"]
@@ -302,7 +303,7 @@ def test_the_loop_chooses_what_to_teach(
 
     monkeypatch.setattr("ndm_tcp.paths.predict.predict", predicted)
     monkeypatch.setattr(steps, "_tried", lambda kmod, offset, to: to)
-    setting = steps.Steps(tmp_path, (), 1, 1, 1)
+    setting = steps.Steps(tmp_path, (), 1, 1, ONE)
     found = steps.search(setting, [path("a"), path("b", 40)], uml_build.KMOD)
     assert found == (targets, pytest.approx(best))
     assert len(tried) == len(set(tried)) <= 3 + steps.MOST_OFFSETS
@@ -330,7 +331,7 @@ def test_the_window_that_scores_best_is_found(
     rival = Rival("cubic", Kind.ASSUMED, 0.0)
     # The lab's packets are full ones, whatever those of the capture were.
     models = [path("alone", 40.0, mss=mss), path("beside", 40.0, rivals=(rival,))]
-    alone, beside = windows.measured(models, tmp_path, 2, 1)
+    alone, beside = windows.measured(models, tmp_path, 2, ONE)
     assert abs(math.log(alone.window_bdp / best)) <= math.log(windows.STEP) / 2 + 0.02
     assert beside == models[1] and len(ran) == len(set(ran)) <= 2 * (2 * windows.MOST + 1)
     # And it is what the path teaches, at any rate of the link.
@@ -386,7 +387,7 @@ def test_a_capture_becomes_a_network_and_a_report(
 def test_where_nothing_wins_the_shipped_network_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    setting = steps.Steps(tmp_path, (), 1, 1, 1)
+    setting = steps.Steps(tmp_path, (), 1, 1, ONE)
     (tmp_path / "network").mkdir()  # of a run before
     monkeypatch.setattr(steps, "recorded", lambda *_: (tmp_path, tmp_path, uml_build.KMOD))
     monkeypatch.setattr(steps, "search", lambda *_: (False, 0.0))

@@ -21,6 +21,7 @@ from ndm_tcp.cli import run_command
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import run as lab_run
 from ndm_tcp.lab.guest import suite
+from ndm_tcp.lab.guest.workers import ONE
 from ndm_tcp.lab.paths import scenario, sealed_paths
 from ndm_tcp.lab.score import bars, board, figures, html, metrics, tables
 
@@ -320,12 +321,12 @@ def test_a_failed_run_is_tried_twice_and_reported(
     monkeypatch.setattr(lab_run, "run", fake)
     made = scenario.parse(SCENARIO, "made-up", "made-up.toml")
     jobs = suite.jobs_of([made], ["cubic", "bbr", "reno"], 1, tmp_path)
-    outcomes = list(suite.execute(jobs, 1, light=True, quiet=True))
+    outcomes = list(suite.execute(jobs, ONE, light=True, quiet=True))
     assert calls == ["cubic1", "bbr1", "bbr1", "reno1", "reno1"]
     assert [o.error for o in outcomes if o.result is None] == ["the guest stopped"]
     assert "failed 2 times: made-up--reno--1" in capsys.readouterr().err
     calls.clear()
-    again = list(suite.execute(jobs, 1, light=True, quiet=True))
+    again = list(suite.execute(jobs, ONE, light=True, quiet=True))
     assert calls == ["reno1", "reno1"], "finished runs are not repeated"
     assert sum(o.result is not None for o in again) == 2
 
@@ -358,7 +359,7 @@ def test_more_seeds_run_only_where_something_is_drawn(
     file = tmp_path / "made-up.toml"
     text = SCENARIO.replace("queue_packets = 60", f"queue_packets = 60\n{loss}")
     file.write_text(f"repeat = {repeat}{text}")
-    options = argparse.Namespace(suite=file, cc=cc, seeds=4, jobs=1, kmod=None)
+    options = argparse.Namespace(suite=file, cc=cc, seeds=4, jobs=1, engine="local", kmod=None)
     _, _, outcomes = suite.run_all(options, tmp_path / "runs", light=True)
     assert sorted(ran) == seeds
     assert len(outcomes) == len(seeds)

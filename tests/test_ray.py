@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import threading
 import time
@@ -13,11 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from ndm_tcp import selection
 from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.builder import build, remote
 from ndm_tcp.datasets.readers import sources
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab.guest import suite
+from ndm_tcp.lab.guest import suite, uml_build
+from ndm_tcp.lab.guest.workers import ONE, Workers
 
 from .conftest import TRACES
 from .kmod.lab import need_kernel, scenario
@@ -125,12 +128,37 @@ def test_a_lost_worker_loses_nothing(cluster: None, tmp_path: Path) -> None:
 
     thread = threading.Thread(target=kill, daemon=True)
     thread.start()
-    outcomes = list(suite.execute(jobs, 1, True, True, engine="ray"))
+    outcomes = list(suite.execute(jobs, Workers(1, "ray"), True, True))
     thread.join()
     assert killed and all(o.result for o in outcomes) and len(outcomes) == 2
     local = suite.Job(scenario(text), "bbr", 1, tmp_path / "local")
-    assert all(o.result for o in suite.execute([local], 1, True, True))
+    assert all(o.result for o in suite.execute([local], ONE, True, True))
     assert contents(tmp_path / "1") == contents(tmp_path / "local")
+
+
+def test_scores_of_networks_are_those_of_this_machine(cluster: None, tmp_path: Path) -> None:
+    """So `ndm select`, the guard of `ndm adapt` and `worth` may run anywhere."""
+    need_kernel()
+    (tmp_path / "lossy.toml").write_text(LOSSY)
+    suites = [str(tmp_path / "lossy.toml")]
+    kmod = shutil.copytree(uml_build.KMOD, tmp_path / "kmod")
+    here, there = (
+        selection.measure("one", kmod, suites, 2, where, tmp_path / where.engine)
+        for where in (ONE, Workers(1, "ray"))
+    )
+    assert here == there and len(here) == 1
+
+
+def test_predictions_are_those_of_this_machine(cluster: None, tmp_path: Path) -> None:
+    need_kernel()
+    capture = TRACES / NAMES[0]
+    for engine in ("local", "ray"):
+        paths = tmp_path / engine
+        assert run_command(["path", "estimate", str(capture), "-o", str(paths)]) == 0
+        words = ["path", "predict", str(paths), "--cc", "cubic,bbr", "--draws", "1"]
+        assert run_command([*words, "--engine", engine]) == 0
+    here, there = (tmp_path / engine / "prediction.json" for engine in ("local", "ray"))
+    assert here.read_bytes() == there.read_bytes()
 
 
 # --- URLs without Ray ------------------------------------------------------------------------

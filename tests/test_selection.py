@@ -20,6 +20,7 @@ from ndm_tcp.export.integers import generated
 from ndm_tcp.export.integers.network import IntegerNetwork
 from ndm_tcp.export.report import chosen
 from ndm_tcp.lab.guest import suite, uml_build
+from ndm_tcp.lab.guest.workers import ONE
 
 ALONE = {
     "goodput_mbps": 10.0,
@@ -136,12 +137,12 @@ def test_a_run_of_another_scenario_or_module_is_no_result_of_this_one(
     for rate in ("1000000", "2000000"):
         (tmp_path / "mine.toml").write_text(text.replace("1000000", rate))
         one = str(tmp_path / "mine.toml")
-        assert not [*selection.runs_of("a", uml_build.KMOD, [one], 1, 1, tmp_path)]
+        assert not [*selection.runs_of("a", uml_build.KMOD, [one], 1, ONE, tmp_path)]
     assert len({*folders}) == 2
     other = selection.sources(None, tmp_path / "kmod")
     with (other / "ndm_policy.h").open("a") as header:
         header.write("/* another module */\n")
-    assert not [*selection.runs_of("a", other, [one], 1, 1, tmp_path)]
+    assert not [*selection.runs_of("a", other, [one], 1, ONE, tmp_path)]
     assert len({*folders}) == 3
 
 
@@ -156,7 +157,7 @@ def test_copies_of_one_network_show_the_noise(
         return {"v/a": 0.1 * len(biases), "v/b": 0.3}
 
     monkeypatch.setattr(selection, "measure", measure)
-    spread = selection.noise(3, ["lan"], 3, 1, tmp_path)
+    spread = selection.noise(3, ["lan"], 3, ONE, tmp_path)
     assert spread == pytest.approx(np.std([0.05 * n for n in range(1, 4)], ddof=1))
     assert [bias - biases[0] for bias in biases] == [0, -1, 1]
 
@@ -195,7 +196,7 @@ def test_a_population_without_a_fit_network_is_refused(
         shutil.rmtree(population / name)
     monkeypatch.setattr(selection, "measure", lambda *_: pytest.fail("nothing to measure"))
     with pytest.raises(NdmError, match="no network of it can be exported"):
-        selection.select(population, ["lan"], 3, 1, False)
+        selection.select(population, ["lan"], 3, ONE, False)
 
 
 def test_runs_of_another_module_are_not_taken_for_its_own(tmp_path: Path) -> None:

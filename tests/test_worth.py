@@ -14,6 +14,7 @@ import pytest
 from ndm_tcp import contract, selection
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import uml_build
+from ndm_tcp.lab.guest.workers import ONE
 from ndm_tcp.lab.score.metrics import RunMetrics
 from ndm_tcp.training.objective import STEP_SHARE
 from ndm_tcp.worth import experiment, modules, policies, populations, rules
@@ -169,7 +170,7 @@ def test_the_noise_is_the_other_half_of_the_shipped_networks_runs(
 
     monkeypatch.setattr(experiment, "runs_of", runs_of)
     made = {experiment.SHIPPED: tmp_path, "tree": tmp_path}
-    found = experiment.measured(made, ["lan"], 1, 1, tmp_path)
+    found = experiment.measured(made, ["lan"], 1, ONE, tmp_path)
     scores = {name: of["lan/a"][experiment.SCORE] for name, of in found.items()}
     assert scores == {experiment.SHIPPED: 2.0, experiment.NOISE: 5.0, "tree": 2.0}
 

@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab.guest import suite
+from ndm_tcp.lab.guest import suite, workers
+from ndm_tcp.lab.guest.workers import Workers
 from ndm_tcp.lab.paths import truth
 from ndm_tcp.lab.paths.scenario import Link, Scenario
 from ndm_tcp.lab.score import board
@@ -42,7 +43,7 @@ def packets(link: Link, share: float) -> int:
 
 
 def scores(
-    scenarios: Sequence[Scenario], out: Path, seed: int, jobs: int
+    scenarios: Sequence[Scenario], out: Path, seed: int, where: Workers
 ) -> dict[str, dict[int, float]]:
     """Score by path and constant window in packets.
 
@@ -50,7 +51,7 @@ def scores(
         scenarios: each of one flow (`fits`).
         out: folder of the runs.
         seed: of the lab.
-        jobs: guests at a time.
+        where: guests run.
 
     Raises:
         NdmError: a run failed.
@@ -65,7 +66,7 @@ def scores(
             for window in sorted(windows)
         ]
     found: dict[str, dict[int, float]] = {}
-    for outcome in suite.execute(todo, jobs, True, quiet=False):
+    for outcome in suite.execute(todo, where, True, quiet=False):
         job = outcome.job
         if outcome.result is None:
             raise NdmError(f"{job.folder}: {outcome.error}; run the command again")
@@ -101,13 +102,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("-o", "--out", type=Path, required=True, help="of the runs; resumes")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="only each N-th path")
     parser.add_argument("--seed", type=int, default=1, help="of the lab (default: %(default)s)")
-    parser.add_argument("--jobs", type=int, default=2, help="guests at a time")
+    workers.add_arguments(parser)
     args = parser.parse_args(argv)
     try:
         chosen = [one for one in suite.load_suite(args.suite) if fits(one)][:: args.every]
         if not chosen:
             raise NdmError(f"{args.suite}: no path of one flow and one rate; name another suite")
-        found = scores(chosen, args.out, args.seed, args.jobs)
+        found = scores(chosen, args.out, args.seed, workers.workers_of(args))
     except NdmError as error:
         print(f"ndm: {error}", file=sys.stderr)
         return 2

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import shutil
 import sys
@@ -237,16 +236,6 @@ def add_kmod(parser: argparse.ArgumentParser) -> None:
         "--kmod",
         type=Path,
         help="module to load: sources, as make demo leaves, or a .ko for the lab",
-    )
-
-
-def add_jobs(parser: argparse.ArgumentParser) -> None:
-    """The option that all verbs that run many guests share."""
-    parser.add_argument(
-        "--jobs",
-        type=int,
-        default=os.cpu_count() or 1,
-        help="guests at a time (default: one a CPU)",
     )
 
 

@@ -16,9 +16,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
-from ndm_tcp import cluster, files, progress
+from ndm_tcp import files, progress
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab.guest import away, externals, uml_build
+from ndm_tcp.lab.guest import away, externals, uml_build, workers
 from ndm_tcp.lab.guest import run as lab_run
 from ndm_tcp.lab.guest.externals import Externals
 from ndm_tcp.lab.guest.jobs import ATTEMPTS, attempt, load_result
@@ -26,6 +26,7 @@ from ndm_tcp.lab.guest.jobs import RESULT as RESULT
 from ndm_tcp.lab.guest.jobs import Job as Job
 from ndm_tcp.lab.guest.jobs import Outcome as Outcome
 from ndm_tcp.lab.guest.jobs import split_cc as split_cc
+from ndm_tcp.lab.guest.workers import Workers
 from ndm_tcp.lab.paths.scenario import Scenario, load
 
 SUITES = Path(__file__).resolve().parents[1] / "scenarios"
@@ -127,13 +128,7 @@ def add_arguments(parser: argparse.ArgumentParser, cc: str | None, seeds: int) -
     parser.add_argument(
         "-o", "--out", type=Path, required=True, help="folder; interrupted runs go on there"
     )
-    lab_run.add_jobs(parser)
-    parser.add_argument(
-        "--engine",
-        choices=cluster.ENGINES,
-        default="local",
-        help="where guests run; ray: on the Ray cluster that is running",
-    )
+    workers.add_arguments(parser)
     lab_run.add_kmod(parser)
     externals.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
@@ -157,15 +152,15 @@ def run_all(
         NdmError: no such suite or algorithm, or a number below 1.
     """
     scenarios, ccs = load_suite(args.suite), algorithms(args.cc)
-    if args.seeds < 1 or args.jobs < 1:
-        raise NdmError("--seeds and --jobs must be at least 1")
+    if args.seeds < 1:
+        raise NdmError("--seeds must be at least 1")
     others = externals.given(args)
     names = {split_cc(job.cc)[0] for job in jobs_of(scenarios, ccs, 1, out)}
     lab_run.require_known(scenarios, names, args.kmod, others)
     if others.patches:  # takes minutes, which should not pass in silence
         uml_build.build(patches=others.patches)
     jobs = jobs_of(scenarios, ccs, args.seeds, out, tagged, args.kmod, others)
-    how = (args.jobs, light, False, args.kmod, getattr(args, "engine", "local"))
+    how = (workers.workers_of(args), light, False, args.kmod)
     first = [job for job in jobs if job.seed <= 2]
     outcomes = list(execute(first, *how))
     known = settled(outcomes)
@@ -265,14 +260,14 @@ def _left(started_s: float, simulated_s: float, total_s: float) -> str:
 
 
 def _threads(
-    jobs: list[Job], workers: int, light: bool, kmod: Path | None
+    jobs: list[Job], at_once: int, light: bool, kmod: Path | None
 ) -> Generator[Outcome, None, None]:
     """The outcomes of jobs that run on this machine, in any order."""
     available = sorted(os.sched_getaffinity(0))
     cpus: queue.Queue[int] = queue.Queue()
-    for number in range(workers):
+    for number in range(at_once):
         cpus.put(available[number % len(available)])
-    with ThreadPoolExecutor(max_workers=workers) as pool:
+    with ThreadPoolExecutor(max_workers=at_once) as pool:
         waiting: set[Future[Outcome]] = {
             pool.submit(_one, job, cpus, light, job.kmod or kmod) for job in jobs
         }
@@ -288,26 +283,26 @@ def _threads(
 
 def execute(
     jobs: list[Job],
-    workers: int,
+    where: Workers,
     light: bool,
     quiet: bool,
     kmod: Path | None = None,
-    engine: str = "local",
 ) -> Iterator[Outcome]:
     """Run jobs, in any order of completion; finished ones are read, not run again.
 
     Args:
         jobs: the runs.
-        workers: guests at a time, each pinned to its own core; a cluster takes as many as it has.
+        where: guests run.
         light: without captures and traces.
         quiet: no progress.
         kmod: sources, or a .ko, of another ndm_tcp than the checkout's, or of a new algorithm.
-        engine: local, or ray for the cluster that is running; both leave the same bytes.
     """
     total_s = sum(job.scenario.end_s() for job in jobs)
     done_s, started_s = 0.0, time.monotonic()
-    far = engine == "ray"
-    ends = away.execute(jobs, light, kmod) if far else _threads(jobs, workers, light, kmod)
+    if where.engine == workers.RAY:
+        ends = away.execute(jobs, light, kmod)
+    else:
+        ends = _threads(jobs, where.at_once, light, kmod)
     with progress.bar(len(jobs), "run", quiet) as bar, contextlib.closing(ends):
         for outcome in ends:
             done_s += outcome.job.scenario.end_s()

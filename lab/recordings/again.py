@@ -19,9 +19,10 @@ from ndm_tcp.datasets.rounds import columns
 from ndm_tcp.datasets.store import rounds_lock, store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import run as lab_run
-from ndm_tcp.lab.guest import uml_build
+from ndm_tcp.lab.guest import uml_build, workers
 from ndm_tcp.lab.guest.root import guest_root
 from ndm_tcp.lab.guest.suite import SUITES
+from ndm_tcp.lab.guest.workers import Workers
 from ndm_tcp.lab.recordings import command
 
 EXAMPLE = """example:
@@ -78,13 +79,13 @@ def paths_of(recording: rounds_lock.Recording) -> str:
     return ",".join(found[number] for number in wanted)
 
 
-def make(recording: rounds_lock.Recording, out: Path, jobs: int, kmod: Path) -> str:
+def make(recording: rounds_lock.Recording, out: Path, where: Workers, kmod: Path) -> str:
     """Record, and build the dataset.
 
     Args:
         recording: its entry in the lock.
         out: folder of the dataset's folder; the runs are kept beside it, in `runs`.
-        jobs: guests at a time.
+        where: guests run.
         kmod: the module's sources.
 
     Returns:
@@ -101,7 +102,8 @@ def make(recording: rounds_lock.Recording, out: Path, jobs: int, kmod: Path) -> 
             seeds=recording.seeds,
             explore=recording.explore,
             out=runs,
-            jobs=jobs,
+            jobs=where.at_once,
+            engine=where.engine,
             kmod=kmod if OWN in recording.cc.split(",") else None,
             light=False,
             json=False,
@@ -109,7 +111,7 @@ def make(recording: rounds_lock.Recording, out: Path, jobs: int, kmod: Path) -> 
     )
     if failed:
         raise NdmError(f"{runs}: runs failed, see above; the same command tries them again")
-    return shrink(runs, out / recording.name, jobs)
+    return shrink(runs, out / recording.name, where.at_once)
 
 
 def shrink(runs: Path, out: Path, jobs: int) -> str:
@@ -133,7 +135,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=rounds_lock.HERE,
         help="folder; an interrupted recording goes on there (default: %(default)s)",
     )
-    lab_run.add_jobs(parser)
+    workers.add_arguments(parser)
     lab_run.add_kmod(parser)
     parser.add_argument(
         "--lock", type=Path, default=rounds_lock.LOCK, help="lock file (default: the checkout's)"
@@ -145,7 +147,7 @@ def main(args: argparse.Namespace) -> int:
     recording = rounds_lock.read(args.lock).recording(args.name)
     kmod = args.kmod or uml_build.KMOD
     require_here(recording, kmod)
-    found = make(recording, args.out, args.jobs, kmod)
+    found = make(recording, args.out, workers.workers_of(args), kmod)
     said = "the bytes of rounds.lock"
     if not (same := found == recording.sha256):
         said = f"SHA-256 {found}, not that of rounds.lock"

@@ -26,6 +26,8 @@ import orjson
 from ndm_tcp import files
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export.report.chosen import SELECTION
+from ndm_tcp.lab.guest import workers
+from ndm_tcp.lab.guest.workers import Workers
 
 if TYPE_CHECKING:
     from ndm_tcp.lab.score.metrics import RunMetrics
@@ -144,7 +146,7 @@ def runs_of(
     kmod: Path,
     suites: Sequence[str],
     lab_seeds: int,
-    jobs: int,
+    where: Workers,
     work: Path,
     first_seed: int = 1,
 ) -> Iterator[tuple[str, Measured]]:
@@ -164,7 +166,7 @@ def runs_of(
         runs = suite.jobs_of(
             scenarios, ["ndm_tcp"], lab_seeds, out, True, kmod, first_seed=first_seed
         )
-        for outcome in suite.execute(runs, jobs, light=True, quiet=False, kmod=kmod):
+        for outcome in suite.execute(runs, where, light=True, quiet=False, kmod=kmod):
             if outcome.result is None:
                 raise NdmError(f"{outcome.job.folder}: {outcome.error}; run the command again")
             m, flows = board.metrics(outcome), outcome.job.scenario.flows
@@ -185,14 +187,14 @@ def means(runs: Iterable[tuple[str, Measured]]) -> dict[str, float]:
 
 
 def measure(
-    name: str, kmod: Path, suites: Sequence[str], lab_seeds: int, jobs: int, work: Path
+    name: str, kmod: Path, suites: Sequence[str], lab_seeds: int, where: Workers, work: Path
 ) -> dict[str, float]:
     """Scenario to the mean of its points, with the lab's seeds from 1 on.
 
     Raises:
         NdmError: a run failed.
     """
-    return means(runs_of(name, kmod, suites, lab_seeds, jobs, work))
+    return means(runs_of(name, kmod, suites, lab_seeds, where, work))
 
 
 def _placed(apart: npt.NDArray[np.float64]) -> dict[str, float]:
@@ -218,13 +220,13 @@ def choose(measured: dict[str, dict[str, float]]) -> tuple[str, dict[str, dict[s
     return max(placed, key=lambda name: placed[name]["score"]), placed
 
 
-def noise(copies: int, suites: Sequence[str], lab_seeds: int, jobs: int, work: Path) -> float:
+def noise(copies: int, suites: Sequence[str], lab_seeds: int, where: Workers, work: Path) -> float:
     """What closed loops make of nothing: the spread of one network's scores.
 
     Args:
         copies: of the committed network, each with one bias a unit or two away. More units would
             be another network in the end.
-        suites: as for `select`; so are `lab_seeds` and `jobs`.
+        suites: as for `select`; so are `lab_seeds` and `where`.
         work: folder of the runs.
 
     Returns:
@@ -238,7 +240,7 @@ def noise(copies: int, suites: Sequence[str], lab_seeds: int, jobs: int, work: P
         # The network itself may have run already, beside a population.
         name = f"shipped{units:+}" if units else "shipped"
         kmod = moved(shipped, units, work / "kmod" / name) if units else shipped
-        points_of = measure(name, kmod, suites, lab_seeds, jobs, work)
+        points_of = measure(name, kmod, suites, lab_seeds, where, work)
         scores.append(float(np.mean([*points_of.values()])))
     return float(np.std(scores, ddof=1))
 
@@ -247,7 +249,7 @@ def select(
     folder: Path,
     suites: Sequence[str],
     lab_seeds: int,
-    jobs: int,
+    where: Workers,
     beside_shipped: bool,
     copies: int = 0,
 ) -> dict[str, Any]:
@@ -257,7 +259,7 @@ def select(
         folder: of the population.
         suites: names, folders or files of scenarios.
         lab_seeds: runs of each scenario.
-        jobs: guests at a time.
+        where: guests run.
         beside_shipped: run the committed network too; it is scored, not chosen.
         copies: of the committed network, for the noise; 0: the noise is not measured.
 
@@ -283,7 +285,7 @@ def select(
         except NdmError as reason:
             refused[run.name] = str(reason)
             continue
-        measured[run.name] = measure(run.name, kmod, suites, lab_seeds, jobs, work)
+        measured[run.name] = measure(run.name, kmod, suites, lab_seeds, where, work)
     if not measured:
         raise NdmError(
             f"{folder}: no network of it can be exported: {next(iter(refused.values()))}"
@@ -292,7 +294,7 @@ def select(
     if beside_shipped:
         print("the committed network", file=sys.stderr, flush=True)
         kmod = sources(None, work / "kmod" / "shipped")
-        theirs = measure("shipped", kmod, suites, lab_seeds, jobs, work)
+        theirs = measure("shipped", kmod, suites, lab_seeds, where, work)
         mean = {s: float(np.mean([m[s] for m in measured.values()])) for s in theirs}
         placed["shipped"] = _placed(np.array([theirs[s] - mean[s] for s in theirs]))
         measured["shipped"] = theirs
@@ -305,7 +307,7 @@ def select(
         "points": measured,
     }
     if copies:
-        spread = noise(copies, suites, lab_seeds, jobs, work)
+        spread = noise(copies, suites, lab_seeds, where, work)
         result["noise"] = {"copies": copies, "standard_deviation": spread}
     for name, row in placed.items():
         if name != "shipped":
@@ -320,7 +322,6 @@ def select(
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ndm select`."""
-    from ndm_tcp.lab.guest import run as lab_run
 
     parser.add_argument("folder", metavar="RUN", type=Path, help="of ndm train --seeds")
     parser.add_argument(
@@ -330,7 +331,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="scenario files, folders or names below lab/scenarios, separated by commas",
     )
     parser.add_argument("--lab-seeds", type=int, default=FEWEST_SEEDS, help="runs of each scenario")
-    lab_run.add_jobs(parser)
+    workers.add_arguments(parser)
     parser.add_argument(
         "--beside-shipped",
         action="store_true",
@@ -367,13 +368,12 @@ def main(args: argparse.Namespace) -> int:
     """Run `ndm select`."""
     if args.lab_seeds < FEWEST_SEEDS:
         raise NdmError(f"--lab-seeds must be at least {FEWEST_SEEDS}: one run is one draw")
-    if args.jobs < 1:
-        raise NdmError("--jobs must be at least 1")
+    where = workers.workers_of(args)
     suites = [name for name in args.suites.split(",") if name]
     if not suites:
         raise NdmError("--suites: none named; try --suites validation")
     if args.noise < 0 or args.noise == 1:
         raise NdmError("--noise: name at least two copies, or 0 for none")
-    result = select(args.folder, suites, args.lab_seeds, args.jobs, args.beside_shipped, args.noise)
+    result = select(args.folder, suites, args.lab_seeds, where, args.beside_shipped, args.noise)
     print(json.dumps(result, indent=2) if args.json else screen(result))
     return 0

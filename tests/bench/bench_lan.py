@@ -16,6 +16,7 @@ import tempfile
 from pathlib import Path
 
 from ndm_tcp.lab.guest import suite
+from ndm_tcp.lab.guest.workers import Workers
 from ndm_tcp.lab.score import board
 from ndm_tcp.lab.score.metrics import Cell, cells
 
@@ -51,7 +52,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         out = args.out or Path(name)
         jobs = suite.jobs_of(suite.load_suite("lan"), ["ndm_tcp", *RIVALS], args.seeds, out)
-        done = list(suite.execute(jobs, 2, light=True, quiet=False, kmod=args.kmod))
+        done = list(suite.execute(jobs, Workers(2), light=True, quiet=False, kmod=args.kmod))
     found = cells([board.metrics(o) for o in done if o.result is not None])
     rows: dict[str, dict[str, Cell]] = {}
     for cell in found:

@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 
 from ndm_tcp.adapt.experiments import families
-from ndm_tcp.lab.guest import uml_build
+from ndm_tcp.lab.guest import uml_build, workers
+from ndm_tcp.lab.guest.workers import Workers
 from ndm_tcp.lab.paths.scenario import load
 from ndm_tcp.paths.model import Kind, PathModel, Seen
 from ndm_tcp.paths.predict import DRAWS, Entrant, Prediction, predict
@@ -118,9 +119,9 @@ class Errors:
         return f"| {group} | {len(self.goodput)} | {' | '.join(cells)} |"
 
 
-def accepted(copies: Path, ccs: dict[str, str], out: Path, jobs: int) -> list[PathModel]:
+def accepted(copies: Path, ccs: dict[str, str], out: Path, where: Workers) -> list[PathModel]:
     """Models whose replay is close; says what became of the others."""
-    found, refused = families.replayed(sorted(copies / name for name in ccs), ccs, out, jobs)
+    found, refused = families.replayed(sorted(copies / name for name in ccs), ccs, out, where)
     good = [one.model for one in found.values() if isinstance(one, Replay) and one.accepted]
     print(
         f"{len(ccs)} captures: {len(refused)} refused, {len(found) - len(good)} not replayed well"
@@ -134,13 +135,14 @@ def main() -> None:
     parser.add_argument("folders", nargs="+", type=Path, help="recorded runs")
     parser.add_argument("-o", "--out", type=Path, required=True, help="resumes")
     parser.add_argument("--draws", type=int, default=DRAWS, help="of each model")
-    parser.add_argument("--jobs", type=int, default=1, help="guests at a time")
+    workers.add_arguments(parser)
     args = parser.parse_args()
+    where = workers.workers_of(args)
     uml_build.build()
     paths, ccs = true_paths(args.folders, args.out / "captures")
-    models = accepted(args.out / "captures", ccs, args.out, args.jobs)
+    models = accepted(args.out / "captures", ccs, args.out, where)
     entrants = {cc: Entrant(cc) for cc in sorted(set(ccs.values()))}
-    found = predict(models, entrants, args.out / "runs", range(args.draws), args.jobs)
+    found = predict(models, entrants, args.out / "runs", range(args.draws), where)
     errors: dict[str, Errors] = {}
     for one in models:
         cc = ccs[one.source]

@@ -15,6 +15,7 @@ from ndm_tcp import cluster
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import away, suite
 from ndm_tcp.lab.guest.externals import Externals
+from ndm_tcp.lab.guest.workers import Workers
 
 from ..kernel.kbuild import copy_kmod
 from ..kmod.lab import need_kernel, scenario
@@ -40,7 +41,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[away.Task]:
 
 
 def run(jobs: list[suite.Job], engine: str, kmod: Path | None = None) -> list[suite.Outcome]:
-    return list(suite.execute(jobs, 1, False, True, kmod, engine))
+    return list(suite.execute(jobs, Workers(1, engine), False, True, kmod))
 
 
 def test_the_same_bytes_come_back(sent: list[away.Task], tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from ndm_tcp.datasets.store import rounds_lock, store
 from ndm_tcp.lab.guest import uml_build
 from ndm_tcp.lab.guest.suite import SUITES
+from ndm_tcp.lab.guest.workers import ONE
 from ndm_tcp.lab.recordings import again
 
 from ..kmod.lab import need_kernel
@@ -28,7 +29,7 @@ def test_a_recording_made_twice_has_the_same_bytes(cc: str, explore: bool, tmp_p
     recording = replace(
         rounds_lock.read().recordings[0], name="one", suite=str(path), cc=cc, explore=explore
     )
-    found = [again.make(recording, tmp_path / n, 1, uml_build.KMOD) for n in ("a", "b")]
+    found = [again.make(recording, tmp_path / n, ONE, uml_build.KMOD) for n in ("a", "b")]
     assert found[0] == found[1]
     dataset = store.load(tmp_path / "a" / "one")
     assert dataset.rounds.num_rows > 100 and dataset.manifest["flows"] == 1

@@ -27,6 +27,7 @@ import msgspec
 from ndm_tcp.adapt import recordings, report, steps, verdict, windows
 from ndm_tcp.errors import NdmError
 from ndm_tcp.intervals import FEWEST
+from ndm_tcp.lab.guest import workers
 from ndm_tcp.paths.model import PathModel
 
 EXAMPLE = """example:
@@ -42,7 +43,6 @@ NOT_ADVISED = 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ndm adapt`."""
-    from ndm_tcp.lab.guest import run as lab_run
 
     parser.add_argument(
         "sources", nargs="+", type=Path, metavar="SRC", help="capture, run folder, or folder"
@@ -85,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="validation,lan",
         help="suites on which it must not be worse; none: empty text",
     )
-    lab_run.add_jobs(parser)
+    workers.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print adapt.json")
 
 
@@ -93,7 +93,7 @@ def main(args: argparse.Namespace) -> int:
     """Run `ndm adapt`."""
     from ndm_tcp.datasets.store import store
 
-    for name in ("draws", "most_paths", "iterations", "jobs", "seconds"):
+    for name in ("draws", "most_paths", "iterations", "seconds"):
         if getattr(args, name) < 1:
             raise NdmError(f"--{name.replace('_', '-')} must be at least 1")
     if args.draws >= steps.JUDGED:
@@ -106,13 +106,13 @@ def main(args: argparse.Namespace) -> int:
         tuple(args.lab_rounds) if args.lab_rounds else shipped_rounds(),
         args.draws,
         args.iterations,
-        args.jobs,
+        workers.workers_of(args),
     )
     started_s = time.monotonic()
     models, rejected = _models(args, started_s)
     chosen = recordings.spread(models, args.most_paths)
     steps.say(f"{len(models)} models, {len(chosen)} of them to record on", started_s)
-    chosen = windows.measured(chosen, args.out / "windows", args.draws, args.jobs)
+    chosen = windows.measured(chosen, args.out / "windows", args.draws, setting.where)
     taught = {model.name: model for model in (*models, *chosen)}
     splits = steps.captures(args.sources, setting, [*taught.values()])
     steps.say("target windows measured, captures labelled", started_s)
@@ -120,7 +120,7 @@ def main(args: argparse.Namespace) -> int:
     kmod = steps.network(setting, plan, started_s)
     same, guarded = _same(kmod), None
     if args.guard and not same:
-        guarded = steps.guard(args.guard, kmod, args.out / "guard", args.jobs)
+        guarded = steps.guard(args.guard, kmod, args.out / "guard", setting.where)
         steps.say(f"guard: {guarded.scenarios} paths, score {guarded.score:+.4f}", started_s)
     of = steps.judge(setting, plan, kmod, started_s)
     advised, sentence = verdict.sentence(of, guarded, same)
@@ -181,7 +181,7 @@ def _models(args: argparse.Namespace, started_s: float) -> tuple[list[PathModel]
     if not made:
         raise NdmError(f"{args.sources[0]}: no flow shows its path; ndm path estimate says why")
     steps.say(f"{len(made)} path models", started_s)
-    replays = replayed(folder, args.cc, args.jobs, [*made.values()])
+    replays = replayed(folder, args.cc, workers.workers_of(args), [*made.values()])
     path_report.write_page(folder, replays, [], {})
     rejected |= replays.rejected
     for name, why in replays.rejected.items():

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import explore, suite
+from ndm_tcp.lab.guest.workers import Workers
 from ndm_tcp.paths import scenario
 from ndm_tcp.paths.model import PathModel
 
@@ -119,7 +120,7 @@ def explorer(kmod: Path, to: Path) -> Path:
     return explore.sources(kmod, to)
 
 
-def record(jobs: Sequence[suite.Job], kmod: Path | None, at_once: int) -> list[Path]:
+def record(jobs: Sequence[suite.Job], kmod: Path | None, where: Workers) -> list[Path]:
     """Run them; those that are there are not run again.
 
     Returns:
@@ -129,7 +130,7 @@ def record(jobs: Sequence[suite.Job], kmod: Path | None, at_once: int) -> list[P
         NdmError: a run failed.
     """
     folders = []
-    for outcome in suite.execute(list(jobs), at_once, False, quiet=False, kmod=kmod):
+    for outcome in suite.execute(list(jobs), where, False, quiet=False, kmod=kmod):
         if outcome.result is None:
             raise NdmError(f"{outcome.job.folder}: {outcome.error}; run the command again")
         folders.append(outcome.job.folder)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ndm_tcp.adapt import recordings, verdict
+from ndm_tcp.lab.guest.workers import Workers
 from ndm_tcp.paths.model import PathModel
 from ndm_tcp.selection import GAIN, means, moved, runs_of, sources
 
@@ -45,7 +46,7 @@ class Steps:
     draws: int
     """of each model: those that train, and as many to judge"""
     iterations: int
-    jobs: int
+    where: Workers
 
 
 def say(text: str, started_s: float) -> None:
@@ -65,7 +66,15 @@ def captures(paths: Sequence[Path], steps: Steps, models: Sequence[PathModel]) -
     from ndm_tcp.paths.label import labeller
 
     out = steps.out / "captures"
-    build(list(paths), out, steps.jobs, True, True, labeller=labeller(models), with_card=False)
+    build(
+        list(paths),
+        out,
+        steps.where.at_once,
+        True,
+        True,
+        labeller=labeller(models),
+        with_card=False,
+    )
     rounds = store.load(out, ["flow_id", "split"]).rounds
     pairs = zip(rounds["flow_id"].to_pylist(), rounds["split"].to_pylist(), strict=True)
     split = dict(pairs)
@@ -83,12 +92,12 @@ def recorded(steps: Steps, plan: recordings.Plan, started_s: float) -> tuple[Pat
     runs = steps.out / "recordings"
     folders: list[Path] = []
     for cc in recordings.RIVALS:
-        folders += recordings.record(plan.jobs(cc, None, runs), None, steps.jobs)
+        folders += recordings.record(plan.jobs(cc, None, runs), None, steps.where)
     kmod, explored = uml_build.KMOD, steps.out / "explore"
     for turn in range(steps.iterations):
         explorer = recordings.explorer(kmod, explored / str(turn))
         jobs = plan.jobs(recordings.OWN, explorer, runs)
-        folders += recordings.record(jobs, explorer, steps.jobs)
+        folders += recordings.record(jobs, explorer, steps.where)
         say(f"{len(folders)} recordings", started_s)
         data = dataset(steps, folders, turn)
         run = train(steps, data, turn)
@@ -121,7 +130,7 @@ def dataset(steps: Steps, folders: list[Path], turn: int) -> Path:
     from ndm_tcp.datasets.builder.build import build
 
     recorded = steps.out / f"recorded-{turn}"
-    build(folders, recorded, steps.jobs, quiet=True, with_card=False)
+    build(folders, recorded, steps.where.at_once, quiet=True, with_card=False)
     return recorded
 
 
@@ -245,7 +254,7 @@ def search(steps: Steps, models: Sequence[PathModel], kmod: Path) -> tuple[bool,
             entrants[targets, number] = name, Entrant(recordings.OWN, tried)
         if not entrants:
             return
-        found = predict(lasting, dict(entrants.values()), runs, range(steps.draws), steps.jobs)
+        found = predict(lasting, dict(entrants.values()), runs, range(steps.draws), steps.where)
         scores.update({key: verdict.scores(found, name) for key, (name, _) in entrants.items()})
 
     run((True, 0), (False, 0))
@@ -263,20 +272,20 @@ def search(steps: Steps, models: Sequence[PathModel], kmod: Path) -> tuple[bool,
     return targets, 0.0
 
 
-def guard(suites: str, kmod: Path, work: Path, jobs: int) -> verdict.Guard:
+def guard(suites: str, kmod: Path, work: Path, where: Workers) -> verdict.Guard:
     """The adapted network and the shipped one on suites that neither was trained for.
 
     Args:
         suites: names, separated by commas.
         kmod: the module's sources with the adapted network.
         work: folder of the runs; those that are there are not run again.
-        jobs: guests at a time.
+        where: guests run.
     """
     from ndm_tcp.lab.guest import uml_build
 
     names = [name for name in suites.split(",") if name]
     shipped, adapted = (
-        means(runs_of(name, source, names, GUARD_SEEDS, jobs, work, GUARD_FIRST))
+        means(runs_of(name, source, names, GUARD_SEEDS, where, work, GUARD_FIRST))
         for name, source in (("shipped", uml_build.KMOD), ("adapted", kmod))
     )
     return verdict.guard(suites, adapted, shipped)
@@ -292,6 +301,6 @@ def judge(steps: Steps, plan: recordings.Plan, kmod: Path, started_s: float) -> 
     entrants |= {verdict.SHIPPED: Entrant(recordings.OWN)}
     entrants |= {verdict.ADAPTED: Entrant(recordings.OWN, kmod)}
     draws = range(JUDGED, JUDGED + max(steps.draws, 3))
-    found = predict(judged, entrants, steps.out / "judged", draws, steps.jobs)
+    found = predict(judged, entrants, steps.out / "judged", draws, steps.where)
     say(f"measured on {len(judged)} paths", started_s)
     return found

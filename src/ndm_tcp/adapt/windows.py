@@ -17,6 +17,7 @@ from statistics import fmean
 from ndm_tcp.adapt import recordings, verdict
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import suite
+from ndm_tcp.lab.guest.workers import Workers
 from ndm_tcp.lab.paths import truth
 from ndm_tcp.paths import scenario
 from ndm_tcp.paths.model import Level, PathModel
@@ -41,7 +42,7 @@ def computed_bdp(model: PathModel) -> float:
     return truth.target_bdp(scenario.scenario(_flat(model)))
 
 
-def measured(models: Sequence[PathModel], out: Path, draws: int, jobs: int) -> list[PathModel]:
+def measured(models: Sequence[PathModel], out: Path, draws: int, where: Workers) -> list[PathModel]:
     """The models, those of lone flows with the window that scored best.
 
     From the computed window the search goes up and down in steps as long as the score grows.
@@ -50,7 +51,7 @@ def measured(models: Sequence[PathModel], out: Path, draws: int, jobs: int) -> l
         models: each with a name of its own.
         out: folder of the runs; those that are there are not run again.
         draws: of each model.
-        jobs: guests at a time.
+        where: guests run.
     """
     alone = {m.name: _flat(m) for m in models if not m.rivals and not m.joined}
     start = {name: computed_bdp(model) for name, model in alone.items()}
@@ -59,7 +60,7 @@ def measured(models: Sequence[PathModel], out: Path, draws: int, jobs: int) -> l
         windows = {
             name: {k: start[name] * STEP**k for k in tries} for name, tries in wanted.items()
         }
-        for name, of in _run(alone, windows, out, draws, jobs).items():
+        for name, of in _run(alone, windows, out, draws, where).items():
             scores[name] |= of
     best = {name: _best(of) for name, of in scores.items()}
     return [
@@ -85,7 +86,7 @@ def _run(
     windows: Mapping[str, Mapping[int, float]],
     out: Path,
     draws: int,
-    jobs: int,
+    where: Workers,
 ) -> dict[str, dict[int, float]]:
     """Mean score over draws, by model and number of the window.
 
@@ -105,7 +106,7 @@ def _run(
                 # Two windows of a small BDP may be the same number of packets.
                 of.setdefault(suite.Job(made, cc, draw + 1, folder), []).append((name, number))
     found: dict[str, dict[int, list[float]]] = {}
-    for outcome in suite.execute([*of], jobs, True, quiet=False):
+    for outcome in suite.execute([*of], where, True, quiet=False):
         if outcome.result is None:
             raise NdmError(f"{outcome.job.folder}: {outcome.error}; run the command again")
         for name, number in of[outcome.job]:

@@ -26,7 +26,8 @@ import numpy.typing as npt
 from ndm_tcp import files
 from ndm_tcp.errors import NdmError
 from ndm_tcp.intervals import FEWEST, student, welch
-from ndm_tcp.lab.guest import suite, uml_build
+from ndm_tcp.lab.guest import suite, uml_build, workers
+from ndm_tcp.lab.guest.workers import Workers
 from ndm_tcp.selection import LEAST, nearness, runs_of, sources
 from ndm_tcp.training import checkpoint, population
 from ndm_tcp.worth import policies, rules
@@ -95,7 +96,7 @@ def fit_digest(trained: checkpoint.Checkpoint) -> str:
 
 
 def measured(
-    made: Mapping[str, Path], suites: Sequence[str], lab_seeds: int, jobs: int, out: Path
+    made: Mapping[str, Path], suites: Sequence[str], lab_seeds: int, where: Workers, out: Path
 ) -> Of:
     """Run all modules; means over the lab's seeds."""
     found: Of = {}
@@ -103,7 +104,7 @@ def measured(
         print(f"{name}: module {number} of {len(made)}", file=sys.stderr, flush=True)
         each: dict[str, list[tuple[int, list[float]]]] = {}
         tag, seeds = name.replace(" ", "-"), lab_seeds * (1 + (name == SHIPPED))
-        for scenario, run in runs_of(tag, kmod, suites, seeds, jobs, out):
+        for scenario, run in runs_of(tag, kmod, suites, seeds, where, out):
             m, alone = run.metrics, run.fair == 1
             row = [
                 run.points,
@@ -312,7 +313,7 @@ def run(part: str, suites: list[str], args: argparse.Namespace) -> None:
         else policy_modules(args.folder, args.data, args.out)
     )
     lab_seeds = args.lab_seeds or LAB_SEEDS[part]
-    found = measured(made, suites, lab_seeds, args.jobs, args.out)
+    found = measured(made, suites, lab_seeds, workers.workers_of(args), args.out)
     text = json.dumps(asdict(Part(suites, lab_seeds, found)), indent=1)
     files.write_text(args.out / f"{part}.json", text + "\n")
 
@@ -341,11 +342,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--part", choices=(POLICIES, RULES), help="default: both")
     parser.add_argument("--suites", help="default: those of the part")
     parser.add_argument("--lab-seeds", type=int, help="default: those of the part")
-    parser.add_argument("--jobs", type=int, default=1, help="guests at a time")
+    workers.add_arguments(parser)
     parser.add_argument("--page", type=Path, help="to write, from both parts")
     args = parser.parse_args(argv)
-    if args.jobs < 1 or (args.lab_seeds is not None and args.lab_seeds < 1):
-        raise NdmError("--jobs and --lab-seeds must be at least 1; name more")
+    workers.workers_of(args)
+    if args.lab_seeds is not None and args.lab_seeds < 1:
+        raise NdmError("--lab-seeds must be at least 1; name more")
     parts = (args.part,) if args.part else (POLICIES, RULES)
     suites = {part: ready(part, args) for part in parts}
     uml_build.build()

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ndm_tcp import files
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab.guest import suite, uml_build
+from ndm_tcp.lab.guest import suite, uml_build, workers
 from ndm_tcp.worth import experiment, populations
 
 
@@ -48,16 +48,17 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("-o", "--out", type=Path, required=True, help="resumes")
     parser.add_argument("--suites", default="validation", help="separated by commas")
     parser.add_argument("--lab-seeds", type=int, default=1, help="runs of each path")
-    parser.add_argument("--jobs", type=int, default=1, help="guests at a time")
+    workers.add_arguments(parser)
     args = parser.parse_args(argv)
-    if args.jobs < 1 or args.lab_seeds < 1:
-        raise NdmError("--jobs and --lab-seeds must be at least 1; name more")
+    where = workers.workers_of(args)
+    if args.lab_seeds < 1:
+        raise NdmError("--lab-seeds must be at least 1; name more")
     made = named(args.folders)
     suites = [name for name in args.suites.split(",") if name]
     for name in suites:
         suite.load_suite(name)
     uml_build.build()
-    found = experiment.measured(made, suites, args.lab_seeds, args.jobs, args.out)
+    found = experiment.measured(made, suites, args.lab_seeds, where, args.out)
     groups = {name: [name] for name in made}
     text = "\n\n".join(populations.table(found, groups, one) for one in suites) + "\n"
     files.write_text(args.out / "modules.md", text)

@@ -18,7 +18,7 @@ from pathlib import Path
 from ndm_tcp import files
 from ndm_tcp.errors import NdmError
 from ndm_tcp.intervals import FEWEST
-from ndm_tcp.lab.guest import suite, uml_build
+from ndm_tcp.lab.guest import suite, uml_build, workers
 from ndm_tcp.selection import sources
 from ndm_tcp.training import population
 from ndm_tcp.worth import experiment
@@ -79,10 +79,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--suites", default="validation", help="separated by commas")
     parser.add_argument("--committed", action="store_true", help="less the committed network")
     parser.add_argument("--lab-seeds", type=int, default=1, help="runs of each path")
-    parser.add_argument("--jobs", type=int, default=1, help="guests at a time")
+    workers.add_arguments(parser)
     args = parser.parse_args(argv)
-    if args.jobs < 1 or args.lab_seeds < 1:
-        raise NdmError("--jobs and --lab-seeds must be at least 1; name more")
+    where = workers.workers_of(args)
+    if args.lab_seeds < 1:
+        raise NdmError("--lab-seeds must be at least 1; name more")
     if len(args.folders) + args.committed < 2:
         raise NdmError("one population: name another, or add --committed")
     suites = [name for name in args.suites.split(",") if name]
@@ -90,7 +91,7 @@ def main(argv: list[str] | None = None) -> int:
         suite.load_suite(name)
     uml_build.build()
     made, groups = modules(args.folders, args.committed, args.out)
-    found = experiment.measured(made, suites, args.lab_seeds, args.jobs, args.out)
+    found = experiment.measured(made, suites, args.lab_seeds, where, args.out)
     text = "\n\n".join(table(found, groups, one) for one in suites) + "\n"
     files.write_text(args.out / "populations.md", text)
     print(text, end="")

@@ -31,7 +31,8 @@ from ndm_tcp.adapt import recordings, steps, verdict, windows
 from ndm_tcp.adapt.command import shipped_rounds
 from ndm_tcp.errors import NdmError
 from ndm_tcp.intervals import student
-from ndm_tcp.lab.guest import suite, uml_build
+from ndm_tcp.lab.guest import suite, uml_build, workers
+from ndm_tcp.lab.guest.workers import Workers
 from ndm_tcp.lab.paths.scenario import Scenario, parse
 from ndm_tcp.paths import scenario
 from ndm_tcp.paths.model import PathModel, Seen
@@ -107,7 +108,7 @@ def path(family: str, number: int) -> Scenario:
     return parse("\n".join(lines) + "\n", f"{family}-{number}", f"family {family}")
 
 
-def captured(family: str, out: Path, jobs: int) -> tuple[list[Path], dict[str, str]]:
+def captured(family: str, out: Path, where: Workers) -> tuple[list[Path], dict[str, str]]:
     """Record the captures of a family; copies of the packets alone, and each one's algorithm."""
     paths = [path(family, number) for number in range(CAPTURES)]
     work = [
@@ -117,7 +118,7 @@ def captured(family: str, out: Path, jobs: int) -> tuple[list[Path], dict[str, s
     ]
     copies, ccs = [], {}
     (out / "captures-only").mkdir(parents=True, exist_ok=True)
-    for outcome in suite.execute(work, jobs, False, quiet=False):
+    for outcome in suite.execute(work, where, False, quiet=False):
         if outcome.result is None:
             raise NdmError(f"{outcome.job.folder}: {outcome.error}")
         name = f"{outcome.job.scenario.name}-{outcome.job.cc}"
@@ -129,7 +130,7 @@ def captured(family: str, out: Path, jobs: int) -> tuple[list[Path], dict[str, s
 
 
 def replayed(
-    copies: Sequence[Path], ccs: dict[str, str], out: Path, jobs: int
+    copies: Sequence[Path], ccs: dict[str, str], out: Path, where: Workers
 ) -> tuple[dict[str, Replay | NdmError], dict[str, str]]:
     """Replays of the captures' models by name, and why other captures have no model.
 
@@ -137,20 +138,20 @@ def replayed(
         copies: the captures.
         ccs: file name to algorithm; without it the closest replay decides.
         out: folder.
-        jobs: guests at a time.
+        where: guests run.
     """
     from ndm_tcp.paths.estimate_command import estimate_all
 
     made, refused = estimate_all(copies, out / "paths", True)
     models = [replace(m, cc=ccs.get(m.source, m.cc)) for m in made.values()]
-    return replay(models, out / "paths" / "runs" / "replay", None, jobs), refused
+    return replay(models, out / "paths" / "runs" / "replay", None, where), refused
 
 
 def accepted(
-    copies: Sequence[Path], ccs: dict[str, str], out: Path, jobs: int
+    copies: Sequence[Path], ccs: dict[str, str], out: Path, where: Workers
 ) -> tuple[list[PathModel], list[str]]:
     """Models whose replay is close and that teach, and why the others are not there."""
-    found, refused = replayed(copies, ccs, out, jobs)
+    found, refused = replayed(copies, ccs, out, where)
     reasons = list(refused.values())
     good = []
     for name, one in found.items():
@@ -172,7 +173,7 @@ def networks(
     started_s: float,
 ) -> list[Path]:
     """Adapt with several seeds from one set of recordings; the modules' sources."""
-    models = windows.measured(models, setting.out / "windows", setting.draws, setting.jobs)
+    models = windows.measured(models, setting.out / "windows", setting.draws, setting.where)
     splits = steps.captures(copies, setting, models)
     plan = recordings.Plan.of(recordings.spread(models, CAPTURES), splits, setting.draws)
     # Networks of other seeds are alike, and every search takes minutes.
@@ -196,7 +197,7 @@ def on_true_paths(
     kmods: dict[str, Path | None],
     ccs: dict[str, str],
     out: Path,
-    jobs: int,
+    where: Workers,
     first: int = CAPTURES,
 ) -> dict[str, dict[str, list[Seen]]]:
     """Algorithm to path to its runs, on paths of the family, from `first` on, not captured."""
@@ -210,7 +211,7 @@ def on_true_paths(
             for one in paths
             for seed in range(1, LAB_SEEDS + 1)
         ]
-        for outcome in suite.execute(work, jobs, True, quiet=False, kmod=kmod):
+        for outcome in suite.execute(work, where, True, quiet=False, kmod=kmod):
             if outcome.result is None:
                 raise NdmError(f"{outcome.job.folder}: {outcome.error}")
             of = found.setdefault(name, {}).setdefault(outcome.job.scenario.name, [])
@@ -223,13 +224,13 @@ def on_models(
     kmods: dict[str, Path | None],
     ccs: dict[str, str],
     out: Path,
-    jobs: int,
+    where: Workers,
 ) -> dict[str, dict[str, list[Seen]]]:
     """The same on draws of the models that no recording had."""
     lasting = [replace(model, seconds=recordings.seconds(model)) for model in models]
     entrants = {name: Entrant(ccs[name], kmod) for name, kmod in kmods.items()}
     draws = range(steps.JUDGED, steps.JUDGED + SEEDS)
-    found = predict(lasting, entrants, out / "judged", draws, jobs)
+    found = predict(lasting, entrants, out / "judged", draws, where)
     return {name: {m: [*found[m][name].draws] for m in found} for name in kmods}
 
 
@@ -265,7 +266,7 @@ def run(
     family: str,
     out: Path,
     seeds: int,
-    jobs: int,
+    where: Workers,
     guards: str,
     captures: list[Path] | None = None,
     first: int = CAPTURES,
@@ -273,19 +274,19 @@ def run(
     """One family, or captures by this name, up to the comparison and the guard; resumes."""
     started_s = time.monotonic()
     out = out / family
-    copies, ccs = (captures, {}) if captures else captured(family, out, jobs)
-    models, reasons = accepted(copies, ccs, out, jobs)
+    copies, ccs = (captures, {}) if captures else captured(family, out, where)
+    models, reasons = accepted(copies, ccs, out, where)
     steps.say(f"{family}: {len(models)} of {len(copies)} captures accepted", started_s)
-    setting = steps.Steps(out, shipped_rounds(), 1, steps.ITERATIONS, jobs)
+    setting = steps.Steps(out, shipped_rounds(), 1, steps.ITERATIONS, where)
     adapted = networks(models, copies, setting, seeds, started_s)
     steps.say(f"{family}: {seeds} networks adapted", started_s)
     kmods: dict[str, Path | None] = {**dict.fromkeys(CAPTURED), "shipped": uml_build.KMOD}
     kmods |= {f"adapted-{seed}": kmod for seed, kmod in enumerate(adapted, start=1)}
     algorithm = {name: name if name in CAPTURED else recordings.OWN for name in kmods}
     if captures:
-        found = on_models(models, kmods, algorithm, out, jobs)
+        found = on_models(models, kmods, algorithm, out, where)
     else:
-        found = on_true_paths(family, kmods, algorithm, out, jobs, first)
+        found = on_true_paths(family, kmods, algorithm, out, where, first)
     mean = {
         name: {
             "goodput_mbps": float(np.mean([*_means(of, lambda s: s.goodput_mbps).values()])),
@@ -296,7 +297,7 @@ def run(
         }
         for name, of in found.items()
     }
-    guard = steps.guard(guards, adapted[0], out.parent / "guard", jobs) if guards else None
+    guard = steps.guard(guards, adapted[0], out.parent / "guard", where) if guards else None
     result = {
         "family": family,
         "guard of the first network": guard and asdict(guard),
@@ -325,18 +326,19 @@ def main() -> None:
         help="number of the first path to judge on; those from 5 on steered decisions",
     )
     parser.add_argument("--guard", default="", help="suites to run the first network on, too")
-    parser.add_argument("--jobs", type=int, default=1, help="guests at a time")
+    workers.add_arguments(parser)
     args = parser.parse_args()
+    where = workers.workers_of(args)
     if args.first_judged < CAPTURES:
         parser.error(f"--first-judged {args.first_judged}: captured; name {CAPTURES} or more")
     if unknown := {*args.families} - {*FAMILIES}:
         parser.error(f"no such family: {', '.join(unknown)}; there are {', '.join(FAMILIES)}")
     uml_build.build()
     for family in args.families:
-        found = run(family, args.out, args.seeds, args.jobs, args.guard, first=args.first_judged)
+        found = run(family, args.out, args.seeds, where, args.guard, first=args.first_judged)
         print(json.dumps(found, indent=1))
     if args.captures:
-        found = run("captures", args.out, args.seeds, args.jobs, args.guard, args.captures)
+        found = run("captures", args.out, args.seeds, where, args.guard, args.captures)
         print(json.dumps(found, indent=1))
 
 

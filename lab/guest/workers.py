@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Where guests run: on this machine, or on the Ray cluster that is running."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import dataclass
+
+from ndm_tcp import cluster
+from ndm_tcp.errors import NdmError
+
+LOCAL, RAY = cluster.ENGINES
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Both engines leave the same bytes."""
+
+    at_once: int = 1
+    """guests at a time on this machine, each pinned to its own core"""
+    engine: str = LOCAL
+    """a cluster takes as many guests as it has cores"""
+
+
+ONE = Workers()
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options that all verbs that run many guests share."""
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=os.cpu_count() or 1,
+        help="guests at a time (default: one a CPU)",
+    )
+    parser.add_argument(
+        "--engine",
+        choices=cluster.ENGINES,
+        default=LOCAL,
+        help="where guests run; ray: on the Ray cluster that is running",
+    )
+
+
+def workers_of(args: argparse.Namespace) -> Workers:
+    """From these options.
+
+    Raises:
+        NdmError: a number below 1.
+    """
+    if args.jobs < 1:
+        raise NdmError("--jobs must be at least 1; name more")
+    return Workers(args.jobs, args.engine)
