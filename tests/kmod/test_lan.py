@@ -70,7 +70,7 @@ rtt_us = 300
 queue_packets = 45
 offloads = true
 """
-NO_PAUSE = ("if (waited > f->pause + 1 &&", "if (false &&")
+NO_PAUSE = ("&& waited > f->pause + 1)", "&& false)")
 NEVER_LATE = ("if (ndm_was_read_late(ack))", "if (false)")
 NO_GUARD = ("x[NDM_IN_LOSS_RATE] >= NDM_FLOOD_LOSS &&", "false &&")
 DEAF = ("r->marked = (r->repairs || r->spared) && !ndm_prior_ssthresh(tp);", "r->marked = false;")
