@@ -15,10 +15,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ndm_tcp import files
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab.guest import suite, uml_build, workers
-from ndm_tcp.worth import experiment, populations
+from ndm_tcp.lab.guest import uml_build
+from ndm_tcp.worth import populations
 
 
 def named(folders: Sequence[Path]) -> dict[str, Path]:
@@ -42,27 +41,14 @@ def named(folders: Sequence[Path]) -> dict[str, Path]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run what is missing, and print the tables."""
+    """Compare modules."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folders", nargs="+", type=Path, help="sources of the module")
-    parser.add_argument("-o", "--out", type=Path, required=True, help="resumes")
-    parser.add_argument("--suites", default="validation", help="separated by commas")
-    parser.add_argument("--lab-seeds", type=int, default=1, help="runs of each path")
-    workers.add_arguments(parser)
+    populations.add_arguments(parser)
     args = parser.parse_args(argv)
-    where = workers.workers_of(args)
-    if args.lab_seeds < 1:
-        raise NdmError("--lab-seeds must be at least 1; name more")
-    made = named(args.folders)
-    suites = [name for name in args.suites.split(",") if name]
-    for name in suites:
-        suite.load_suite(name)
+    made, suites = named(args.folders), populations.checked(args)
     uml_build.build()
-    found = experiment.measured(made, suites, args.lab_seeds, where, args.out)
-    groups = {name: [name] for name in made}
-    text = "\n\n".join(populations.table(found, groups, one) for one in suites) + "\n"
-    files.write_text(args.out / "modules.md", text)
-    print(text, end="")
+    populations.compare(made, {name: [name] for name in made}, suites, args, "modules.md")
     return 0
 
 

@@ -71,30 +71,57 @@ def modules(
     return made, groups
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run what is missing, and print the tables."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folders", nargs="+", type=Path, help="populations: of ndm train --seeds")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of every comparison of modules."""
     parser.add_argument("-o", "--out", type=Path, required=True, help="resumes")
     parser.add_argument("--suites", default="validation", help="separated by commas")
-    parser.add_argument("--committed", action="store_true", help="less the committed network")
     parser.add_argument("--lab-seeds", type=int, default=1, help="runs of each path")
     workers.add_arguments(parser)
-    args = parser.parse_args(argv)
-    where = workers.workers_of(args)
+
+
+def checked(args: argparse.Namespace) -> list[str]:
+    """The suites of these options.
+
+    Raises:
+        NdmError: one of the options is wrong.
+    """
+    workers.workers_of(args)
     if args.lab_seeds < 1:
         raise NdmError("--lab-seeds must be at least 1; name more")
-    if len(args.folders) + args.committed < 2:
-        raise NdmError("one population: name another, or add --committed")
     suites = [name for name in args.suites.split(",") if name]
     for name in suites:
         suite.load_suite(name)
-    uml_build.build()
-    made, groups = modules(args.folders, args.committed, args.out)
+    return suites
+
+
+def compare(
+    made: dict[str, Path],
+    groups: dict[str, list[str]],
+    suites: Sequence[str],
+    args: argparse.Namespace,
+    page: str,
+) -> None:
+    """Run what is missing; print the tables, and write them to a page in the folder."""
+    where = workers.workers_of(args)
     found = experiment.measured(made, suites, args.lab_seeds, where, args.out)
     text = "\n\n".join(table(found, groups, one) for one in suites) + "\n"
-    files.write_text(args.out / "populations.md", text)
+    files.write_text(args.out / page, text)
     print(text, end="")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Compare populations."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folders", nargs="+", type=Path, help="populations: of ndm train --seeds")
+    parser.add_argument("--committed", action="store_true", help="less the committed network")
+    add_arguments(parser)
+    args = parser.parse_args(argv)
+    suites = checked(args)
+    if len(args.folders) + args.committed < 2:
+        raise NdmError("one population: name another, or add --committed")
+    uml_build.build()
+    made, groups = modules(args.folders, args.committed, args.out)
+    compare(made, groups, suites, args, "populations.md")
     return 0
 
 
