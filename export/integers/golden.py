@@ -143,9 +143,8 @@ def edges(layers: list[Layer], witnesses: list[list[int]]) -> npt.NDArray[np.int
     step = 1 << (c.Q_PRE + c.TANH_RANGE_LOG2 - c.TANH_STEPS_LOG2)
     chosen: list[int] = []
     for number, layer in enumerate(layers):
-        half = np.int64(1) << (layer.shift.astype(np.int64) - 1)
-        rest = trace.accumulators[number] & (2 * half - 1)
-        cases = [rest == half, rest == half - 1]
+        rest = trace.accumulators[number] & (2 * layer.half - 1)
+        cases = [rest == layer.half, rest == layer.half - 1]
         if number + 1 < len(layers):
             bent = slice(0, layer.n_out - layer.clamped)
             cases += [((trace.pre[number][:, bent] - by) & (step - 1)) == 0 for by in (-1, 0, 1)]

@@ -136,8 +136,7 @@ def _fits(layers: list[Layer]) -> bool:
     for number, layer in enumerate(layers):
         weight, bias = layer.weight.astype(np.int64), layer.bias.astype(np.int64)
         low, high = quantize.accumulator_bounds(weight, bias, number)
-        half = np.int64(1) << (layer.shift.astype(np.int64) - 1)
-        if low.min() < -S32 or (high + half).max() > S32:
+        if low.min() < -S32 or (high + layer.half).max() > S32:
             return False
     return True
 

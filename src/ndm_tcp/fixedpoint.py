@@ -139,9 +139,14 @@ class Layer:
         even = self.even()
         return int(4 * (even.weight.size + even.bias.size) + even.shift.size)
 
+    @property
+    def half(self) -> IntArray:
+        """[out] half of what a shift makes one: added before it, it rounds half up"""
+        return np.int64(1) << (self.shift.astype(np.int64) - 1)
+
     def rounding_bias(self) -> IntArray:
         """[out] as C adds it: the bias and the half by which the shift rounds."""
-        return self.bias + (np.int64(1) << (self.shift.astype(np.int64) - 1))
+        return self.bias + self.half
 
     def even(self) -> Layer:
         """The same with a row of zeros more if their number is odd: C takes two at a time."""

@@ -65,16 +65,8 @@ def captures(paths: Sequence[Path], steps: Steps, models: Sequence[PathModel]) -
     from ndm_tcp.datasets.store import store
     from ndm_tcp.paths.label import labeller
 
-    out = steps.out / "captures"
-    build(
-        list(paths),
-        out,
-        steps.where.at_once,
-        True,
-        True,
-        labeller=labeller(models),
-        with_card=False,
-    )
+    out, jobs = steps.out / "captures", steps.where.at_once
+    build(list(paths), out, jobs, True, True, labeller=labeller(models), with_card=False)
     rounds = store.load(out, ["flow_id", "split"]).rounds
     pairs = zip(rounds["flow_id"].to_pylist(), rounds["split"].to_pylist(), strict=True)
     split = dict(pairs)
