@@ -11,6 +11,8 @@ BIN := $(VENV)/bin
 STAMPS := .stamps
 OUT := out
 SEEDS ?= 5
+# Where networks are trained and guests run: local, or ray for the Ray cluster that is running.
+ENGINE ?= local
 # Of the shipped network.
 SEED = 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -252,21 +254,21 @@ bench-datasets: setup ## readers beside scapy, dpkt, tshark, tcptrace; memory on
 	$(BIN)/python -m tests.bench.bench_capture --folder $(OUT)
 	$(BIN)/python -m tests.bench.bench_text
 
-worth: setup test-packages ## what the network and each rule of the module are worth: docs/worth.md, hours
+worth: setup test-packages ## what the network and each rule of the module are worth: docs/worth.md, hours; ENGINE=ray
 	@$(PIP) --no-build-isolation -e '.[bench]' $(PIP_QUIET)
 	@test -d $(OUT)/shipped/data || $(MAKE) --no-print-directory shipped
 	@test -d $(OUT)/worth/many || $(BIN)/ndm train --data $(OUT)/shipped/data $(ROUNDS) --shares $(SHARES) \
-		--seeds 5 -o $(OUT)/worth/many
+		--seeds 5 --engine $(ENGINE) -o $(OUT)/worth/many
 	$(BIN)/ndm lab build
 	$(BIN)/python -m ndm_tcp.worth.experiment $(OUT)/worth/many --data $(OUT)/shipped/data $(ROUNDS) \
-		-o $(OUT)/worth --page docs/worth.md --jobs 2
+		-o $(OUT)/worth --page docs/worth.md --engine $(ENGINE)
 
-board: setup test-packages ## every scenario with every algorithm of the kernel; takes hours
-	$(BIN)/ndm lab board published --cc all,ndm_tcp,ceiling --seeds $(SEEDS) -o $(OUT)/board/published
-	$(BIN)/ndm lab board ccbench --cc all,ndm_tcp --seeds $(SEEDS) -o $(OUT)/board/ccbench
-	$(BIN)/ndm lab board fairness --cc all,ndm_tcp --seeds $(SEEDS) -o $(OUT)/board/fairness
-	$(BIN)/ndm lab board access --cc $(ALL_FOUR) --seeds 1 -o $(OUT)/board/access
-	$(BIN)/ndm lab board sealed --cc $(ALL_FOUR) --seeds 1 -o $(OUT)/board/sealed
+board: setup test-packages ## every scenario with every algorithm of the kernel; takes hours; ENGINE=ray
+	$(BIN)/ndm lab board --engine $(ENGINE) published --cc all,ndm_tcp,ceiling --seeds $(SEEDS) -o $(OUT)/board/published
+	$(BIN)/ndm lab board --engine $(ENGINE) ccbench --cc all,ndm_tcp --seeds $(SEEDS) -o $(OUT)/board/ccbench
+	$(BIN)/ndm lab board --engine $(ENGINE) fairness --cc all,ndm_tcp --seeds $(SEEDS) -o $(OUT)/board/fairness
+	$(BIN)/ndm lab board --engine $(ENGINE) access --cc $(ALL_FOUR) --seeds 1 -o $(OUT)/board/access
+	$(BIN)/ndm lab board --engine $(ENGINE) sealed --cc $(ALL_FOUR) --seeds 1 -o $(OUT)/board/sealed
 	@mkdir -p $(BOARD)
 	@for suite in published ccbench fairness access sealed; do for kind in md csv; do \
 		cp $(OUT)/board/$$suite/board.$$kind $(BOARD)/$$suite.$$kind; done; done
@@ -322,42 +324,44 @@ notebooks: setup ## run the notebooks on the shipped network (make shipped leave
 	@test -f $(OUT)/shipped/run/export.json || $(MAKE) --no-print-directory shipped
 	@$(call run-notebooks,$(OUT)/shipped,notebooks,$(NOTEBOOKS))
 
-# Inputs held at 0, of each variant; every one is trained with these seeds.
+# Inputs held at 0, of each variant; every one is a population of these seeds.
 MASK_full =
 MASK_no-delay = 7,8
 MASK_no-entropy = 4
 MASK_no-floor = 10
 MASK_no-memory = 11,12,13,14,15,16,17,18
-ABLATION_SEEDS = 1 2 3
-ABLATED = $(foreach name,full no-delay no-entropy no-floor no-memory,$(addprefix $(name)-,$(ABLATION_SEEDS)))
-UNTRAINED = $(addprefix untrained-,$(ABLATION_SEEDS))
+ABLATION_SEEDS = 1 2 3 4 5
+ABLATED = full no-delay no-entropy no-floor no-memory
 
-# The stem is a variant and a seed, such as no-delay-2.
-seed = $(lastword $(subst -, ,$*))
-$(ABLATION)/run/%/model.safetensors: $(ROUNDS)
-	$(BIN)/ndm train --data $(OUT)/shipped/data $(ROUNDS) --shares $(SHARES) --mask "$(MASK_$(*:-$(seed)=))" \
-		--seed $(seed) -o $(@D)
+# The stem is a variant.
+$(ABLATION)/run/%/trained: $(ROUNDS)
+	$(BIN)/ndm train --data $(OUT)/shipped/data $(ROUNDS) --shares $(SHARES) --mask "$(MASK_$*)" \
+		--seeds $(words $(ABLATION_SEEDS)) --engine $(ENGINE) -o $(@D)
+	@touch $@
 
 $(ABLATION)/offline.json: $(ROUNDS)
 	$(BIN)/python -m ndm_tcp.training.experiments.ablation --data $(ROUNDS) -o $(@D) --epochs 16
 
-ablation: setup test-packages ## what inputs, size and training are worth: docs/ablation.md, over an hour
+ablation: setup test-packages ## what inputs, size and training are worth: docs/ablation.md, over an hour; ENGINE=ray
 	@test -f $(OUT)/shipped/run/export.json || $(MAKE) --no-print-directory shipped
-	OMP_NUM_THREADS=1 $(MAKE) --no-print-directory -j 2 $(ABLATION)/offline.json \
-		$(ABLATED:%=$(ABLATION)/run/%/model.safetensors)
-	for name in $(UNTRAINED); do \
-		$(BIN)/python -m ndm_tcp.training.experiments.ablation --untrained $(ABLATION)/run/$$name --seed $${name##*-}; done
+	$(MAKE) --no-print-directory $(ABLATED:%=$(ABLATION)/run/%/trained)
+	OMP_NUM_THREADS=1 $(MAKE) --no-print-directory $(ABLATION)/offline.json
+	for seed in $(ABLATION_SEEDS); do $(BIN)/python -m ndm_tcp.training.experiments.ablation \
+		--untrained $(ABLATION)/run/untrained/seed-$$seed --seed $$seed; done
 	$(BIN)/ndm lab build
-	$(BIN)/ndm lab board validation --cc reno,cubic,bbr --seeds 1 -o $(ABLATION)/board/rivals >/dev/null
-	$(BIN)/ndm lab board validation --cc ndm_tcp --seeds 1 -o $(ABLATION)/board/shipped >/dev/null
-	@for name in $(ABLATED) $(UNTRAINED); do copy=$(ABLATION)/kmod/$$name; \
+	$(ABLATION_BOARD) --cc reno,cubic,bbr -o $(ABLATION)/board/rivals >/dev/null
+	$(ABLATION_BOARD) --cc ndm_tcp -o $(ABLATION)/board/shipped >/dev/null
+	@for variant in $(ABLATED) untrained; do for seed in $(ABLATION_SEEDS); do \
+		name=$$variant-$$seed; copy=$(ABLATION)/kmod/$$name; \
 		rm -rf $$copy $(ABLATION)/board/$$name; mkdir -p $(ABLATION)/kmod && cp -r kmod $$copy; \
-		$(BIN)/ndm export $(ABLATION)/run/$$name -o $$copy/generated --even-if-worse >/dev/null || \
+		$(BIN)/ndm export $(ABLATION)/run/$$variant/seed-$$seed -o $$copy/generated \
+			--even-if-worse >/dev/null || \
 			{ echo "ablation: $$name cannot be exported, so not run"; continue; }; \
 		echo "ablation: $$name on the validation paths"; \
-		$(BIN)/ndm lab board validation --cc ndm_tcp --seeds 1 --kmod $$copy \
-			-o $(ABLATION)/board/$$name >/dev/null; done
+		$(ABLATION_BOARD) --cc ndm_tcp --kmod $$copy -o $(ABLATION)/board/$$name >/dev/null; \
+		done; done
 	NDM_RUN=$(OUT)/shipped/run $(BIN)/python notebooks/ablation_page.py $(ABLATION)
+ABLATION_BOARD = $(BIN)/ndm lab board validation --seeds 1 --engine $(ENGINE)
 
 # BPF in a kernel for arm64 (tests/bpf/arm64.py).
 ARM64_PACKAGES = qemu-system-arm

@@ -6,17 +6,22 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ndm_tcp import cluster
 from ndm_tcp.cli import run_command
 from ndm_tcp.errors import NdmError
+from ndm_tcp.training import away, loop, population
 from ndm_tcp.training import checkpoint as ckpt
-from ndm_tcp.training import population
 from ndm_tcp.training.config import TrainConfig
 from ndm_tcp.training.loop import METRICS, Trainer
+
+from .far import pretend
 
 FEW = TrainConfig(objective="awbc", epochs=4, lr=3e-3, batch=256)
 OPTIONS = ["--objective", "awbc", "--epochs", "4", "--lr", "3e-3", "--batch", "256"]
@@ -59,6 +64,18 @@ def test_it_is_carried_on(dataset: Path, tmp_path: Path) -> None:
     assert both[1] == first[1] and list(both) == [1, 2]
 
 
+def stops_after(epochs: int, validate: Callable[..., Any]) -> Callable[..., Any]:
+    """Ctrl-C in the epoch after so many."""
+    calls = iter(range(epochs + 1))
+
+    def stopped(self: Trainer) -> Any:
+        if next(calls) == epochs:
+            raise KeyboardInterrupt
+        return validate(self)
+
+    return stopped
+
+
 @pytest.mark.parametrize("seeds", ["0", "-1"])
 def test_no_networks_are_none_to_train(
     seeds: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -92,6 +109,65 @@ def test_a_process_that_is_gone_is_noticed(
     monkeypatch.setattr(population.Trainer, "run", lambda *_: os._exit(9))
     with pytest.raises(NdmError, match="a training process was ended.*carry on"):
         population.train([dataset], tmp_path, FEW, 2, quiet=True)
+
+
+def test_far_machines_leave_the_same_bytes(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = population.train([dataset], tmp_path / "here", FEW, 2, quiet=True)
+    pretend(monkeypatch)
+    there = population.train([dataset], tmp_path / "there", FEW, 2, quiet=True, engine="ray")
+    assert here == there and cluster.pack(tmp_path / "here") == cluster.pack(tmp_path / "there")
+
+
+def test_far_machines_carry_on(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A training that was stopped travels with what it has."""
+    whole = population.train([dataset], tmp_path / "whole", FEW, 1, quiet=True)
+    before = Trainer([dataset], tmp_path / "two" / "seed-1", FEW)
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_validate", stops_after(2, Trainer._validate))
+        patch.setattr(loop, "SAVE_EVERY", 2)
+        with pytest.raises(KeyboardInterrupt):
+            before.run(quiet=True)
+    assert ckpt.load(tmp_path / "two" / "seed-1" / ckpt.PROGRESS).epoch == 2
+    tasks = pretend(monkeypatch)
+    found = population.train([dataset], tmp_path / "two", FEW, 1, quiet=True, engine="ray")
+    assert ckpt.PROGRESS in tasks[0].begun
+    assert found == whole and cluster.pack(tmp_path / "two") == cluster.pack(tmp_path / "whole")
+
+
+def test_errors_of_far_machines_name_the_folder_here(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    population.train([dataset], tmp_path, FEW, 1, quiet=True)
+    before = cluster.pack(tmp_path)
+    pretend(monkeypatch)
+    with pytest.raises(NdmError, match=f"^{tmp_path}/seed-1: holds a run with another dataset"):
+        population.train([dataset], tmp_path, replace(FEW, lr=1e-3), 1, quiet=True, engine="ray")
+    assert cluster.pack(tmp_path) == before
+
+
+def test_machines_with_other_code_refuse(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = pretend(monkeypatch)
+    codes = iter(["mine", "another"])
+    monkeypatch.setattr(away, "_code", lambda: next(codes))
+    with pytest.raises(NdmError, match="its training is not that of the machine that asks"):
+        population.train([dataset], tmp_path, FEW, 1, quiet=True, engine="ray")
+    assert tasks[0].recipe.code == "mine" and not list(tmp_path.iterdir())
+
+
+def test_a_cluster_trains_populations(
+    dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["train", "--data", str(dataset), "--engine", "ray", "-o", str(tmp_path / "run")]
+    assert run_command(words) == 2
+    said = capsys.readouterr().err
+    assert said == "ndm: --engine ray trains several networks; name how many by --seeds\n"
+    assert not (tmp_path / "run").exists()
 
 
 def test_tensorboard_is_written_if_asked_for_and_there(

@@ -16,6 +16,7 @@ import pytest
 
 from ndm_tcp import selection
 from ndm_tcp.cli import run_command
+from ndm_tcp.cluster import pack
 from ndm_tcp.datasets.builder import build, remote
 from ndm_tcp.datasets.readers import sources
 from ndm_tcp.errors import NdmError
@@ -159,6 +160,26 @@ def test_predictions_are_those_of_this_machine(cluster: None, tmp_path: Path) ->
         assert run_command([*words, "--engine", engine]) == 0
     here, there = (tmp_path / engine / "prediction.json" for engine in ("local", "ray"))
     assert here.read_bytes() == there.read_bytes()
+
+
+def test_populations_are_those_of_this_machine(
+    cluster: None, dataset: Path, tmp_path: Path
+) -> None:
+    words = [
+        "train",
+        "--data",
+        str(dataset),
+        "--objective",
+        "awbc",
+        "--epochs",
+        "3",
+        "--seeds",
+        "3",
+    ]
+    for engine in ("local", "ray"):
+        assert run_command([*words, "--engine", engine, "-o", str(tmp_path / engine)]) == 0
+    assert pack(tmp_path / "local") == pack(tmp_path / "ray")
+    assert len(list((tmp_path / "ray").iterdir())) == 3
 
 
 # --- URLs without Ray ------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Networks that differ only in their seed, trained side by side: RUN/seed-1, RUN/seed-2, ...
 
-The data are read once, then one process a network, one thread each, shares them. Each run has the
-bytes as from a training of its own.
+The data are read once, then one process a network, one thread each, shares them, here or on a Ray
+cluster. Each run has the bytes as from a training of its own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import multiprocessing
 import os
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
@@ -21,7 +21,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from ndm_tcp import cluster
 from ndm_tcp.errors import NdmError
+from ndm_tcp.training import away
 from ndm_tcp.training import checkpoint as ckpt
 from ndm_tcp.training.config import TrainConfig
 from ndm_tcp.training.loop import Trainer
@@ -58,11 +60,10 @@ def every(paths: Sequence[Path]) -> tuple[str, ...]:
     return tuple(str(run) for run in (*alone, *many))
 
 
-def _one(folder: Path, seed: int, quiet: bool, board: bool) -> dict[str, Any]:
+def _one(run: Path, seed: int, quiet: bool, board: bool) -> dict[str, Any]:
     assert _shared is not None
     torch.set_num_threads(1)
     config = replace(_shared.config, seed=seed)
-    run = folder / f"seed-{seed}"
     return Trainer(_shared, run, config).run(quiet, f"seed {seed}", board)
 
 
@@ -73,6 +74,7 @@ def train(
     count: int,
     quiet: bool = False,
     board: bool = False,
+    engine: str = cluster.LOCAL,
 ) -> dict[int, dict[str, Any]]:
     """Train the seeds from the config's on; finished ones are left as they are.
 
@@ -83,24 +85,36 @@ def train(
         count: how many networks.
         quiet: no progress.
         board: metrics for TensorBoard too.
+        engine: local, or ray for the Ray cluster that is running.
 
     Returns:
         results by seed.
 
     Raises:
-        NdmError: as in `Trainer`, and if a process ended by itself.
+        NdmError: as in `Trainer` and `away.execute`, and if a process ended by itself.
     """
-    global _shared
     if (folder / ckpt.MODEL).is_file():
         raise NdmError(f"{folder}: holds a single run; choose another -o")
-    _shared = prepare(data, config)
+    prepared = prepare(data, config)
     seeds = range(config.seed, config.seed + count)
-    workers = min(count, len(os.sched_getaffinity(0)))
+    runs = {seed: folder / f"seed-{seed}" for seed in seeds}
+    if engine == cluster.RAY:
+        return dict(sorted(away.execute(prepared, runs, board, not quiet)))
+    return _here(prepared, runs, quiet, board)
+
+
+def _here(
+    prepared: Prepared, runs: Mapping[int, Path], quiet: bool, board: bool
+) -> dict[int, dict[str, Any]]:
+    """On all processors of this machine."""
+    global _shared
+    _shared = prepared
+    workers = min(len(runs), len(os.sched_getaffinity(0)))
     fork = multiprocessing.get_context("fork")
     try:
         with ProcessPoolExecutor(workers, fork, _quiet_interrupt) as pool:
             waiting: dict[int, Future[dict[str, Any]]] = {
-                seed: pool.submit(_one, folder, seed, quiet, board) for seed in seeds
+                seed: pool.submit(_one, run, seed, quiet, board) for seed, run in runs.items()
             }
             try:
                 return {seed: future.result() for seed, future in waiting.items()}
@@ -109,8 +123,8 @@ def train(
                 raise
     except BrokenProcessPool:
         raise NdmError(
-            f"{folder}: a training process was ended, by a full memory perhaps; run the same "
-            "command again to carry on, or train one seed at a time: --seed N"
+            f"{next(iter(runs.values())).parent}: a training process was ended, by a full memory "
+            "perhaps; run the same command again to carry on, or train one seed at a time: --seed N"
         ) from None
     finally:
         _shared = None

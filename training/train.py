@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ndm_tcp import contract
+from ndm_tcp import cluster, contract
 from ndm_tcp.errors import NdmError
 from ndm_tcp.training.config import OBJECTIVES, RANDOM, TrainConfig
 
@@ -151,6 +151,12 @@ def _add_run(parser: argparse.ArgumentParser, default: TrainConfig) -> None:
         help="train N networks side by side, from --seed on, into OUT/seed-1 and so on",
     )
     parser.add_argument(
+        "--engine",
+        choices=cluster.ENGINES,
+        default=cluster.LOCAL,
+        help="where the N networks are trained; ray: on the Ray cluster that is running",
+    )
+    parser.add_argument(
         "--tensorboard",
         action="store_true",
         help="metrics for TensorBoard too, in OUT/tensorboard (needs the package)",
@@ -210,10 +216,12 @@ def main(args: argparse.Namespace) -> int:
         if args.seeds < 1:
             raise NdmError("--seeds must be at least 1")
         found = population.train(
-            args.data, args.out, config, args.seeds, args.json, args.tensorboard
+            args.data, args.out, config, args.seeds, args.json, args.tensorboard, args.engine
         )
         print(json.dumps(found, indent=2) if args.json else population.summary(found))
         return 0
+    if args.engine != cluster.LOCAL:
+        raise NdmError(f"--engine {args.engine} trains several networks; name how many by --seeds")
     results = Trainer(args.data, args.out, config).run(quiet=args.json, board=args.tensorboard)
     print(json.dumps(results, indent=2) if args.json else summary(results))
     return 0

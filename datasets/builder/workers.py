@@ -47,7 +47,7 @@ def run(tasks: list[Task], engine: str, jobs: int, progress: Progress) -> Iterat
     Raises:
         NdmError: the engine is not installed or not there.
     """
-    if engine == "ray":
+    if engine == cluster.RAY:
         yield from cluster.each(attempt, tasks)
     elif jobs == 1:
         yield from _here(tasks, progress)

@@ -9,7 +9,6 @@ module are not those of this one would leave other bytes, so it refuses.
 from __future__ import annotations
 
 import functools
-import shutil
 import socket
 import tempfile
 from collections.abc import Generator
@@ -17,14 +16,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ndm_tcp import cluster
+from ndm_tcp.cluster import Content
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import uml_build
 from ndm_tcp.lab.guest.externals import Externals
 from ndm_tcp.lab.guest.jobs import Job, Outcome, attempt, load_result
 from ndm_tcp.lab.guest.root import guest_root
-
-Content = dict[str, bytes]
-"""names in a folder to their bytes; a file has the name "" """
 
 
 @dataclass(frozen=True)
@@ -89,21 +86,14 @@ def _pack(path: Path) -> Content:
     return {str(p.relative_to(path)): p.read_bytes() for p in uml_build.module_files(path)}
 
 
-def _unpack(content: Content, to: Path) -> Path:
-    for name, data in content.items():
-        path = to / name if name else to
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-    return to
-
-
 def there(task: Task) -> Back:
     """Run a task on the machine that got it."""
     job = task.job
     with tempfile.TemporaryDirectory(prefix="ndm-lab-") as name:
         folder = Path(name) / job.folder.name
+        luggage = Path(name) / "luggage"
         mine = {
-            path: _unpack(content, Path(name) / "luggage" / str(number) / path.resolve().name)
+            path: cluster.unpack(content, luggage / str(number) / path.resolve().name)
             for number, (path, content) in enumerate(task.luggage.items())
         }
         patches = tuple(mine[path] for path in job.others.patches)
@@ -121,24 +111,19 @@ def there(task: Task) -> Back:
         found = attempt(replace(job, folder=folder, others=others), None, task.light, kmod)
         log = folder.with_name(f"{folder.name}.failed.log")
         said = log.read_bytes() if log.is_file() else b""
-        content = {p.name: p.read_bytes() for p in folder.iterdir()} if found.result else {}
+        content = cluster.pack(folder) if found.result else {}
         error_text = found.error.replace(str(folder), str(job.folder))
         return Back(Outcome(job, found.result, error_text), content, said)
 
 
 def _keep(back: Back) -> None:
-    """Put what came back where a local run leaves it: a run whole, or not at all."""
+    """Put what came back where a local run leaves it."""
     out = back.outcome.job.folder
-    out.parent.mkdir(parents=True, exist_ok=True)
     if back.log:
+        out.parent.mkdir(parents=True, exist_ok=True)
         out.with_name(f"{out.name}.failed.log").write_bytes(back.log)
-    if not back.files:
-        return
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as name:
-        folder = _unpack(back.files, Path(name) / "run")
-        if out.exists():
-            shutil.rmtree(out)
-        folder.rename(out)
+    if back.files:
+        cluster.keep(back.files, out)
 
 
 def execute(jobs: list[Job], light: bool, kmod: Path | None) -> Generator[Outcome, None, None]:

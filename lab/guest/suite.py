@@ -16,7 +16,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
-from ndm_tcp import files, progress
+from ndm_tcp import cluster, files, progress
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import away, externals, uml_build, workers
 from ndm_tcp.lab.guest import run as lab_run
@@ -299,7 +299,7 @@ def execute(
     """
     total_s = sum(job.scenario.end_s() for job in jobs)
     done_s, started_s = 0.0, time.monotonic()
-    if where.engine == workers.RAY:
+    if where.engine == cluster.RAY:
         ends = away.execute(jobs, light, kmod)
     else:
         ends = _threads(jobs, where.at_once, light, kmod)

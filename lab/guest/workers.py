@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from ndm_tcp import cluster
 from ndm_tcp.errors import NdmError
 
-LOCAL, RAY = cluster.ENGINES
-
 
 @dataclass(frozen=True)
 class Workers:
@@ -19,7 +17,7 @@ class Workers:
 
     at_once: int = 1
     """guests at a time on this machine, each pinned to its own core"""
-    engine: str = LOCAL
+    engine: str = cluster.LOCAL
     """a cluster takes as many guests as it has cores"""
 
 
@@ -37,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--engine",
         choices=cluster.ENGINES,
-        default=LOCAL,
+        default=cluster.LOCAL,
         help="where guests run; ray: on the Ray cluster that is running",
     )
 

@@ -1,17 +1,50 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Work on the Ray cluster that is running: a function on each of many tasks."""
+"""Work on the Ray cluster that is running: a function on each of many tasks.
+
+Its machines share no folder: files travel as bytes.
+"""
 
 from __future__ import annotations
 
 import logging
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from ndm_tcp.errors import NdmError
 
-ENGINES = ("local", "ray")
+ENGINES = LOCAL, RAY = ("local", "ray")
 RETRIES = 5
 """attempts after the first, for a task whose worker or machine was lost"""
+Content = dict[str, bytes]
+"""names in a folder to their bytes; a file has the name "" """
+
+
+def pack(folder: Path) -> Content:
+    """All files of a folder; of one that is not there, none."""
+    found = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+
+
+def unpack(content: Content, to: Path) -> Path:
+    """Write what was packed; returns `to`."""
+    for name, data in content.items():
+        path = to / name if name else to
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return to
+
+
+def keep(content: Content, out: Path) -> None:
+    """Put a folder that came back in the place of the older one: whole, or not at all."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as name:
+        folder = unpack(content, Path(name) / "new")
+        if out.exists():
+            shutil.rmtree(out)
+        folder.rename(out)
 
 
 def _connect() -> Any:
@@ -32,7 +65,9 @@ def _connect() -> Any:
     return ray
 
 
-def each(function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+def each(
+    function: Callable[..., Any], tasks: Sequence[Any], *common: Any
+) -> Iterator[tuple[int, Any]]:
     """Call a function on every task, each on one CPU of the cluster.
 
     A task whose worker is lost runs again on another. Closing the iterator abandons what has not
@@ -41,6 +76,7 @@ def each(function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[tuple
     Args:
         function: of a module that the workers have; its errors come back as they are.
         tasks: what it takes; they travel to the workers.
+        *common: what it takes beside each task; travels to a machine once.
 
     Yields:
         number of the task and its result, in any order; an NdmError where all attempts lost
@@ -51,7 +87,8 @@ def each(function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[tuple
     """
     ray = _connect()
     remote = ray.remote(max_retries=RETRIES)(function)
-    numbers = {remote.remote(task): number for number, task in enumerate(tasks)}
+    shared = [ray.put(one) for one in common]
+    numbers = {remote.remote(task, *shared): number for number, task in enumerate(tasks)}
     waiting = list(numbers)
     try:
         while waiting:

@@ -3,11 +3,8 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,6 +14,7 @@ from ndm_tcp.lab.guest import away, suite
 from ndm_tcp.lab.guest.externals import Externals
 from ndm_tcp.lab.guest.workers import Workers
 
+from ..far import pretend
 from ..kernel.kbuild import copy_kmod
 from ..kmod.lab import need_kernel, scenario
 from .test_externals import PATH, SEVEN
@@ -29,15 +27,7 @@ SHORT = PATH.replace("seconds = 2", "seconds = 1")
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[away.Task]:
     """The tasks that went to a machine that shares nothing but the kernel's cache."""
     need_kernel()
-    seen: list[away.Task] = []
-
-    def each(function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        for number, task in enumerate(tasks):
-            seen.append(task)
-            yield number, pickle.loads(pickle.dumps(function(pickle.loads(pickle.dumps(task)))))
-
-    monkeypatch.setattr(cluster, "each", each)
-    return seen
+    return pretend(monkeypatch)
 
 
 def run(jobs: list[suite.Job], engine: str, kmod: Path | None = None) -> list[suite.Outcome]:
