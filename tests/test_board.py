@@ -443,3 +443,33 @@ def test_the_ceiling_is_the_best_constant_window_of_loopback_scenarios(tmp_path:
     assert sum(n.startswith("ceiling (cwnd ") for n in names) == 1
     best = next(c for c in shown if c.cc.startswith("ceiling"))
     assert best.mean["goodput_mbps"] == 24
+
+
+def made(rows: dict[str, dict[str, tuple[float, float]]]) -> bars.Board:
+    """Of scenario to algorithm to Mbit/s and share."""
+    same = dict.fromkeys(metrics.MEASURES, 1.0)
+    return {
+        name: {
+            cc: metrics.Cell(name, cc, 1, same | {"goodput_mbps": mbps, "share": share}, same)
+            for cc, (mbps, share) in group.items()
+        }
+        for name, group in rows.items()
+    }
+
+
+def test_paths_people_have_are_judged_one_by_one_and_by_what_a_late_cubic_gets() -> None:
+    lone = {"reno": (5.0, 1.0), "cubic": (8.0, 1.0), "bbr": (10.0, 1.0)}
+    late = {"ndm_tcp": (8.0, 0.8), "cubic": (7.5, 0.75), "reno": (5.0, 0.5), "bbr": (9.0, 0.9)}
+    rows = {
+        **{f"access-0{n}-slots": {**lone, "ndm_tcp": (9.9, 1.0)} for n in range(3)},
+        "access-03-lan": {**lone, "ndm_tcp": (8.9, 1.0)},
+        "access-04-late-cubic": late,
+        # More than any other on a path with several flows: it must not count as a lone one.
+        "access-05-staggered": {**lone, "ndm_tcp": (1.0, 1.0)},
+    }
+    page = "\n".join(bars._access(made(rows)))
+    assert "over the 4 paths with one flow" in page
+    assert "Bar: **75 %** of them for 95 %, and **0.890** on the worst for 0.9." in page
+    assert "| access-03-lan | **0.890** | bbr |" in page and "slots" not in page
+    # 2.0 of 2.5 Mbit/s
+    assert "access-04-late-cubic: the CUBIC that comes late gets 0.80 of" in page

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Which bars ndm_tcp reaches: `ndm lab bars docs/board` writes bars.md there.
 
-Reads the boards (published, ccbench, fairness, sealed and, where there is one, rivals .csv) and
-compares means over seeds. The bars were set before there was a network:
+Reads the boards (published, ccbench, fairness, access, sealed .csv and, where they are,
+rivals-published and rivals-access .csv) and compares means over seeds. The bars:
 
     published scenarios   0.98 of the best goodput of Reno, CUBIC and BBR; a lower retransmission
                           rate than BBR's; no longer mean RTT than BBR's
@@ -10,6 +10,9 @@ compares means over seeds. The bars were set before there was a network:
     equal flows           Jain's index 0.95
     beside CUBIC          0.33 to 0.67 of the goodput
     ccBench               most wins in Set I, HTCP's in Set II
+    paths people have     0.98 of the best goodput on 95 % of the paths with one flow, on none
+                          less than 0.9; a CUBIC that comes late gets 0.8 of what it gets beside
+                          CUBICs
 
 A bar missed by less than two standard errors of the difference is missed, and a ~ marks it as not
 significant.
@@ -35,6 +38,9 @@ OWN = "ndm_tcp"
 RIVALS = ("reno", "cubic", "bbr")
 GOODPUT = 0.98
 CEILING = 0.9
+MOST, LEAST = 0.95, 0.9
+"""of the paths with one flow; of the best goodput on each"""
+LATE = 0.8
 JAIN = 0.95
 SHARE = (0.33, 0.67)
 ERRORS = 2
@@ -156,7 +162,7 @@ def _range(ratio: Ratio) -> str:
 
 def _lone(board: Board) -> Board:
     """The scenarios with one flow, by their names."""
-    several = ("cubic", "equals", "two-flows")
+    several = ("cubic", "equals", "two-flows", "staggered")
     return {n: c for n, c in board.items() if not any(word in n for word in several)}
 
 
@@ -177,27 +183,69 @@ def _over(lone: Board, rivals: Sequence[str], names: Mapping[str, str]) -> Itera
         )
         text = f"{lost[0]:+.2f} [{lost[1]:+.2f}, {lost[2]:+.2f}]"
         yield f"| {names.get(rival, rival)} | {_range(goodput)} | {_range(rtt)} | {text} |"
-    best = [max(c[cc].mean["goodput_mbps"] for cc in rivals) for c in lone.values()]
-    near = sum(
-        c[OWN].mean["goodput_mbps"] >= GOODPUT * top
-        for c, top in zip(lone.values(), best, strict=True)
+    near = [part >= GOODPUT for part in _of_best(lone, rivals).values()]
+    yield (
+        f"\nAt least {GOODPUT} of the best goodput on {sum(near)} of {len(near)} of these paths.\n"
     )
-    yield f"\nAt least {GOODPUT} of the best goodput on {near} of {len(lone)} of these paths.\n"
 
 
-def _outside(board: Board) -> Iterator[str]:
-    """Algorithms that are not in Linux, in a kernel that a patch changed."""
+def _of_best(lone: Board, rivals: Sequence[str]) -> dict[str, float]:
+    """Scenario to ndm_tcp's part of the best goodput of others."""
+    return {
+        name: cells[OWN].mean["goodput_mbps"] / max(cells[cc].mean["goodput_mbps"] for cc in rivals)
+        for name, cells in lone.items()
+    }
+
+
+def _access(board: Board) -> Iterator[str]:
+    """Paths that people have: every one that misses the bar, and CUBICs beside ndm_tcp."""
     lone = _lone(board)
+    yield "\n## Paths people have\n"
+    yield (
+        f"The `access` scenarios; ndm_tcp over another algorithm, as above, over the {len(lone)} "
+        "paths with one flow:\n"
+    )
+    yield from _over(lone, RIVALS, {})
+    parts = _of_best(lone, RIVALS)
+    near = sum(part >= GOODPUT for part in parts.values()) / len(parts)
+    yield (
+        f"Bar: {_verdict(near >= MOST, f'{100 * near:.0f} %')} of them for {100 * MOST:.0f} %, and "
+        f"{_verdict(min(parts.values()) >= LEAST, f'{min(parts.values()):.3f}')} on the worst for "
+        f"{LEAST}. Below {GOODPUT}:\n"
+    )
+    yield "| scenario | ndm_tcp, part of the best | best | retransmitted %, ndm_tcp / BBR |"
+    yield "|---|---|---|---|"
+    for name, part in sorted(parts.items(), key=lambda item: item[1]):
+        if part >= GOODPUT:
+            break
+        cells = lone[name]
+        best = max(RIVALS, key=lambda cc: cells[cc].mean["goodput_mbps"])
+        lost = (f"{100 * cells[cc].mean['retransmitted_share']:.2f}" for cc in (OWN, "bbr"))
+        yield f"| {name} | {_verdict(part >= LEAST, f'{part:.3f}')} | {best} | {' / '.join(lost)} |"
+    for name in (name for name in board if "late-cubic" in name):
+        own, same = (_rest(board[name][cc]) for cc in (OWN, "cubic"))
+        text = _verdict(own >= LATE * same, f"{own / same:.2f}")
+        yield f"\n{name}: the CUBIC that comes late gets {text} of what it gets beside CUBICs."
+
+
+def _rest(cell: Cell) -> float:
+    """Mbit/s of the flows beside those of the algorithm."""
+    return cell.mean["goodput_mbps"] * (1 / cell.mean["share"] - 1)
+
+
+def _outside(suites: Mapping[str, Board]) -> Iterator[str]:
+    """Algorithms that are not in Linux, in a kernel that a patch changed."""
     yield "\n## Algorithms from outside\n"
     yield (
-        "The `published` scenarios in a kernel with BBR version 3, and two modules: one lab seed. "
-        "[The board](rivals.md) has the patch, the modules, the network, and how far CUBIC and "
-        "ndm_tcp are apart in the two kernels. ndm_tcp over another algorithm, as above, over "
-        f"{len(lone)} scenarios with one flow:\n"
+        "A kernel with BBR version 3, and two modules: one lab seed. ndm_tcp over another "
+        "algorithm, as above. The boards have the patch, the modules, the network, and how far "
+        "CUBIC and ndm_tcp are apart in the two kernels.\n"
     )
-    yield from _over(
-        lone, sorted(set(next(iter(lone.values()))) - {OWN}), {"bbr": "bbr, version 3"}
-    )
+    for suite, board in suites.items():
+        lone = _lone(board)
+        yield f"[{len(lone)} scenarios of `{suite}`](rivals-{suite}.md) with one flow:\n"
+        rivals = sorted(set(next(iter(lone.values()))) - {OWN})
+        yield from _over(lone, rivals, {"bbr": "bbr, version 3"})
 
 
 def _sealed(board: Board, network: str) -> Iterator[str]:
@@ -243,7 +291,7 @@ def headline(folder: Path) -> str:
 
 
 def _boards(folder: Path) -> dict[str, Board]:
-    names = ("published", "ccbench", "fairness", "sealed")
+    names = ("published", "ccbench", "fairness", "access", "sealed")
     return {name: load(folder / f"{name}.csv") for name in names}
 
 
@@ -283,15 +331,17 @@ def text(folder: Path) -> str:
     lines += _published(boards["published"])
     lines += _fairness(boards["fairness"])
     lines += _ccbench(boards["ccbench"])
+    lines += _access(boards["access"])
     lines += _sealed(boards["sealed"], sealed_paths.network())
-    rivals = folder / "rivals.csv"
-    if rivals.exists():
-        lines += _outside(load(rivals))
+    files_of = {suite: folder / f"rivals-{suite}.csv" for suite in ("published", "access")}
+    rivals = {suite: load(path) for suite, path in files_of.items() if path.exists()}
+    if rivals:
+        lines += _outside(rivals)
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
 EXAMPLE = """example:
-  ndm lab bars docs/board          # of its published, ccbench, fairness, sealed .csv"""
+  ndm lab bars docs/board          # of its published, ccbench, fairness, access, sealed .csv"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
