@@ -254,14 +254,14 @@ bench-datasets: setup ## readers beside scapy, dpkt, tshark, tcptrace; memory on
 	$(BIN)/python -m tests.bench.bench_capture --folder $(OUT)
 	$(BIN)/python -m tests.bench.bench_text
 
-worth: setup test-packages ## what the network and each rule of the module are worth: docs/worth.md, hours; ENGINE=ray
+worth: setup test-packages ## what the network and each rule of the module are worth: docs/worth.md, docs/rules.md, hours; ENGINE=ray
 	@$(PIP) --no-build-isolation -e '.[bench]' $(PIP_QUIET)
 	@test -d $(OUT)/shipped/data || $(MAKE) --no-print-directory shipped
 	@test -d $(OUT)/worth/many || $(BIN)/ndm train --data $(OUT)/shipped/data $(ROUNDS) --shares $(SHARES) \
 		--seeds 5 --engine $(ENGINE) -o $(OUT)/worth/many
 	$(BIN)/ndm lab build
 	$(BIN)/python -m ndm_tcp.worth.experiment $(OUT)/worth/many --data $(OUT)/shipped/data $(ROUNDS) \
-		-o $(OUT)/worth --page docs/worth.md --engine $(ENGINE)
+		-o $(OUT)/worth --pages docs --engine $(ENGINE)
 
 board: setup test-packages ## every scenario with every algorithm of the kernel; takes hours; ENGINE=ray
 	$(BIN)/ndm lab board --engine $(ENGINE) published --cc all,ndm_tcp,ceiling --seeds $(SEEDS) -o $(OUT)/board/published

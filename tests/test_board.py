@@ -445,7 +445,7 @@ def test_the_ceiling_is_the_best_constant_window_of_loopback_scenarios(tmp_path:
     assert best.mean["goodput_mbps"] == 24
 
 
-def made(rows: dict[str, dict[str, tuple[float, float]]]) -> bars.Board:
+def of_rows(rows: dict[str, dict[str, tuple[float, float]]]) -> bars.Board:
     """Of scenario to algorithm to Mbit/s and share."""
     same = dict.fromkeys(metrics.MEASURES, 1.0)
     return {
@@ -467,7 +467,7 @@ def test_paths_people_have_are_judged_one_by_one_and_by_what_a_late_cubic_gets()
         # More than any other on a path with several flows: it must not count as a lone one.
         "access-05-staggered": {**lone, "ndm_tcp": (1.0, 1.0)},
     }
-    page = "\n".join(bars._access(made(rows)))
+    page = "\n".join(bars._access(of_rows(rows)))
     assert "over the 4 paths with one flow" in page
     assert "Bar: **75 %** of them for 95 %, and **0.890** on the worst for 0.9." in page
     assert "| access-03-lan | **0.890** | bbr |" in page and "slots" not in page

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from ndm_tcp import contract, selection
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import uml_build
 from ndm_tcp.lab.guest.workers import ONE
+from ndm_tcp.lab.paths import sealed_paths
 from ndm_tcp.lab.score.metrics import RunMetrics
 from ndm_tcp.training.objective import STEP_SHARE
 from ndm_tcp.worth import experiment, modules, policies, populations, rules
@@ -175,31 +177,37 @@ def test_the_noise_is_the_other_half_of_the_shipped_networks_runs(
     assert scores == {experiment.SHIPPED: 2.0, experiment.NOISE: 5.0, "tree": 2.0}
 
 
-def test_the_page_has_a_row_for_each_rule_and_policy() -> None:
-    row = dict.fromkeys(experiment.MEASURES, 0.0)
-    modules = [experiment.SHIPPED, "seed-1", "seed-2", "seed-3", *policies.NAMES]
-    modules += [experiment.NOISE, *(f"without {name}" for name in rules.RULES)]
-    paths = ("validation/a-jitter", "validation/b-jitter", "validation/c-jitter", "lan/d", "lan/e")
-    found = {name: {path: row for path in paths} for name in modules}
-    found["without probe"] = {
-        name: {**row, experiment.SCORE: -0.1} for name in found["without probe"]
-    }
-    ruled = experiment.Part(["validation", "lan"], 3, found)
-    text = experiment.page(experiment.Part(["validation"], 1, found), ruled)
+ROW = dict.fromkeys(experiment.MEASURES, 0.0)
+
+
+def test_the_page_of_rules_has_a_row_for_each() -> None:
+    names = [experiment.SHIPPED, experiment.NOISE, *(f"without {name}" for name in rules.RULES)]
+    paths = ("validation/a", "validation/b", "validation/c", "lan/d", "lan/e")
+    found = {name: {path: ROW for path in paths} for name in names}
+    found["without probe"] = {path: {**ROW, experiment.SCORE: -0.1} for path in paths}
+    text = experiment.rule_page(experiment.Part(["validation", "lan"], 3, found))
     assert text.count("| without probe | **-0.100 [-0.100, -0.100]** |") == 1, "two paths on lan"
     assert "`validation` (3 paths), `lan` (2 paths); lab seeds: 3." in text
-    rows = 2 * len(policies.NAMES) + 1 + len(rules.RULES)  # lan has none
+    rows = 1 + len(rules.RULES)  # lan has none
     assert f"There are {rows * len(experiment.MEASURES)} intervals here" in text
-    assert "| quadratic | +0.000 [+0.000, +0.000] |" in text
     assert all(f"- {name}: " in text for name in rules.RULES)
+    assert f"The shipped network, {sealed_paths.network()}, without a rule" in text
 
 
-def test_a_part_that_has_not_run_is_named(tmp_path: Path) -> None:
-    with pytest.raises(NdmError, match="rules.json: not there; run with --part rules"):
-        experiment.read(experiment.RULES, tmp_path)
-    (tmp_path / "rules.json").write_text('{"suites": []}')
-    with pytest.raises(NdmError, match="rules.json: not of this program; run with --part rules"):
-        experiment.read(experiment.RULES, tmp_path)
+def test_the_page_of_policies_has_a_table_of_jitter_and_one_for_each_suite() -> None:
+    names = ["seed-1", "seed-2", "seed-3", *policies.NAMES]
+    paths = [f"{suite}/{path}" for suite in ("validation", "lan") for path in "abc"]
+    paths += [f"validation/{path}-jitter" for path in "abc"]
+    found = {name: {path: ROW for path in paths} for name in names}
+    found["tree"] = {path: {**ROW, experiment.SCORE: -("jitter" in path)} for path in paths}
+    text = experiment.policy_page(experiment.Part(["validation", "lan"], 1, found), 242)
+    assert "networks of 3 training seeds, 242 weights and biases each" in text
+    assert text.count("| quadratic | +0.000 [+0.000, +0.000] |") == 4
+    tables = dict(re.findall(r"## On (.+?)\n.+?\| tree \| \**([-+.0-9]+)", text, re.DOTALL))
+    want = {"all": -1 / 3, "paths with jitter": -1, "`validation`": -0.5, "`lan`": 0}
+    assert tables == {name: f"{mean:+.3f}" for name, mean in want.items()}
+    rows = 4 * len(policies.NAMES)
+    assert f"There are {rows * len(experiment.MEASURES)} intervals here" in text
 
 
 def test_what_is_wrong_is_said_before_the_hours(tmp_path: Path) -> None:

@@ -2,11 +2,11 @@
 """What the network, the luck of its training and each fixed rule are worth in the closed loop.
 
     ndm train --data DIR... --shares S,... --seeds 5 -o out/many
-    python -m ndm_tcp.worth.experiment out/many --data DIR... -o out/worth --page docs/worth.md
+    python -m ndm_tcp.worth.experiment out/many --data DIR... -o out/worth --pages docs
 
 The population and policies simpler than a network run the same paths with the same seeds of the
 lab; so does the shipped network with and without each of the module's rules. Resumes. `--part`
-runs one of the two, and the page then takes the other from a run before.
+runs one of the two. Each has a page of its own.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.intervals import FEWEST, student, welch
 from ndm_tcp.lab.guest import suite, uml_build, workers
 from ndm_tcp.lab.guest.workers import Workers
+from ndm_tcp.lab.paths import sealed_paths
 from ndm_tcp.selection import LEAST, nearness, runs_of, sources
 from ndm_tcp.training import checkpoint, population
 from ndm_tcp.worth import policies, rules
@@ -36,7 +37,14 @@ Floats = npt.NDArray[np.float64]
 POLICIES, RULES = "policies", "rules"
 SUITES = {
     POLICIES: ("validation", "validation-jitter", "validation-access"),
-    RULES: ("lan", "validation", "validation-shallow", "validation-pages", "validation-pairs"),
+    RULES: (
+        "lan",
+        "validation",
+        "validation-shallow",
+        "validation-pages",
+        "validation-pairs",
+        "validation-fast",
+    ),
 }
 """rules: those that they were made for, too"""
 LAB_SEEDS = {POLICIES: 1, RULES: 3}
@@ -225,9 +233,8 @@ class Part:
         return ", ".join(f"`{one}` ({self.paths(one)} paths)" for one in self.suites)
 
 
-PAGE = """# What the network and the rules are worth
-
-Made by `python -m ndm_tcp.worth.experiment`, on development suites: they have steered decisions.
+MEANING = """Made by `python -m ndm_tcp.worth.experiment`, on development suites:
+they have steered decisions.
 
 Differences, mean and 95 % interval over paths and training seeds (Student's t). The score is that
 of [`ndm select`](training.md#the-score). Goodput and RTT are natural logarithms, so +0.010 is 1 %,
@@ -236,58 +243,75 @@ flow is to the fair share, 1 at it, beside another algorithm; Jain's index is th
 **Bold**: the interval excludes zero. There are {count} intervals here, and of twenty one does so
 without a difference.
 
-## Policies in the network's place
+{suites}; lab seeds: {lab_seeds}."""
+POLICY_PAGE = """# Policies in the network's place
 
-{policy_suites}; lab seeds: {policy_seeds}.
+{meaning}
 
-Each less the networks of {seeds} training seeds. All run in the same module, with all rules.
-`constant` predicts no step, and that a loss is as likely overflow as random, so it never returns
-to slow start; `hand rule` steps towards 1.2 BDP; `linear` and `quadratic` are regressions on the
-network's inputs and means; `tree` has six levels. The last three were fitted to the rounds that
-trained the networks.
+Each less the networks of {seeds} training seeds, {parameters} weights and biases each. All run in
+the same module, with all rules. `constant` predicts no step, and that a loss is as likely overflow
+as random, so it never returns to slow start; `hand rule` steps towards 1.2 BDP; `linear` and
+`quadratic` are regressions on the network's inputs and means; `tree` has six levels. The last
+three were fitted to the rounds that trained the networks.
 
-{policies}
+{tables}
 
 {spread}
+"""
+RULE_PAGE = """# The module without one of its rules
 
-The same on paths with jitter:
+{meaning}
 
-{jitter}
-
-## The module without one of its rules
-
-{rule_suites}; lab seeds: {rule_seeds}.
-
-The shipped network without a rule less the shipped network with all. First the noise floor: the
-shipped network with other lab seeds, that is other random losses and jitter. No difference as
-small as that says anything.
+The shipped network, {network}, without a rule less with all. First the noise floor: with other lab
+seeds, that is other random losses and jitter. No difference as small as that says anything.
 
 {legend}
 
-{rules}
+{tables}
 """
 
 
-def page(compared: Part, ruled: Part) -> str:
-    """docs/worth.md."""
-    seeds = [name for name in compared.found if name.startswith("seed-")]
-    simple = {name: seeds for name in policies.NAMES}
-    off = {name: [SHIPPED] for name in (NOISE, *(f"without {rule}" for rule in rules.RULES))}
-    tables = [f"### On `{one}`\n\n{_table(ruled.on(one), off, 'module')}" for one in ruled.suites]
-    text = PAGE.format(
-        policy_suites=compared.listed(),
-        policy_seeds=compared.lab_seeds,
-        rule_suites=ruled.listed(),
-        rule_seeds=ruled.lab_seeds,
-        seeds=len(seeds),
-        policies=_table(compared.found, simple, "policy"),
-        spread=spread(compared.found, seeds),
-        jitter=_table(compared.found, simple, "policy", "jitter"),
-        rules="\n\n".join(tables),
-        legend="\n".join(f"- {name}: {rule.does}." for name, rule in rules.RULES.items()),
-        count="{count}",
-    )
+def _counted(text: str) -> str:
+    """Fill in how many intervals a page shows."""
     return text.replace("{count}", str(text.count("]") - text.count("](")))
+
+
+def _meaning(part: Part) -> str:
+    return MEANING.format(suites=part.listed(), lab_seeds=part.lab_seeds, count="{count}")
+
+
+def policy_page(part: Part, parameters: int) -> str:
+    """docs/worth.md: all paths, those with jitter, and each suite; parameters: of a network."""
+    seeds = [name for name in part.found if name.startswith("seed-")]
+    rows = {name: seeds for name in policies.NAMES}
+    tables = [
+        f"## On all\n\n{_table(part.found, rows, 'policy')}",
+        f"## On paths with jitter\n\n{_table(part.found, rows, 'policy', 'jitter')}",
+        *(f"## On `{one}`\n\n{_table(part.on(one), rows, 'policy')}" for one in part.suites),
+    ]
+    return _counted(
+        POLICY_PAGE.format(
+            meaning=_meaning(part),
+            seeds=len(seeds),
+            parameters=parameters,
+            tables="\n\n".join(tables),
+            spread=spread(part.found, seeds),
+        )
+    )
+
+
+def rule_page(part: Part) -> str:
+    """docs/rules.md."""
+    off = {name: [SHIPPED] for name in (NOISE, *(f"without {rule}" for rule in rules.RULES))}
+    tables = [f"## On `{one}`\n\n{_table(part.on(one), off, 'module')}" for one in part.suites]
+    return _counted(
+        RULE_PAGE.format(
+            meaning=_meaning(part),
+            network=sealed_paths.network(),
+            legend="\n".join(f"- {name}: {rule.does}." for name, rule in rules.RULES.items()),
+            tables="\n\n".join(tables),
+        )
+    )
 
 
 def ready(part: str, args: argparse.Namespace) -> list[str]:
@@ -306,7 +330,7 @@ def ready(part: str, args: argparse.Namespace) -> list[str]:
 
 
 def run(part: str, suites: list[str], args: argparse.Namespace) -> None:
-    """Run what is missing of a part, and write what it found."""
+    """Run what is missing of a part; write what it found, and its page."""
     made = (
         rule_modules(args.out)
         if part == RULES
@@ -314,27 +338,20 @@ def run(part: str, suites: list[str], args: argparse.Namespace) -> None:
     )
     lab_seeds = args.lab_seeds or LAB_SEEDS[part]
     found = measured(made, suites, lab_seeds, workers.workers_of(args), args.out)
-    text = json.dumps(asdict(Part(suites, lab_seeds, found)), indent=1)
-    files.write_text(args.out / f"{part}.json", text + "\n")
-
-
-def read(part: str, out: Path) -> Part:
-    """What a part found, here or before.
-
-    Raises:
-        NdmError: it has not run.
-    """
-    path = out / f"{part}.json"
-    try:
-        return Part(**json.loads(path.read_text()))
-    except FileNotFoundError:
-        raise NdmError(f"{path}: not there; run with --part {part}") from None
-    except (TypeError, ValueError):
-        raise NdmError(f"{path}: not of this program; run with --part {part}") from None
+    one = Part(suites, lab_seeds, found)
+    files.write_text(args.out / f"{part}.json", json.dumps(asdict(one), indent=1) + "\n")
+    if not args.pages:
+        return
+    if part == RULES:
+        files.write_text(args.pages / "rules.md", rule_page(one))
+    else:
+        network = checkpoint.load_policy(next(iter(population.members(args.folder).values())))[0]
+        parameters = sum(p.numel() for p in network.parameters())
+        files.write_text(args.pages / "worth.md", policy_page(one, parameters))
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run what is missing, and write the page."""
+    """Run what is missing, and write the pages."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path, help="a population: of ndm train --seeds")
     parser.add_argument("--data", nargs="+", type=Path, required=True, help="that trained it")
@@ -343,7 +360,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--suites", help="default: those of the part")
     parser.add_argument("--lab-seeds", type=int, help="default: those of the part")
     workers.add_arguments(parser)
-    parser.add_argument("--page", type=Path, help="to write, from both parts")
+    parser.add_argument("--pages", type=Path, metavar="DIR", help="for worth.md and rules.md")
     args = parser.parse_args(argv)
     workers.workers_of(args)
     if args.lab_seeds is not None and args.lab_seeds < 1:
@@ -353,8 +370,6 @@ def main(argv: list[str] | None = None) -> int:
     uml_build.build()
     for part in parts:
         run(part, suites[part], args)
-    if args.page:
-        files.write_text(args.page, page(read(POLICIES, args.out), read(RULES, args.out)))
     return 0
 
 
