@@ -141,7 +141,7 @@ static inline bool ndm_blob_layer(struct ndm_blob_reader *r, const struct ndm_la
 		return ndm_blob_refuse(fault, "too short for its layers", l, 0);
 	for (row = 0; row < like->n_out; row++, weight += 2U * like->n_in) {
 		s32 b = (s32)ndm_blob_u32(biases + 4 * row);
-		u32 half = row % 2 * 32;
+		u32 lane = row % 2 * 32;
 
 		if (!ndm_blob_shift_fits(shifts[row], !l))
 			return ndm_blob_refuse(fault, "shift out of range", l, row);
@@ -149,9 +149,9 @@ static inline bool ndm_blob_layer(struct ndm_blob_reader *r, const struct ndm_la
 			return ndm_blob_refuse(fault, "accumulator may leave s32", l, row);
 		for (i = 0; i < like->n_in; i++)
 			pair[row / 2 * like->n_in + i] +=
-				(u64)(s16)ndm_blob_u16(weight + 2 * i) << half;
+				(u64)(s16)ndm_blob_u16(weight + 2 * i) << lane;
 		/* With the half by which the shift rounds. */
-		bias[row / 2] += ((u64)b + (1U << (shifts[row] - 1))) << half;
+		bias[row / 2] += ((u64)b + (1U << (shifts[row] - 1))) << lane;
 		shift[row] = shifts[row];
 	}
 	/* The row of zeros beside an odd one. */
