@@ -23,6 +23,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             seen.append(task)
             yield number, copy(function(copy(task), *copy(common)))
 
+    monkeypatch.setattr(cluster, "connect", lambda: None)
     monkeypatch.setattr(cluster, "each", each)
     return seen
 

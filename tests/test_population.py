@@ -160,6 +160,16 @@ def test_machines_with_other_code_refuse(
     assert tasks[0].recipe.code == "mine" and not list(tmp_path.iterdir())
 
 
+def test_a_cluster_that_is_not_there_is_noticed_before_the_data_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    words = ["train", "--data", str(tmp_path / "none"), "--engine", "ray", "--seeds", "2"]
+    assert run_command([*words, "-o", str(tmp_path / "many")]) == 2
+    said = capsys.readouterr().err
+    assert said == "ndm: ray is not installed; run: pip install 'ndm-tcp[ray]'\n"
+
+
 def test_a_cluster_trains_populations(
     dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

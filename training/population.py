@@ -95,6 +95,8 @@ def train(
     """
     if (folder / ckpt.MODEL).is_file():
         raise NdmError(f"{folder}: holds a single run; choose another -o")
+    if engine == cluster.RAY:
+        cluster.connect()
     prepared = prepare(data, config)
     seeds = range(config.seed, config.seed + count)
     runs = {seed: folder / f"seed-{seed}" for seed in seeds}

@@ -47,8 +47,8 @@ def keep(content: Content, out: Path) -> None:
         folder.rename(out)
 
 
-def _connect() -> Any:
-    """Ray, connected.
+def connect() -> Any:
+    """Ray, connected; before long work, so that a cluster that is not there costs nothing.
 
     Raises:
         NdmError: it is not installed, or no cluster runs.
@@ -85,7 +85,7 @@ def each(
     Raises:
         NdmError: Ray is not installed, or no cluster runs.
     """
-    ray = _connect()
+    ray = connect()
     remote = ray.remote(max_retries=RETRIES)(function)
     shared = [ray.put(one) for one in common]
     numbers = {remote.remote(task, *shared): number for number, task in enumerate(tasks)}
