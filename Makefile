@@ -332,6 +332,7 @@ MASK_no-floor = 10
 MASK_no-memory = 11,12,13,14,15,16,17,18
 ABLATION_SEEDS = 1 2 3 4 5
 ABLATED = full no-delay no-entropy no-floor no-memory
+ABLATION_BOARD = $(BIN)/ndm lab board validation --seeds 1 --engine $(ENGINE)
 
 # The stem is a variant.
 $(ABLATION)/run/%/trained: $(ROUNDS)
@@ -340,12 +341,13 @@ $(ABLATION)/run/%/trained: $(ROUNDS)
 	@touch $@
 
 $(ABLATION)/offline.json: $(ROUNDS)
-	$(BIN)/python -m ndm_tcp.training.experiments.ablation --data $(ROUNDS) -o $(@D) --epochs 16
+	$(BIN)/python -m ndm_tcp.training.experiments.ablation --data $(ROUNDS) -o $(@D) --epochs 16 \
+		--seeds $(words $(ABLATION_SEEDS))
 
 ablation: setup test-packages ## what inputs, size and training are worth: docs/ablation.md, over an hour; ENGINE=ray
 	@test -f $(OUT)/shipped/run/export.json || $(MAKE) --no-print-directory shipped
-	$(MAKE) --no-print-directory $(ABLATED:%=$(ABLATION)/run/%/trained)
-	OMP_NUM_THREADS=1 $(MAKE) --no-print-directory $(ABLATION)/offline.json
+	OMP_NUM_THREADS=1 $(MAKE) --no-print-directory $(ABLATED:%=$(ABLATION)/run/%/trained) \
+		$(ABLATION)/offline.json
 	for seed in $(ABLATION_SEEDS); do $(BIN)/python -m ndm_tcp.training.experiments.ablation \
 		--untrained $(ABLATION)/run/untrained/seed-$$seed --seed $$seed; done
 	$(BIN)/ndm lab build
@@ -361,7 +363,6 @@ ablation: setup test-packages ## what inputs, size and training are worth: docs/
 		$(ABLATION_BOARD) --cc ndm_tcp --kmod $$copy -o $(ABLATION)/board/$$name >/dev/null; \
 		done; done
 	NDM_RUN=$(OUT)/shipped/run $(BIN)/python notebooks/ablation_page.py $(ABLATION)
-ABLATION_BOARD = $(BIN)/ndm lab board validation --seeds 1 --engine $(ENGINE)
 
 # BPF in a kernel for arm64 (tests/bpf/arm64.py).
 ARM64_PACKAGES = qemu-system-arm

@@ -17,6 +17,7 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.export.integers import quantize
 from ndm_tcp.export.onnx import writer
 from ndm_tcp.lab.score import bars
+from ndm_tcp.training import population
 from ndm_tcp.training.config import TrainConfig
 from ndm_tcp.training.evaluate import auc
 from ndm_tcp.training.experiments.ablation import FULL, GROUPS, OFFLINE
@@ -228,6 +229,12 @@ def finding(found, loops, kinds, name):
         yield "  Significant in the closed loop: " + ("; ".join(clear) or "nothing") + "."
 
 
+def epochs(out):
+    """For which the networks of the boards were trained."""
+    trained = next(iter(population.members(out / "run" / "full").values()))
+    return orjson.loads((trained / "config.json").read_bytes())["epochs"]
+
+
 def page(out):
     """The text of docs/ablation.md."""
     found = orjson.loads((out / OFFLINE).read_bytes())
@@ -271,12 +278,11 @@ def page(out):
     if FULL not in loops:
         lines.append("Not run: the lab's kernel is not built (`ndm lab build`).")
     else:
-        epochs = orjson.loads((out / "run" / "full-1" / "config.json").read_bytes())["epochs"]
         lines += [
             f"`ndm lab board validation` on each of {len(loops[FULL]['RTT'])} networks a variant, "
             "which differ in the seed of training. Goodput: part of the best of Reno, CUBIC and "
-            f"BBR. RTT: mean, part of BBR's. They are trained for {epochs} epochs, the shipped "
-            f"one, which is full, too, for {TrainConfig.epochs}, on the same data.",
+            f"BBR. RTT: mean, part of BBR's. They are trained for {epochs(out)} epochs, the "
+            f"shipped one, which is full, too, for {TrainConfig.epochs}, on the same data.",
             "",
         ]
         lines += closed_table(loops)

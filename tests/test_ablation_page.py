@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import importlib
+import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,3 +85,16 @@ def test_a_variant_that_did_not_run_with_every_seed_is_not_compared(
     found = page.closed(tmp_path)
     assert set(found) == {"full"}
     assert page.closed(tmp_path / "nowhere") == {}
+
+
+def test_the_epochs_are_those_of_the_runs_that_make_ablation_trains(
+    page: Any, tmp_path: Path
+) -> None:
+    words = ["make", "-n", f"OUT={tmp_path}", f"{tmp_path}/ablation/run/full/trained"]
+    said = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    (folder,) = re.findall(r"ndm train .*?-o (\S+)", said, re.DOTALL)
+    run = Path(folder) / "seed-1"
+    run.mkdir(parents=True)
+    (run / "model.safetensors").touch()
+    (run / "config.json").write_text('{"epochs": 7}')
+    assert page.epochs(tmp_path / "ablation") == 7
