@@ -329,7 +329,7 @@ def ready(part: str, args: argparse.Namespace) -> list[str]:
     return suites
 
 
-def run(part: str, suites: list[str], args: argparse.Namespace) -> None:
+def run(part: str, suites: list[str], where: Workers, args: argparse.Namespace) -> None:
     """Run what is missing of a part; write what it found, and its page."""
     made = (
         rule_modules(args.out)
@@ -337,7 +337,7 @@ def run(part: str, suites: list[str], args: argparse.Namespace) -> None:
         else policy_modules(args.folder, args.data, args.out)
     )
     lab_seeds = args.lab_seeds or LAB_SEEDS[part]
-    found = measured(made, suites, lab_seeds, workers.workers_of(args), args.out)
+    found = measured(made, suites, lab_seeds, where, args.out)
     one = Part(suites, lab_seeds, found)
     files.write_text(args.out / f"{part}.json", json.dumps(asdict(one), indent=1) + "\n")
     if not args.pages:
@@ -362,14 +362,14 @@ def main(argv: list[str] | None = None) -> int:
     workers.add_arguments(parser)
     parser.add_argument("--pages", type=Path, metavar="DIR", help="for worth.md and rules.md")
     args = parser.parse_args(argv)
-    workers.workers_of(args)
+    where = workers.workers_of(args)
     if args.lab_seeds is not None and args.lab_seeds < 1:
         raise NdmError("--lab-seeds must be at least 1; name more")
     parts = (args.part,) if args.part else (POLICIES, RULES)
     suites = {part: ready(part, args) for part in parts}
     uml_build.build()
     for part in parts:
-        run(part, suites[part], args)
+        run(part, suites[part], where, args)
     return 0
 
 

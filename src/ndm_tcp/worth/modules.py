@@ -46,9 +46,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("folders", nargs="+", type=Path, help="sources of the module")
     populations.add_arguments(parser)
     args = parser.parse_args(argv)
-    made, suites = named(args.folders), populations.checked(args)
+    made, (suites, where) = named(args.folders), populations.checked(args)
     uml_build.build()
-    populations.compare(made, {name: [name] for name in made}, suites, args, "modules.md")
+    populations.compare(made, {name: [name] for name in made}, suites, where, args, "modules.md")
     return 0
 
 

@@ -19,6 +19,7 @@ from ndm_tcp import files
 from ndm_tcp.errors import NdmError
 from ndm_tcp.intervals import FEWEST
 from ndm_tcp.lab.guest import suite, uml_build, workers
+from ndm_tcp.lab.guest.workers import Workers
 from ndm_tcp.selection import sources
 from ndm_tcp.training import population
 from ndm_tcp.worth import experiment
@@ -79,30 +80,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     workers.add_arguments(parser)
 
 
-def checked(args: argparse.Namespace) -> list[str]:
-    """The suites of these options.
+def checked(args: argparse.Namespace) -> tuple[list[str], Workers]:
+    """The suites of these options, and where guests run.
 
     Raises:
         NdmError: one of the options is wrong.
     """
-    workers.workers_of(args)
+    where = workers.workers_of(args)
     if args.lab_seeds < 1:
         raise NdmError("--lab-seeds must be at least 1; name more")
     suites = [name for name in args.suites.split(",") if name]
     for name in suites:
         suite.load_suite(name)
-    return suites
+    return suites, where
 
 
 def compare(
     made: dict[str, Path],
     groups: dict[str, list[str]],
     suites: Sequence[str],
+    where: Workers,
     args: argparse.Namespace,
     page: str,
 ) -> None:
     """Run what is missing; print the tables, and write them to a page in the folder."""
-    where = workers.workers_of(args)
     found = experiment.measured(made, suites, args.lab_seeds, where, args.out)
     text = "\n\n".join(table(found, groups, one) for one in suites) + "\n"
     files.write_text(args.out / page, text)
@@ -116,12 +117,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--committed", action="store_true", help="less the committed network")
     add_arguments(parser)
     args = parser.parse_args(argv)
-    suites = checked(args)
+    suites, where = checked(args)
     if len(args.folders) + args.committed < 2:
         raise NdmError("one population: name another, or add --committed")
     uml_build.build()
     made, groups = modules(args.folders, args.committed, args.out)
-    compare(made, groups, suites, args, "populations.md")
+    compare(made, groups, suites, where, args, "populations.md")
     return 0
 
 
