@@ -8,8 +8,6 @@ of the run come back. A machine with other code or libraries would leave other b
 from __future__ import annotations
 
 import functools
-import hashlib
-import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -20,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ndm_tcp import cluster, contract
+from ndm_tcp import cluster, contract, files
 from ndm_tcp.cluster import Content
 from ndm_tcp.errors import NdmError
 from ndm_tcp.training.loop import Trainer, deterministic
@@ -47,10 +45,8 @@ class Recipe:
 @functools.cache
 def _code() -> str:
     """SHA-256 of the training's own files and the contract."""
-    whole = hashlib.sha256()
-    for path in (*sorted(Path(__file__).parent.glob("*.py")), Path(contract.__file__)):
-        whole.update(path.read_bytes())
-    return whole.hexdigest()[:16]
+    files_of = (*sorted(Path(__file__).parent.glob("*.py")), Path(contract.__file__))
+    return files.digest(*(path.read_bytes() for path in files_of))
 
 
 @dataclass(frozen=True)
@@ -78,17 +74,11 @@ class Back:
 
 def there(task: Task, data: Prepared) -> Back:
     """Train one network on the machine that got the task."""
-    if (recipe := Recipe.here()) != task.recipe:
-        return Back(
-            {},
-            {},
-            f"{socket.gethostname()}: its training is not that of the machine that asks "
-            f"({recipe} and {task.recipe}); install the same packages and project on both",
-        )
     deterministic()
     with tempfile.TemporaryDirectory(prefix="ndm-train-") as name:
         run = cluster.unpack(task.begun, Path(name) / task.run.name)
         try:
+            cluster.require_same("its training", Recipe.here(), task.recipe)
             trainer = Trainer(data, run, replace(data.config, seed=task.seed))
             results = trainer.run(quiet=True, board=task.board)
         except NdmError as error:

@@ -150,12 +150,7 @@ def _add_run(parser: argparse.ArgumentParser, default: TrainConfig) -> None:
         metavar="N",
         help="train N networks side by side, from --seed on, into OUT/seed-1 and so on",
     )
-    parser.add_argument(
-        "--engine",
-        choices=cluster.ENGINES,
-        default=cluster.LOCAL,
-        help="where the N networks are trained; ray: on the Ray cluster that is running",
-    )
+    cluster.add_engine(parser, "where the N networks are trained")
     parser.add_argument(
         "--tensorboard",
         action="store_true",

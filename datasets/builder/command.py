@@ -41,9 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="leave out bad sources; a cut capture is no failure",
     )
-    parser.add_argument(
-        "--engine", choices=cluster.ENGINES, default="local", help="where the work is done"
-    )
+    cluster.add_engine(parser, "where the work is done")
     parser.add_argument(
         "--parts",
         metavar="URL",

@@ -9,13 +9,12 @@ module are not those of this one would leave other bytes, so it refuses.
 from __future__ import annotations
 
 import functools
-import socket
 import tempfile
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ndm_tcp import cluster
+from ndm_tcp import cluster, files
 from ndm_tcp.cluster import Content
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import uml_build
@@ -46,13 +45,13 @@ class Recipe:
 def _code() -> str:
     """Of the lab's own files that decide what a run leaves."""
     lab = Path(__file__).resolve().parents[1]
-    files = sorted(
+    found = sorted(
         path
         for folder in ("guest", "paths", "uml", "fixed_cwnd")
         for path in (lab / folder).rglob("*")
         if path.suffix in (".py", ".c", ".h", ".sh") and not path.name.endswith(".mod.c")
     )
-    return uml_build.digest(*(path.read_bytes() for path in files))
+    return files.digest(*(path.read_bytes() for path in found))
 
 
 @dataclass(frozen=True)
@@ -99,12 +98,7 @@ def there(task: Task) -> Back:
         patches = tuple(mine[path] for path in job.others.patches)
         others = Externals(patches, tuple(mine[path] for path in job.others.modules))
         try:
-            recipe = Recipe.here(patches)
-            if recipe != task.recipe:
-                raise NdmError(
-                    f"{socket.gethostname()}: its lab is not that of the machine that asks "
-                    f"({recipe} and {task.recipe}); install the same packages and project on both"
-                )
+            cluster.require_same("its lab", Recipe.here(patches), task.recipe)
         except NdmError as error:
             return Back(Outcome(job, None, str(error)), {}, b"", refused=True)
         kmod = mine[task.kmod] if task.kmod else None

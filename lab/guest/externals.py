@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from ndm_tcp import files
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import kernel_patches, uml_build
 
@@ -43,14 +44,12 @@ class Externals:
         return names
 
     def digests(self) -> list[tuple[str, str]]:
-        """(name without its folder, `uml_build.digest` of the content)."""
-        found = [
-            (p.resolve().name, uml_build.digest(kernel_patches.content(p))) for p in self.patches
-        ]
+        """(name without its folder, `files.digest` of the content)."""
+        found = [(p.resolve().name, files.digest(kernel_patches.content(p))) for p in self.patches]
         for folder in self.modules:
-            files = uml_build.module_files(folder)
-            names = [str(path.relative_to(folder)).encode() for path in files]
-            whole = uml_build.digest(*names, *(path.read_bytes() for path in files))
+            sources = uml_build.module_files(folder)
+            names = [str(path.relative_to(folder)).encode() for path in sources]
+            whole = files.digest(*names, *(path.read_bytes() for path in sources))
             found.append((folder.resolve().name, whole))
         return found
 

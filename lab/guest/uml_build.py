@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ndm_tcp.errors import NdmError
+from ndm_tcp.files import digest
 from ndm_tcp.lab.guest import kernel_patches
 
 EXAMPLE = """example:
@@ -93,14 +94,6 @@ def cache() -> Path:
 def last_lines(text: str, count: int = 1) -> str:
     """The last lines that are not empty, joined to one."""
     return " | ".join([line.strip() for line in text.splitlines() if line.strip()][-count:])
-
-
-def digest(*parts: bytes) -> str:
-    """A name for the result of these."""
-    whole = hashlib.sha256()
-    for part in parts:
-        whole.update(len(part).to_bytes(8, "little") + part)
-    return whole.hexdigest()[:16]
 
 
 @functools.cache

@@ -32,12 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=os.cpu_count() or 1,
         help="guests at a time (default: one a CPU)",
     )
-    parser.add_argument(
-        "--engine",
-        choices=cluster.ENGINES,
-        default=cluster.LOCAL,
-        help="where guests run; ray: on the Ray cluster that is running",
-    )
+    cluster.add_engine(parser, "where guests run")
 
 
 def workers_of(args: argparse.Namespace) -> Workers:

@@ -6,8 +6,10 @@ Its machines share no folder: files travel as bytes.
 
 from __future__ import annotations
 
+import argparse
 import logging
 import shutil
+import socket
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -20,6 +22,39 @@ RETRIES = 5
 """attempts after the first, for a task whose worker or machine was lost"""
 Content = dict[str, bytes]
 """names in a folder to their bytes; a file has the name "" """
+
+
+def add_engine(parser: argparse.ArgumentParser, what: str) -> None:
+    """The option of all verbs that work on a cluster, too.
+
+    Args:
+        parser: of the verb.
+        what: as in "where guests run".
+    """
+    parser.add_argument(
+        "--engine",
+        choices=ENGINES,
+        default=LOCAL,
+        help=f"{what}; ray: on the Ray cluster that is running",
+    )
+
+
+def require_same(what: str, here: Any, asked: Any) -> None:
+    """Refuse work that would leave other bytes here.
+
+    Args:
+        what: that the machine has, as in "its lab".
+        here: what bytes depend on, of this machine.
+        asked: the same of the machine that asks.
+
+    Raises:
+        NdmError: they differ.
+    """
+    if here != asked:
+        raise NdmError(
+            f"{socket.gethostname()}: {what} is not that of the machine that asks "
+            f"({here} and {asked}); install the same packages and project on both"
+        )
 
 
 def pack(folder: Path) -> Content:

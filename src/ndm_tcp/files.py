@@ -46,3 +46,11 @@ def sha256(path: Path) -> str:
     """SHA-256 of a file, in hex."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def digest(*parts: bytes) -> str:
+    """A name for the result of these: 64 bits of a SHA-256, in hex."""
+    whole = hashlib.sha256()
+    for part in parts:
+        whole.update(len(part).to_bytes(8, "little") + part)
+    return whole.hexdigest()[:16]

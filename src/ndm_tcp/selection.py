@@ -322,7 +322,6 @@ def select(
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ndm select`."""
-
     parser.add_argument("folder", metavar="RUN", type=Path, help="of ndm train --seeds")
     parser.add_argument(
         "--suites",

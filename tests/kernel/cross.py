@@ -13,6 +13,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from ndm_tcp import files
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import uml_build
 
@@ -94,7 +95,7 @@ def trees() -> Path:
         subprocess.run([f"{m.triplet}-gcc", "-dumpfullversion"], capture_output=True).stdout
         for m in MACHINES
     ]
-    folder = uml_build.cache().parent / "cross" / uml_build.digest(repr(MACHINES).encode(), *said)
+    folder = uml_build.cache().parent / "cross" / files.digest(repr(MACHINES).encode(), *said)
     with uml_build.locked("cross"):
         # Their names are in the trees: they cannot be moved, the file "version" comes last.
         if not (folder / "version").is_file():

@@ -15,6 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from ndm_tcp import files
 from ndm_tcp.lab.guest import uml_build
 
 from . import boot
@@ -66,7 +67,7 @@ def base() -> bytes:
     """The archive of the system; raises Unavailable where it cannot be made."""
     suite = _suite()
     boot.need("debootstrap", "debootstrap")
-    key = uml_build.digest(repr((PACKAGES, LEFT_OUT, IDENTITY)).encode())
+    key = files.digest(repr((PACKAGES, LEFT_OUT, IDENTITY)).encode())
     archive = uml_build.cache().parent / "systems" / f"{suite}-{key}.cpio.gz"
     with uml_build.locked("systems"):
         if not archive.is_file():

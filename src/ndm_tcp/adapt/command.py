@@ -43,7 +43,6 @@ NOT_ADVISED = 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ndm adapt`."""
-
     parser.add_argument(
         "sources", nargs="+", type=Path, metavar="SRC", help="capture, run folder, or folder"
     )
