@@ -25,7 +25,7 @@ EARLY = "fq_codel"
 """stands for all queues that drop early: Linux's default, and CoDel drops in cake, too"""
 RATE_SLACK, BASE_SLACK, QUEUE_SLACK, QUEUE_SLACK_PACKETS = 0.005, 0.02, 0.04, 1.0
 """half of a 95 % interval beside what the scatter gives: shares, and packets of a full queue"""
-JITTERED_RATE, JITTERED_BASE, JITTERED_QUEUE = 0.01, 0.6, 0.2
+JITTERED_RATE, JITTERED_BASE, JITTERED_QUEUE = 0.01, 0.8, 0.2
 """the same beside jitter: share, standard deviations, share"""
 BUCKET_SLACK = 0.1
 """of a policer's bucket"""
@@ -33,8 +33,6 @@ ASSUMED_HOLD_S = 3e-3
 """as the hosts of the lab, whose programs read so late"""
 SAME_RATE = 0.05
 """between windows and trains: both saw the link"""
-CERTAIN = 10
-"""random losses beside jitter and overflows from which on there is random loss"""
 LOSSY, LOSSY_SHORT, HIDDEN_PACKETS = 0.02, 0.01, 8
 """Random loss without a queue, and any loss beside a queue so short, from which on rivals are as
 likely: their packets in such a queue cannot be told from the receiver's timer."""
@@ -223,11 +221,9 @@ def _label_error(f: Found) -> float:
     if _hides_rivals(f):
         return ROUGH
     if f.order.jitter:
-        # Jitter makes levels, and random loss parts the trains whose noise measures it. The
-        # target window depends on whether there is any. Packets that were only late count as lost.
-        certain = f.losses.overflow and f.losses.n_random >= CERTAIN and not f.order.reorder
-        lossy = f.losses.random > 0 and not certain
-        return ROUGH if lossy or len(f.levels) > 1 else JITTERED
+        # Jitter makes levels, and packets that were only late count as lost.
+        late = f.order.reorder and f.losses.random > 0
+        return ROUGH if late or len(f.levels) > 1 else JITTERED
     return FILLED if f.losses.overflow else UNFILLED
 
 

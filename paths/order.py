@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Baseline RTT, jitter, and whether packets overtake one another.
 
-Jitter that keeps the order holds a packet until the one before it has left, so delays of
-neighbouring packets are alike and their highest ones dominate. `_in_order_table` computes what
-such jitter leaves in the RTT; reading it backwards gives the standard deviation.
+Packets that others overtook show jitter that changes the order; `jitter` has the other kind.
 """
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 
 import numpy as np
 
-from ndm_tcp.paths.observed import Floats, Observed, rates_of, stretches
+from ndm_tcp.paths import jitter
+from ndm_tcp.paths.observed import Observed, rates_of, stretches
 from ndm_tcp.paths.smooth import running_median, spread
 from ndm_tcp.paths.trains import Clock
 
@@ -27,8 +25,8 @@ WINDOW_PACKETS = 25
 """packets in a window: a rate to about a packet in 25"""
 WINDOW_RTTS = 2.0
 """A flight that leaves in a burst comes back within an RTT; two even it out."""
-NEAR, WIDE = 15, 31
-"""ACKs of the running medians: noise, and its model"""
+NEAR = 15
+"""ACKs of the running median that noise is the rest of"""
 BASE_SHORT, BASE_LONG, BASE_REORDERED = 5, 15, 9
 """ACKs of the running medians whose lowest one is near the baseline RTT beside jitter. A flow that
 is without a queue only once, at its start, needs a short one; of many low ones short medians find
@@ -44,7 +42,7 @@ OUTLIER_PACKETS = 2.7
 """1 % of the RTTs lie further from the running median; a queue alone moves by single packets"""
 CLOCK_PACKETS = 0.6
 """spread that the link's own clock leaves, packets"""
-LEAST_JITTER_PACKETS = 0.7
+LEAST_JITTER_PACKETS = 0.6
 """below, jitter cannot be told from the queue's steps..."""
 SURE_JITTER = 0.1
 """...but where the RTT varies by so much of the lowest one"""
@@ -92,13 +90,11 @@ def measure(o: Observed, clock: Clock) -> Order:
     outlier = float(np.percentile(np.abs(residue), 99)) * rate
     sure = noise > SURE_JITTER * o.min_rtt
     off = off_clock(o, rate, noise) > OFF_CLOCK and outlier > OUTLIER_PACKETS
-    jitter, lift = 0.0, 0.0
-    if not clock.pps and (off or sure):
-        jitter, lift = _in_order(noise, rate, sure)
-    if not jitter:
+    sigma = jitter.in_order(o, rate, NEAR) if not clock.pps and (off or sure) else 0.0
+    if not sigma or (not sure and sigma * rate < LEAST_JITTER_PACKETS):
         return Order(o.min_rtt, 0.0, False, noise, 0.0)
-    base = max(o.min_rtt, _low(o, jitter) - BASE_BELOW * jitter)
-    return Order(base, jitter, False, noise, lift)
+    base = max(o.min_rtt, _low(o, sigma) - BASE_BELOW * sigma)
+    return Order(base, sigma, False, noise, float(jitter.lifts(sigma * rate, sigma)))
 
 
 def _low(o: Observed, jitter: float) -> float:
@@ -118,38 +114,3 @@ def off_clock(o: Observed, rate: float, noise: float) -> float:
         return 1.0 if noise * rate > 2 * CLOCK_PACKETS else 0.0
     off = np.abs(np.diff(o.at) - o.acked[1:] / rate) * rate
     return float(np.median(off[standing]))
-
-
-def _in_order(noise: float, rate: float, sure: bool) -> tuple[float, float]:
-    """Standard deviation of the jitter behind a spread of the RTT, and its median excess, s."""
-    own = np.sqrt(max(noise**2 - (CLOCK_PACKETS / rate) ** 2, 0.25 * noise**2))
-    sigma, left, excess = _in_order_table()
-    found = float(np.interp(own * rate, sigma * left, sigma)) / rate
-    if found * rate < LEAST_JITTER_PACKETS and not sure:
-        return 0.0, 0.0
-    return found, found * float(np.interp(found * rate, sigma, excess))
-
-
-def lifts(near: Floats, sigma: float) -> Floats:
-    """Median delay, s, that jitter of this sigma adds to packets with so many within a sigma."""
-    sigmas, _, excess = _in_order_table()
-    found: Floats = sigma * np.interp(near, sigmas, excess)
-    return found
-
-
-@functools.cache
-def _in_order_table() -> tuple[Floats, Floats, Floats]:
-    """[40] each: sigma in packets; spread that in-order jitter leaves, and its median, in sigma.
-
-    Packets are evenly spaced, every second one is acknowledged, as receivers do.
-    """
-    rng = np.random.default_rng(1)
-    sigmas = np.geomspace(0.05, 200, 40)
-    n, left, median = 20000, [], []
-    for sigma in sigmas:
-        due = np.arange(n) / sigma
-        delays = rng.standard_normal(n).clip(-4, 4)  # as netem's table
-        excess = np.maximum.accumulate(due + delays) - due
-        left.append(spread(excess[::2] - running_median(excess[::2], WIDE)))
-        median.append(float(np.median(excess)))
-    return sigmas, np.array(left), np.array(median)

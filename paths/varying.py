@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ndm_tcp.paths.jitter import lifts
 from ndm_tcp.paths.observed import Bools, Floats, Ints, Observed
-from ndm_tcp.paths.order import JITTER_WINDOW, WINDOW_RTTS, Order, lifts, rough_rate
+from ndm_tcp.paths.order import JITTER_WINDOW, WINDOW_RTTS, Order, rough_rate
 from ndm_tcp.paths.rates import STEP, STEP_S, Windows, windows
 from ndm_tcp.paths.smooth import running_median
 

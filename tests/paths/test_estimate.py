@@ -26,7 +26,7 @@ from ndm_tcp.paths.smooth import most_frequent, running_median
 
 from ..conftest import TRACES
 from .known import Errors, Known, errors, flows
-from .made import at_least
+from .made import at_least, jittered
 from .made import model as made_model
 
 MLAB = TRACES / "third_party" / "mlab_ndt_bulk_17Mbps.pcap.gz"
@@ -222,6 +222,26 @@ def test_jitter_that_hides_the_queue_leaves_no_negative_one(
     monkeypatch.setattr(losses, "measure", hidden)
     bound = estimate(clean, "hidden").queue_packets
     assert (bound.kind, bound.value) == (Kind.AT_LEAST, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("pps", "jitter_s", "window", "base_s", "saw"),
+    [
+        (1000, 0.006, 150, 0.06, 0),
+        (1000, 0.006, 40, 0.06, 0),
+        (1000, 0.006, 150, 0.06, 400),
+        (4000, 0.002, 160, 0.02, 600),
+        (300, 0.03, 60, 0.1, 0),
+    ],
+    ids=["standing queue", "unfilled", "saw", "fast saw", "slow link"],
+)
+def test_jitter_is_known_however_the_flow_sends(
+    pps: float, jitter_s: float, window: int, base_s: float, saw: int
+) -> None:
+    """A flow's own queue varies its RTT, too, and bursts show more of the jitter than a stream."""
+    flow = jittered(((0.0, pps),), jitter_s, window, base_s, saw=saw)
+    found = estimate(flow, "jittered").jitter_us.value
+    assert found == pytest.approx(jitter_s * 1e6, rel=0.2)
 
 
 @pytest.mark.parametrize("blurred", [False, True])

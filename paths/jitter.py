@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Jitter that keeps the order of packets.
+
+It holds a packet until the one before it has left, so delays of neighbouring packets are alike and
+their highest ones dominate. How much of it the RTTs show depends on when the flow's packets left
+the link: those of a paced flow hold up one another, those of bursts less. So jitter of many sizes
+is added to the times of just this flow, and the size that leaves as much in the RTTs as was seen is
+the path's.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import numpy.typing as npt
+
+from ndm_tcp.paths.observed import Floats, Observed
+from ndm_tcp.paths.smooth import running_median, spread
+
+ACKS = 2000
+"""in the middle of a flow, that show its jitter; more say the same"""
+SIZES = np.geomspace(0.05, 200, 20)
+"""sigmas that are tried, packets at the rate"""
+RATES = 2.0 ** np.arange(0, 2.25, 0.5)
+"""times the rough rate: a flow that never fills its link shows only a lower bound"""
+SEED = 1
+
+
+def in_order(o: Observed, rate: float, near: int) -> float:
+    """Standard deviation, s, of the jitter that explains the flow's RTTs.
+
+    Args:
+        o: the flow.
+        rate: of its best moments, packets per s.
+        near: ACKs of the running median around which the RTTs spread.
+    """
+    k = len(o.rtt)
+    part = slice(max(0, (k - ACKS) // 2), (k + ACKS) // 2)
+    newest = np.cumsum(o.acked[part].clip(1)) - 1
+    # Those that one ACK acknowledges left between its newest and the newest of the ACK before.
+    sent = np.interp(np.arange(newest[-1] + 1), newest, np.maximum.accumulate(o.sent[part]))
+
+    def seen(x: Floats) -> float:
+        return spread(x - running_median(x, near))
+
+    def unexplained(rate: float) -> float:
+        return seen(o.rtt[part] - (_leaving(sent, rate) - sent)[newest])
+
+    rate = min(rate * RATES, key=unexplained)
+    left, normal = _leaving(sent, rate), _normal(len(sent))
+    sigmas = SIZES / rate
+    shows = [seen((np.maximum.accumulate(left + s * normal) - left)[newest]) for s in sigmas]
+    return float(np.interp(unexplained(rate), np.maximum.accumulate(shows), sigmas))
+
+
+def _leaving(sent: Floats, rate: float) -> Floats:
+    """[n] s, when packets leave a link of this rate that nobody else uses (Lindley 1952)."""
+    due = np.arange(len(sent)) / rate
+    found: Floats = due + np.maximum.accumulate(sent - due)
+    return found
+
+
+def _normal(n: int) -> Floats:
+    """[n] as netem draws it."""
+    found: Floats = np.random.default_rng(SEED).standard_normal(n).clip(-4, 4)
+    return found
+
+
+def lifts(near: npt.ArrayLike, sigma: float) -> Floats:
+    """Median delay, s, that jitter of this sigma adds to packets with so many within a sigma."""
+    sizes, excess = _excess()
+    found: Floats = sigma * np.interp(np.asarray(near), sizes, excess)
+    return found
+
+
+@functools.cache
+def _excess() -> tuple[Floats, Floats]:
+    """[40] each: sigma in packets that are evenly spaced; the median delay it adds, in sigma."""
+    sizes = np.geomspace(0.05, 200, 40)
+    n, median = 20000, []
+    rng = np.random.default_rng(SEED)
+    for size in sizes:
+        due = np.arange(n) / size
+        late = np.maximum.accumulate(due + rng.standard_normal(n).clip(-4, 4)) - due
+        median.append(float(np.median(late)))
+    return sizes, np.array(median)
