@@ -55,7 +55,7 @@ def test_the_certificate_is_the_same_every_time(layers: list[Layer]) -> None:
     assert certificate.to_json(proof, model, texts) == (GENERATED / certificate.NAME).read_text()
 
 
-@pytest.mark.parametrize("seed", [18, 273, 316])
+@pytest.mark.parametrize("seed", [66, 247, 340])
 def test_no_bound_is_below_the_checkers_own(seed: int, layers: list[Layer]) -> None:
     """These networks have lines that are nearly equal, of which the checker takes the other."""
     rng = np.random.default_rng(seed)
