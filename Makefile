@@ -322,6 +322,7 @@ endef
 
 notebooks: setup ## run the notebooks on the shipped network (make shipped leaves it)
 	@test -f $(OUT)/shipped/run/export.json || $(MAKE) --no-print-directory shipped
+	@test -d $(DEMO)/adapt || echo "your_path shows no adapted network; make demo leaves one"
 	@$(call run-notebooks,$(OUT)/shipped,notebooks,$(NOTEBOOKS))
 
 # Inputs held at 0, of each variant; every one is a population of these seeds.
