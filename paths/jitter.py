@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from ndm_tcp.paths.observed import Floats, Observed
 from ndm_tcp.paths.smooth import running_median, spread
+from ndm_tcp.paths.trains import waits
 
 ACKS = 2000
 """in the middle of a flow, that show its jitter; more say the same"""
@@ -39,31 +40,25 @@ def in_order(o: Observed, rate: float, near: int) -> float:
     part = slice(max(0, (k - ACKS) // 2), (k + ACKS) // 2)
     newest = np.cumsum(o.acked[part].clip(1)) - 1
     # Those that one ACK acknowledges left between its newest and the newest of the ACK before.
-    sent = np.interp(np.arange(newest[-1] + 1), newest, np.maximum.accumulate(o.sent[part]))
+    number = np.arange(newest[-1] + 1)
+    sent = np.interp(number, newest, np.maximum.accumulate(o.sent[part]))
 
     def seen(x: Floats) -> float:
         return spread(x - running_median(x, near))
 
     def unexplained(rate: float) -> float:
-        return seen(o.rtt[part] - (_leaving(sent, rate) - sent)[newest])
+        return seen(o.rtt[part] - waits(number, sent, rate)[newest])
 
-    rate = min(rate * RATES, key=unexplained)
-    left, normal = _leaving(sent, rate), _normal(len(sent))
-    sigmas = SIZES / rate
+    noise, rate = min((unexplained(pps), pps) for pps in rate * RATES)
+    left = sent + waits(number, sent, rate)
+    normal, sigmas = _normal(np.random.default_rng(SEED), len(sent)), SIZES / rate
     shows = [seen((np.maximum.accumulate(left + s * normal) - left)[newest]) for s in sigmas]
-    return float(np.interp(unexplained(rate), np.maximum.accumulate(shows), sigmas))
+    return float(np.interp(noise, np.maximum.accumulate(shows), sigmas))
 
 
-def _leaving(sent: Floats, rate: float) -> Floats:
-    """[n] s, when packets leave a link of this rate that nobody else uses (Lindley 1952)."""
-    due = np.arange(len(sent)) / rate
-    found: Floats = due + np.maximum.accumulate(sent - due)
-    return found
-
-
-def _normal(n: int) -> Floats:
+def _normal(rng: np.random.Generator, n: int) -> Floats:
     """[n] as netem draws it."""
-    found: Floats = np.random.default_rng(SEED).standard_normal(n).clip(-4, 4)
+    found: Floats = rng.standard_normal(n).clip(-4, 4)
     return found
 
 
@@ -82,6 +77,6 @@ def _excess() -> tuple[Floats, Floats]:
     rng = np.random.default_rng(SEED)
     for size in sizes:
         due = np.arange(n) / size
-        late = np.maximum.accumulate(due + rng.standard_normal(n).clip(-4, 4)) - due
+        late = np.maximum.accumulate(due + _normal(rng, n)) - due
         median.append(float(np.median(late)))
     return sizes, np.array(median)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ndm_tcp.paths.observed import Floats, Observed
+from ndm_tcp.paths.observed import Floats, Ints, Observed
 from ndm_tcp.paths.smooth import most_frequent
 
 TOGETHER = 0.25
@@ -67,13 +67,23 @@ def gaps(o: Observed) -> Gaps:
 
 
 def own_wait(o: Observed, pps: float) -> Floats:
-    """[k] s that a packet waits behind the flow's own, on a link of this rate (Lindley 1952).
+    """[k] s that a packet waits behind the flow's own, on a link of this rate.
 
     Packets that the queue dropped count as if they had been sent on, so it is rather too long.
     """
-    ahead = o.used / pps - o.sent
-    ahead -= np.minimum.accumulate(ahead)
-    return ahead
+    return waits(o.used, o.sent, pps)
+
+
+def waits(before: Ints, sent: Floats, pps: float) -> Floats:
+    """[n] s that packets wait on a link of this rate that nobody else uses (Lindley 1952).
+
+    Args:
+        before: [n] packets that the link sent on until then.
+        sent: [n] s when they left the sender.
+        pps: packets per s.
+    """
+    ahead: Floats = before / pps - sent
+    return ahead - np.minimum.accumulate(ahead)
 
 
 def clock(found: Gaps, from_s: float = 0.0, to_s: float = np.inf) -> Clock:
