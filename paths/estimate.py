@@ -101,7 +101,7 @@ def name_of(source: str, flow: FlowRecords) -> str:
 def _clock(o: Observed, gaps: Gaps) -> Clock:
     """The link's clock, unless more came over the link: then it is jitter's, or others' doing."""
     clock = trains.clock(gaps)
-    return clock if clock.pps >= SLOWEST_CLOCK * order.rough_rate(o) else trains.NONE
+    return clock if clock.pps >= SLOWEST_CLOCK * o.rough_rate else trains.NONE
 
 
 def _levels(

@@ -201,8 +201,10 @@ def _highest_around(queue: Floats) -> Floats:
 
 
 def loss_levels(position: Ints, queue: Floats) -> Floats:
-    """The queue around each of these samples: the highest of the last few."""
-    return np.array([queue[max(0, p - BEFORE) : p + 2].max() if p else 0.0 for p in position])
+    """The queue around each of these samples: the highest of the last few; 0 before the first."""
+    around = _highest_around(np.append(queue, queue[-1]))  # a loss may follow the last sample
+    found: Floats = np.where(position > 0, around[position], 0.0)
+    return found
 
 
 def _edge(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,12 @@ APP_LIMITED_SHARE = 0.9
 """From here on the application, not the path, sets the rate: no window fills the path."""
 RECOVERY = 3
 """tcp_ca_state from which the sender repairs losses"""
+WINDOW_S = 0.06
+"""shortest window"""
+WINDOW_PACKETS = 25
+"""packets in a window: a rate to about a packet in 25"""
+WINDOW_RTTS = 2.0
+"""A flight that leaves in a burst comes back within an RTT; two even it out."""
 GRID_S = 0.01
 """the lab's own interval between two looks at a socket"""
 
@@ -75,10 +82,26 @@ class Observed:
         """Of a full segment, IP header included."""
         return (self.mss + self.header_bytes) * 8
 
-    @property
+    @functools.cached_property
     def min_rtt(self) -> float:
         """Lowest RTT, s."""
         return float(self.rtt.min())
+
+    @functools.cached_property
+    def window_s(self) -> float:
+        """The shortest time in which packets show a rate, s."""
+        return max(
+            WINDOW_RTTS * self.min_rtt, WINDOW_PACKETS * self.seconds / self.packets, WINDOW_S
+        )
+
+    @functools.cached_property
+    def rough_rate(self) -> float:
+        """Packets per s that were seen in the fastest tenth of the time."""
+        starts = np.arange(self.t[0], self.t[-1] - self.window_s, self.window_s / 4)
+        i, j = stretches(self, starts, self.window_s)
+        if not len(i):
+            return self.packets / self.seconds
+        return float(np.percentile(rates_of(self, i, j), 90))
 
 
 def stretches(o: Observed, starts: Floats, width: float) -> tuple[Ints, Ints]:

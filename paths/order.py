@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ndm_tcp.paths import jitter
-from ndm_tcp.paths.observed import Observed, rates_of, stretches
+from ndm_tcp.paths.observed import Observed
 from ndm_tcp.paths.smooth import running_median, spread
 from ndm_tcp.paths.trains import Clock
 
@@ -19,12 +19,6 @@ OVERTAKEN_S = 2e-4
 """a packet that arrives so much later than one sent after it was overtaken"""
 REORDERED_SHARE = 0.02
 """of the ACKs; stray ones come from retransmissions"""
-ROUGH_WINDOW_S = 0.06
-"""shortest window for the first, rough rate"""
-WINDOW_PACKETS = 25
-"""packets in a window: a rate to about a packet in 25"""
-WINDOW_RTTS = 2.0
-"""A flight that leaves in a burst comes back within an RTT; two even it out."""
 NEAR = 15
 """ACKs of the running median that noise is the rest of"""
 BASE_SHORT, BASE_LONG, BASE_REORDERED = 5, 15, 9
@@ -69,14 +63,6 @@ class Order:
     """median delay by jitter in order, above its mean, at the link's rate, s"""
 
 
-def rough_rate(o: Observed) -> float:
-    """Packets per s that were seen in the fastest tenth of the time."""
-    width = max(WINDOW_RTTS * o.min_rtt, WINDOW_PACKETS * o.seconds / o.packets, ROUGH_WINDOW_S)
-    starts = np.arange(o.t[0], o.t[-1] - width, width / 4)
-    i, j = stretches(o, starts, width)
-    return float(np.percentile(rates_of(o, i, j), 90)) if len(i) else o.packets / o.seconds
-
-
 def measure(o: Observed, clock: Clock) -> Order:
     """Baseline RTT and jitter of a flow; where the link's clock shows, there is no jitter."""
     behind = np.maximum.accumulate(o.sent) - o.sent
@@ -86,7 +72,7 @@ def measure(o: Observed, clock: Clock) -> Order:
     if reordered > REORDERED_SHARE:
         base = float(running_median(o.rtt, BASE_REORDERED).min()) + BASE_ABOVE * noise
         return Order(base, noise, True, noise, 0.0)
-    rate = rough_rate(o)
+    rate = o.rough_rate
     outlier = float(np.percentile(np.abs(residue), 99)) * rate
     sure = noise > SURE_JITTER * o.min_rtt
     off = off_clock(o, rate, noise) > OFF_CLOCK and outlier > OUTLIER_PACKETS

@@ -15,11 +15,7 @@ from ndm_tcp.paths import trains
 from ndm_tcp.paths.observed import Bools, Floats, Ints, Observed, rates_of, stretches
 from ndm_tcp.paths.order import (
     JITTER_WINDOW,
-    ROUGH_WINDOW_S,
-    WINDOW_PACKETS,
-    WINDOW_RTTS,
     Order,
-    rough_rate,
 )
 from ndm_tcp.paths.smooth import spread
 from ndm_tcp.paths.trains import Clock
@@ -109,20 +105,17 @@ def measure(o: Observed, order: Order, hold: float, clock: Clock) -> Rates:
         hold: for how long ACKs are held, s.
         clock: of the link, by trains.
     """
-    width = max(WINDOW_RTTS * o.min_rtt, WINDOW_PACKETS * o.seconds / o.packets, ROUGH_WINDOW_S)
-    if not order.reorder:
-        width = max(width, JITTER_WINDOW * order.jitter)
+    width = max(o.window_s, 0.0 if order.reorder else JITTER_WINDOW * order.jitter)
     w = windows(o, width)
     excess = o.rtt - order.base
-    top = rough_rate(o)
     held = min(HOLD_SLACK * hold, HOLD_SHARE * float(np.percentile(excess, 99)))
-    queue_s = max(LEAST_QUEUE_PACKETS / top, held) + order.jitter
-    busy = _lowest(o, w, excess) > queue_s
+    queue_s = max(LEAST_QUEUE_PACKETS / o.rough_rate, held) + order.jitter
+    busy = _queued(o, w, excess, queue_s)
     crowded = np.zeros(len(busy), dtype=bool)
     if clock.pps and not order.jitter:
         slow = busy & (w.rate < SLOW * clock.pps)
-        foreign = _lowest(o, w, excess - trains.own_wait(o, clock.pps))
-        crowded = slow & (foreign > max(queue_s, HOLD_SLACK * hold))
+        foreign = excess - trains.own_wait(o, clock.pps)
+        crowded = slow & _queued(o, w, foreign, max(queue_s, HOLD_SLACK * hold))
         busy &= ~slow | crowded
     use = np.flatnonzero(_used(w, busy))
     if len(use) < MIN_WINDOWS:
@@ -144,16 +137,12 @@ def _span(o: Observed, w: Windows) -> tuple[Ints, Ints]:
     return np.searchsorted(o.at, o.t[w.first]), np.searchsorted(o.at, o.t[w.last])
 
 
-def _lowest(o: Observed, w: Windows, excess: Floats) -> Floats:
-    """[w] 10th percentile of the RTT's excess in each window; -1: too few samples."""
-    spans = zip(*_span(o, w), strict=True)
-    tenth = [(q - p) // 10 for p, q in zip(*_span(o, w), strict=True)]
-    return np.array(
-        [
-            np.partition(excess[p:q], k)[k] if q > p + IN_WINDOW else -1.0
-            for (p, q), k in zip(spans, tenth, strict=True)
-        ]
-    )
+def _queued(o: Observed, w: Windows, excess: Floats, queue_s: float) -> Bools:
+    """[w] the RTT's excess is above `queue_s`, but for a tenth of the samples in a window."""
+    first, last = _span(o, w)
+    low = np.concatenate([[0], np.cumsum(excess <= queue_s)])
+    found: Bools = low[last] - low[first] <= (last - first) // 10
+    return found & (last > first + IN_WINDOW)
 
 
 def mean_excess(o: Observed, w: Windows, excess: Floats) -> Floats:

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ndm_tcp.paths.jitter import lifts
-from ndm_tcp.paths.observed import Bools, Floats, Ints, Observed
-from ndm_tcp.paths.order import JITTER_WINDOW, WINDOW_RTTS, Order, rough_rate
+from ndm_tcp.paths.observed import WINDOW_RTTS, Bools, Floats, Ints, Observed
+from ndm_tcp.paths.order import JITTER_WINDOW, Order
 from ndm_tcp.paths.rates import STEP, STEP_S, Windows, windows
 from ndm_tcp.paths.smooth import running_median
 
@@ -113,7 +113,7 @@ def _cells(o: Observed, order: Order) -> _Cells:
     edges = np.arange(0.0, o.seconds + width / 2, width)
     at = np.searchsorted(o.at, edges)
     lost = np.diff(np.concatenate([[0], np.cumsum(o.lost)])[np.searchsorted(o.t, edges)])
-    rates = RATES * rough_rate(o)
+    rates = RATES * o.rough_rate
     used = np.cumsum(o.acked)
     recent = used - used[np.searchsorted(np.maximum.accumulate(o.sent), o.sent - order.jitter)] + 1
     queue = running_median(o.rtt - order.base - order.lift, SMOOTHED)
