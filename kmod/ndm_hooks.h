@@ -173,6 +173,7 @@ static void ndm_init(struct sock *sk)
 	ndm_count(NDM_COUNT_FLOWS, 1);
 	/* sch_fq paces if there is one, else TCP does; fq changes the status. */
 	cmpxchg(&sk->sk_pacing_status, SK_PACING_NONE, SK_PACING_NEEDED);
+	ndm_set_burst(sk, ndm_core_burst_shift, ndm_burst_shift);
 	ndm_update_pacing(sk);
 }
 
@@ -181,11 +182,13 @@ static void ndm_release(struct sock *sk)
 {
 	struct ndm *ca = inet_csk_ca(sk);
 
-	if (ca->counted)
-		ndm_count(NDM_COUNT_FLOWS, -1);
+	if (!ca->counted)
+		return;
+	ndm_count(NDM_COUNT_FLOWS, -1);
 	/* Another algorithm takes over a recovery whose losses slow start survived. */
-	if (ca->counted && ca->spared && ndm_ca_state(sk) == TCP_CA_Recovery)
+	if (ca->spared && ndm_ca_state(sk) == TCP_CA_Recovery)
 		ndm_set_ssthresh(tcp_sk(sk), tcp_snd_cwnd(tcp_sk(sk)) >> 1);
+	ndm_set_burst(sk, ndm_burst_shift, ndm_core_burst_shift);
 	ca->counted = 0;
 }
 

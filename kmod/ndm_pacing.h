@@ -20,6 +20,14 @@ static const u32 ndm_pacing_start_percent = 200;
 static const u32 ndm_pacing_percent = 120;
 static const u32 ndm_pacing_empty_percent = 1600;
 
+/*
+ * TCP hands packets down in bursts, of the data of a millisecond (2^-10 s). A switch's queue
+ * may be no longer, and overflows with the second burst: so those of 2^-12 s. Where a driver
+ * has set its own, it stays.
+ */
+static const u8 ndm_core_burst_shift = 10;
+static const u8 ndm_burst_shift = 12;
+
 /* Percent of the path's rate, where hosts hold ACKs back; see ndm_path_rate(). */
 static const u32 ndm_paused_percent = 95;
 
@@ -115,6 +123,12 @@ static NDM_COMMON void ndm_update_pacing(struct sock *sk)
 		rate = min(rate, ndm_path_rate(sk));
 	/* sch_fq reads the rate without the socket's lock. */
 	WRITE_ONCE(sk->sk_pacing_rate, min_t(u64, rate, READ_ONCE(sk->sk_max_pacing_rate)));
+}
+
+static void ndm_set_burst(struct sock *sk, u8 from, u8 to)
+{
+	if (READ_ONCE(sk->sk_pacing_shift) == from)
+		sk_pacing_shift_update(sk, to);
 }
 
 #endif /* _NDM_PACING_H */

@@ -20,6 +20,7 @@ module_param(paced, bool, 0444);
 MODULE_PARM_DESC(paced, "pace the window, as ndm_tcp does");
 
 #define FIXED_PACING_PERCENT 120
+#define FIXED_BURST_SHIFT 12
 
 static void fixed_set(struct sock *sk)
 {
@@ -36,8 +37,10 @@ static void fixed_set(struct sock *sk)
 
 static void fixed_init(struct sock *sk)
 {
-	if (paced)
+	if (paced) {
 		cmpxchg(&sk->sk_pacing_status, SK_PACING_NONE, SK_PACING_NEEDED);
+		sk_pacing_shift_update(sk, FIXED_BURST_SHIFT);
+	}
 	fixed_set(sk);
 }
 

@@ -70,6 +70,19 @@ rtt_us = 300
 queue_packets = 45
 offloads = true
 """
+# Not two bursts of the core's millisecond fit into the queue.
+SHORT_QUEUE = """
+seconds = 2
+topology = "path"
+[link]
+rate_bps = 600_000_000
+rtt_us = 3_000
+queue_packets = 52
+offloads = true
+[host]
+read_wait_us = 100
+"""
+CORE_BURSTS = ("ndm_burst_shift = 12;", "ndm_burst_shift = 10;")
 NO_PAUSE = ("&& waited > f->pause + 1)", "&& false)")
 NEVER_LATE = ("if (ndm_was_read_late(ack))", "if (false)")
 NO_GUARD = ("x[NDM_IN_LOSS_RATE] >= NDM_FLOOD_LOSS &&", "false &&")
@@ -124,6 +137,15 @@ def test_slow_start_stops_at_a_queue(tmp_path: Path) -> None:
     print(f"\n{lost[0]} packets retransmitted, {lost[1]} if it goes on")
     assert lost[0] < 0.5 * lost[1]
     assert ours["flows"][0]["goodput_mbps"] > 0.97 * without["flows"][0]["goodput_mbps"]
+
+
+def test_bursts_leave_room_in_a_short_queue(tmp_path: Path) -> None:
+    """With those of the core the second one overflows it, at any window that fills the path."""
+    ours = measure(SHORT_QUEUE, tmp_path / "rule")
+    without = measure(SHORT_QUEUE, tmp_path / "none", [CORE_BURSTS])
+    mbps = [found["flows"][0]["goodput_mbps"] for found in (ours, without)]
+    print(f"\n{mbps} Mbit/s, {share(ours):.2%} and {share(without):.2%} retransmitted")
+    assert mbps[0] > 1.1 * mbps[1] and share(ours) < 0.7 * share(without)
 
 
 def test_a_receiver_that_reads_late_does_not_starve_a_flow(tmp_path: Path) -> None:

@@ -323,6 +323,8 @@ def test_a_paced_window_is_paced_as_the_module_is() -> None:
     theirs = (uml_build.FIXED_CWND / "fixed_cwnd.c").read_text()
     (percent,) = re.findall(r"ndm_pacing_percent = (\d+);", ours)
     assert re.findall(r"#define FIXED_PACING_PERCENT (\d+)", theirs) == [percent]
+    (shift,) = re.findall(r"ndm_burst_shift = (\d+);", ours)
+    assert re.findall(r"#define FIXED_BURST_SHIFT (\d+)", theirs) == [shift]
 
 
 def test_a_paced_window_that_the_path_holds_loses_nothing(tmp_path: Path) -> None:

@@ -93,6 +93,7 @@ struct sock {
 	unsigned long sk_pacing_rate;
 	unsigned long sk_max_pacing_rate;
 	u32 sk_pacing_status;
+	u8 sk_pacing_shift;
 };
 
 struct inet_sock {
@@ -189,6 +190,8 @@ struct tcp_congestion_ops {
 #define get_random_u32		ndm_random
 /* BPF knows no cmpxchg() of the core's fields; fq sets the status when it is attached. */
 #define cmpxchg(at, old, new)	({ if (*(at) == (old)) *(at) = (new); })
+/* Nor may it set how much data a burst has. */
+#define sk_pacing_shift_update(sk, to)	((void)(sk), (void)(to))
 
 static u32 ndm_jiffies(void);
 static u32 ndm_random(void);

@@ -93,6 +93,12 @@ RULES = {
         "!tp->packets_out",
         "if (!tp->packets_out && ndm_may_burst(sk))",
     ),
+    "short bursts": Rule(
+        "TCP hands down packets of a quarter of a millisecond at a time",
+        "ndm_pacing.h",
+        "ndm_burst_shift = 12;",
+        "ndm_burst_shift = 10;",
+    ),
     "own min RTT": Rule(
         "leaves out RTTs rounded to milliseconds",
         "ndm_measure.h",
