@@ -13,11 +13,13 @@
  * Percent of cwnd / srtt, the rate at which packets leave.
  * start: in slow start the window doubles in a round, so the rate must, too.
  * 120: enough above the rate of the ACKs for the window, not the pacing, to limit the flow.
+ * ceiling: the window is all that path and short queue hold, so packets must leave evenly.
  * empty: with nothing in flight, the next data, perhaps an object of a web page, has no ACKs
  * to follow, and arrives as late as its last packet leaves.
  */
 static const u32 ndm_pacing_start_percent = 200;
 static const u32 ndm_pacing_percent = 120;
+static const u32 ndm_pacing_ceiling_percent = 105;
 static const u32 ndm_pacing_empty_percent = 1600;
 
 /*
@@ -53,11 +55,14 @@ static bool ndm_may_burst(const struct sock *sk)
 
 static NDM_COMMON u32 ndm_pace(const struct sock *sk)
 {
+	const struct ndm *ca = inet_csk_ca(sk);
 	const struct tcp_sock *tp = tcp_sk(sk);
 
 	if (!tp->packets_out && ndm_may_burst(sk))
 		return ndm_pacing_empty_percent;
-	return tcp_in_slow_start(tp) ? ndm_pacing_start_percent : ndm_pacing_percent;
+	if (tcp_in_slow_start(tp))
+		return ndm_pacing_start_percent;
+	return ndm_at_ceiling(ca) ? ndm_pacing_ceiling_percent : ndm_pacing_percent;
 }
 
 /*
