@@ -110,7 +110,9 @@ static u32 ndm_paused_window(const struct ndm *ca, const s16 *x)
 
 /*
  * packets_out counts packets that a reduction has not drained yet: paced by the small
- * window of a recovery, its retransmissions would trickle.
+ * window of a recovery, its retransmissions would trickle. It counts those too that have
+ * arrived behind a loss: at a ceiling they would double the rate, and overflow the short
+ * queue again.
  *
  * srtt_us is in 1/8 us, hence the 8. The product fits u64: mss * window is at
  * most 2^31, the sequence space, and 2^31 * 1600 * 80000 < 2^58.
@@ -118,7 +120,8 @@ static u32 ndm_paused_window(const struct ndm *ca, const s16 *x)
 static NDM_COMMON void ndm_update_pacing(struct sock *sk)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
-	u64 rate = (u64)tp->mss_cache * max(tcp_snd_cwnd(tp), tp->packets_out);
+	u32 out = tp->packets_out - (ndm_at_ceiling(inet_csk_ca(sk)) ? tp->sacked_out : 0);
+	u64 rate = (u64)tp->mss_cache * max(tcp_snd_cwnd(tp), out);
 
 	/* Without an RTT there is no rate; the initial window bounds the burst. */
 	if (!tp->srtt_us)
