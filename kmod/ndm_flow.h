@@ -116,12 +116,6 @@ static bool ndm_window_is_used(const struct sock *sk, u32 window)
 		tcp_sk(sk)->packets_out >= window >> 1);
 }
 
-/* Does a ceiling hold the window, as the queue is short? Where hosts pause it does not. */
-static bool ndm_at_ceiling(const struct ndm *ca)
-{
-	return ca->ceiling_rounds && !ca->f.paused;
-}
-
 /* The highest rate of the last rounds, in the units of the features. */
 static u32 ndm_max_rate(const struct ndm *ca)
 {

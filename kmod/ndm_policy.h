@@ -257,7 +257,7 @@ static u32 ndm_network_target(struct sock *sk, const struct ndm_facts *r)
 
 	ndm_next_phase(ca);
 	ndm_update_ceiling(ca, r);
-	if (ndm_at_ceiling(ca) && (r->limited || ndm_queue_shows(r->x)))
+	if (ca->ceiling_rounds && !ca->f.paused && (r->limited || ndm_queue_shows(r->x)))
 		target = min(target, ndm_ceiling(r->window, r->x, ca->ceiling_rounds));
 	return target;
 }

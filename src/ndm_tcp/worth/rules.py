@@ -46,10 +46,10 @@ RULES = {
         "true",
     ),
     "ceiling": _never(
-        "holds the window after an overflow, and paces it, where hosts do not pause",
-        "ndm_flow.h",
-        "ca->ceiling_rounds",
-        "return ca->ceiling_rounds && !ca->f.paused;",
+        "holds the window after an overflow, where hosts do not pause",
+        "ndm_policy.h",
+        "ca->ceiling_rounds && !ca->f.paused",
+        "if (ca->ceiling_rounds && !ca->f.paused &&",
     ),
     "room under the ceiling": Rule(
         "no ceiling for a flow that does not fill its window, without a queue",
