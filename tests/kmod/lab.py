@@ -39,6 +39,8 @@ bytes = 600_000
 """
 Changes = Iterable[tuple[str, str]]
 """text that one file of the module has once, and its replacement; or `outputs(code)`"""
+CORE_BURSTS = ("ndm_burst_shift = 12;", "ndm_burst_shift = 10;")
+"""packets leave in groups of the core's size"""
 
 
 def need_kernel() -> uml_build.UmlKernel:

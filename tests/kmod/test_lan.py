@@ -13,7 +13,7 @@ import pytest
 from ndm_tcp.lab.guest import run as lab_run
 
 from ..conftest import ROOT
-from .lab import Changes, answers, drive, measure, scenario
+from .lab import CORE_BURSTS, Changes, answers, drive, measure, scenario
 
 # A host that holds ACKs back for longer than its queue lasts.
 HELD = """
@@ -82,7 +82,6 @@ offloads = true
 [host]
 read_wait_us = 100
 """
-CORE_BURSTS = ("ndm_burst_shift = 12;", "ndm_burst_shift = 10;")
 NO_PAUSE = ("&& waited > f->pause + 1)", "&& false)")
 NEVER_LATE = ("if (ndm_was_read_late(ack))", "if (false)")
 NO_GUARD = ("x[NDM_IN_LOSS_RATE] >= NDM_FLOOD_LOSS &&", "false &&")

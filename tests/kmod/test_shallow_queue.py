@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import replay
-from .lab import Changes, answers, drive, measure
+from .lab import CORE_BURSTS, Changes, answers, drive, measure
 
 # A queue of a third of the BDP.
 PATH = """
@@ -81,8 +81,6 @@ HOLDS = "if (ca->ceiling_rounds &&"
 EMPTIES = ("!ndm_queue_empties(x)", "false")
 # Loss does not keep it from growing.
 BOLD = answers(13107, 65536)
-# Packets leave in groups of the core's size.
-CORE_BURSTS = ("ndm_burst_shift = 12;", "ndm_burst_shift = 10;")
 ENDS = ("x[NDM_IN_LOSS_RATE] > x[NDM_IN_LOSS_RATE_MEAN])", "false)")
 
 
