@@ -231,6 +231,8 @@ static void ndm_update_ceiling(struct ndm *ca, const struct ndm_facts *r)
 						r->lost, r->used);
 	if (ca->f.paused && ndm_pauses_overflow(r->x))
 		ca->ceiling_rounds = NDM_CEILING_ROUNDS;
+	ca->watchdog.at_ceiling = ca->ceiling_rounds && !ca->f.paused &&
+				  (r->limited || ndm_queue_shows(r->x));
 }
 
 /*
@@ -257,7 +259,7 @@ static u32 ndm_network_target(struct sock *sk, const struct ndm_facts *r)
 
 	ndm_next_phase(ca);
 	ndm_update_ceiling(ca, r);
-	if (ca->ceiling_rounds && !ca->f.paused && (r->limited || ndm_queue_shows(r->x)))
+	if (ca->watchdog.at_ceiling)
 		target = min(target, ndm_ceiling(r->window, r->x, ca->ceiling_rounds));
 	return target;
 }

@@ -41,7 +41,8 @@ struct ndm_watchdog {
 	    explore_step:4,	/* the caller's own, as those below: see ndm_explore.h */
 	    explore_rounds:2,
 	    probing_mtu:1,	/* see ndm_note_mtu_probe() */
-	    draining:1;		/* see struct ndm_drain */
+	    draining:1,		/* see struct ndm_drain */
+	    at_ceiling:1;	/* a ceiling held the network's last target */
 };
 
 /* limited: the window limited the flow. */

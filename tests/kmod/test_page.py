@@ -37,18 +37,19 @@ LATER = FIRST.replace("rtt_us = 14_000", "rtt_us = 36_000").replace("packets = 6
 LATER = LATER.replace("1_420_000", "1_476_960")
 # Objects of 40 packets, where 16 fill the pipe and the queue holds 12.
 UNUSED = FIRST.replace("packets = 6", "packets = 12").replace("1_420_000", "3_470_000")
+# Of 75 packets, where 77 fill the pipe and the queue holds 17.
+FILLS = FIRST.replace("14_000_000", "5_280_000").replace("rtt_us = 14_000", "rtt_us = 174_800")
+FILLS = FILLS.replace("packets = 6", "packets = 17").replace("= 60", "= 10")
+FILLS = FILLS.replace("1_420_000", "1_083_906")
 # Objects of 57 packets, a little more than the pipe and the queue hold.
 TAIL = PAGE.replace("200_000_000", "38_000_000").replace("40_000", "12_000")
 TAIL = TAIL.replace("packets = 700", "packets = 53")
 TAIL = TAIL.replace("= 60", "= 16").replace("3_600_000", "1_316_000")
-HOLDS = "(r->limited || ndm_queue_shows(r->x)))"
+HOLDS = "(r->limited || ndm_queue_shows(r->x));"
 BURST = ("return lost >= NDM_CEILING_LOST &&", "return false &&")
 START = "	ndm_start_features(sk);\n"
 UNUSED_LOSS = ("limited ? NDM_WATCHDOG_LOSS : ndm_unused_loss", "NDM_WATCHDOG_LOSS")
 TIMERS = ("(u16)(tp->lost - (u32)ca->f.callers_lost)", "max(rs->losses, 0)")
-# Objects of 30 packets.
-LOSSY = PAGE.replace("200_000_000", "60_000_000").replace("[web]", "loss = 0.22\n[web]")
-LOSSY = LOSSY.replace("3_600_000", "2_606_400")
 LATE = "!ca->tail_lost && "
 TAKES_FOR_NOISE = answers("0", NOISE)
 """a network by which no loss is an overflow: the rule must not depend on it"""
@@ -147,17 +148,16 @@ def test_objects_that_overflow_set_a_ceiling(tmp_path: Path) -> None:
 def test_without_a_queue_a_ceiling_is_not_for_a_window_that_is_not_used(tmp_path: Path) -> None:
     """What arrives then is what the application sends, not what the path holds.
 
-    The network is undecided about losses, so the window is small and a ceiling often in force.
+    The network is undecided about losses, so a ceiling is often in force.
     """
     undecided = answers(0, 1)
-    of = {"rule": [undecided], "held": [undecided, (HOLDS, "true)")]}
+    of = {"rule": [undecided], "held": [undecided, (HOLDS, "true;")]}
     ms = {
         name: statistics.mean(
-            page(LOSSY, tmp_path / f"{name}-{seed}", changes, seed)["object_ms_mean"]
-            for seed in range(1, 9)
+            page(FILLS, tmp_path / f"{name}-{seed}", changes, seed)["object_ms_mean"]
+            for seed in (1, 2, 3)
         )
         for name, changes in of.items()
     }
     print(f"\nms an object: {ms}")
-    # 4.5 percent over 16 seeds; single draws differ by more.
-    assert ms["rule"] < 0.99 * ms["held"]
+    assert ms["rule"] < 0.93 * ms["held"]
