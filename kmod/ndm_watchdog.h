@@ -42,7 +42,7 @@ struct ndm_watchdog {
 	    explore_rounds:2,
 	    probing_mtu:1,	/* see ndm_note_mtu_probe() */
 	    draining:1,		/* see struct ndm_drain */
-	    at_ceiling:1;	/* a ceiling held the network's last target */
+	    paces_evenly:1;	/* a ceiling holds, and bursts overflow the queue */
 };
 
 /* limited: the window limited the flow. */

@@ -77,7 +77,7 @@ offloads = true
 [host]
 read_wait_us = 100
 """
-HOLDS = ("at_ceiling = ca->ceiling_rounds &&", "at_ceiling = false &&")
+HOLDS = ("held = ca->ceiling_rounds &&", "held = false &&")
 EMPTIES = ("!ndm_queue_empties(x)", "false")
 # Loss does not keep it from growing.
 BOLD = answers(13107, 65536)
@@ -119,7 +119,7 @@ def rule_and_none(
 
 def test_at_a_ceiling_packets_leave_evenly(tmp_path: Path) -> None:
     """A fifth more than the window in a part of a round overflows a queue of a few packets."""
-    change = ("ndm_pacing_ceiling_percent = 105;", "ndm_pacing_ceiling_percent = 120;")
+    change = ("ndm_pacing_even_percent = 105;", "ndm_pacing_even_percent = 120;")
     ours, lost, theirs, more = rule_and_none(PATH, tmp_path, change)
     assert lost < 0.85 * more and ours > 0.98 * theirs
 
@@ -128,7 +128,7 @@ def test_a_recovery_does_not_overflow_the_queue_again(tmp_path: Path) -> None:
     """Packets that have arrived behind the loss make no room for as many more."""
     path = PATH.replace("15_000_000", "42_000_000").replace("packets = 6", "packets = 2")
     path = path.replace("16_000", "8_200")
-    change = ("ca->watchdog.at_ceiling ? tp->sacked_out : 0", "0")
+    change = ("ca->watchdog.paces_evenly ? tp->sacked_out : 0", "0")
     ours, lost, theirs, more = rule_and_none(path, tmp_path, change, ())
     assert ours > 1.05 * theirs and lost < more
 

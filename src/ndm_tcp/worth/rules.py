@@ -49,7 +49,7 @@ RULES = {
         "holds the window after an overflow, and paces it, where hosts do not pause",
         "ndm_policy.h",
         "ca->ceiling_rounds",
-        "ca->watchdog.at_ceiling = ca->ceiling_rounds &&",
+        "held = ca->ceiling_rounds &&",
     ),
     "room under the ceiling": Rule(
         "no ceiling for a flow that does not fill its window, without a queue",
