@@ -12,8 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from ndm_tcp import selection
+from ndm_tcp import contract, selection
 from ndm_tcp.adapt import command, recordings, report, steps, verdict, windows
 from ndm_tcp.adapt.experiments import families
 from ndm_tcp.adapt.recordings import FEWEST_PATHS, Plan
@@ -31,7 +32,11 @@ from ndm_tcp.paths import report as paths_report
 from ndm_tcp.paths.estimate_command import estimate_all
 from ndm_tcp.paths.model import Kind, Level, PathModel, Rival, Seen, Value
 from ndm_tcp.paths.predict import Entrant
+from ndm_tcp.training import checkpoint as ckpt
 from ndm_tcp.training import splits
+from ndm_tcp.training.config import SHIPPED, TrainConfig
+from ndm_tcp.training.model import Policy
+from ndm_tcp.training.start import load
 
 from .conftest import TRACES
 from .kmod.lab import need_kernel
@@ -149,6 +154,7 @@ def judged(adapted: float, shipped: float = 1.0, bbr: float = 1.0) -> verdict.Of
 
 
 GOOD = verdict.Guard("validation", 57, 0.001, -0.01, 0.012)
+BAD = verdict.Guard("validation", 57, -0.05, -0.08, -0.02)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +166,7 @@ GOOD = verdict.Guard("validation", 57, 0.001, -0.01, 0.012)
         (judged(1.1, bbr=1.3), GOOD, False, "Stay with bbr: on your paths it is significantly"),
         (
             judged(1.5),
-            verdict.Guard("validation", 57, -0.05, -0.08, -0.02),
+            BAD,
             False,
             "significantly worse on the 57 paths of validation",
         ),
@@ -207,6 +213,42 @@ def test_the_guard_compares_scenario_by_scenario() -> None:
     assert not verdict.guard("x", worse, shipped).passed
     mixed = {name: value + 0.05 * (-1) ** n for n, (name, value) in enumerate(shipped.items())}
     assert verdict.guard("x", mixed, shipped).passed
+
+
+def test_a_network_that_the_guard_refuses_is_averaged_with_the_shipped_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped = Policy(TrainConfig().hidden, ())
+    load(SHIPPED).copy_to(shipped)
+    learned = {k: v.clone() for k, v in shipped.state_dict().items()}
+    learned["layers.2.bias"] += torch.tensor([0.25, -0.5])
+    config = TrainConfig(init=SHIPPED)
+    (tmp_path / "network").mkdir()
+    ckpt.save(tmp_path / "network" / ckpt.MODEL, ckpt.Checkpoint(learned, config, "", 1))
+    setting = steps.Steps(tmp_path, (), 1, 1, ONE)
+    asked: list[Path] = []
+
+    def guard(suites: str, kmod: Path, *_: object) -> verdict.Guard:
+        asked.append(kmod)
+        return GOOD if kmod.name == "kmod-mean" else BAD
+
+    monkeypatch.setattr(steps, "guard", guard)
+    kmod, found, refused = steps.guarded(setting, "validation", uml_build.KMOD, 0.0)
+    assert (found, refused, asked) == (GOOD, BAD, [uml_build.KMOD, kmod])
+    x = golden.inputs()[::50]
+    one, other = (
+        forward(IntegerNetwork.read(sources / "generated").layers, x).outputs / 2.0**16
+        for sources in (uml_build.KMOD, kmod)
+    )
+    for number, moved in ((0, 0.125), (1, -0.25)):
+        # Outside, the output is at its limit.
+        inside = np.abs(one[:, number]) < contract.OUTPUTS[number].hi - 0.5
+        apart = (other - one)[inside, number]
+        assert len(apart) > 10 and apart == pytest.approx(moved, abs=1e-3)
+    monkeypatch.setattr(steps, "guard", lambda *_: GOOD)
+    assert steps.guarded(setting, "validation", kmod, 0.0) == (kmod, GOOD, None)
+    text = report.guard_text(report.Adapted("", True, "kmod", GOOD, [], {}, {}, refused=BAD))
+    assert "mean" in text and f"{BAD.score:+.4f}" in text
 
 
 def test_a_guard_runs_seeds_of_the_lab_that_chose_no_network(

@@ -9,7 +9,7 @@ record     Reno, CUBIC, BBR, the network on the models      RUN/recordings, RUN/
 fine-tune  from the shipped weights, lab rounds beside      RUN/network-N, RUN/network
 search     what to teach, with which offset, by the loop    RUN/offsets
 export     integers, certificate, golden vectors            RUN/kmod-N, RUN/kmod-last
-guard      the validation suites, against the shipped one
+guard      the validation suites, against the shipped one; the mean of both if it refuses
 judge      all algorithms on held-out paths                 RUN/report.html, RUN/adapt.json
 """
 
@@ -117,15 +117,16 @@ def main(args: argparse.Namespace) -> int:
     steps.say("target windows measured, captures labelled", started_s)
     plan = recordings.Plan.of(chosen, splits, args.draws)
     kmod = steps.network(setting, plan, started_s)
-    same, guarded = _same(kmod), None
+    same, guarded, refused = _same(kmod), None, None
     if args.guard and not same:
-        guarded = steps.guard(args.guard, kmod, args.out / "guard", setting.where)
-        steps.say(f"guard: {guarded.scenarios} paths, score {guarded.score:+.4f}", started_s)
+        kmod, guarded, refused = steps.guarded(setting, args.guard, kmod, started_s)
     of = steps.judge(setting, plan, kmod, started_s)
     advised, sentence = verdict.sentence(of, guarded, same)
     place = _place(setting.out, kmod, advised)
     held_out = sorted(model.name for model in plan.held_out)
-    found = report.Adapted(sentence, advised, place.name, guarded, held_out, rejected, of, same)
+    found = report.Adapted(
+        sentence, advised, place.name, guarded, held_out, rejected, of, same, refused
+    )
     page = report.write(found, setting.out, [*taught.values()])
     if args.json:
         print(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())

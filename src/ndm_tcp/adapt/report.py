@@ -35,6 +35,8 @@ class Adapted:
     judged: dict[str, dict[str, Prediction]]
     shipped: bool = False
     """is it the shipped network, since nothing was better?"""
+    refused: verdict.Guard | None = None
+    """the guard that refused the first network: the adapted one is `steps.mean`"""
 
 
 def differences(found: Adapted) -> list[list[str]]:
@@ -69,10 +71,16 @@ def guard_text(found: Adapted) -> str:
     if g is None:
         return "No guard suite was run, so nothing is known of the network on other paths."
     said = "not significantly worse" if g.passed else "significantly worse"
-    return (
+    text = (
         f"On the {g.scenarios} paths of {g.suites} it is {said} than the shipped network: score "
         f"{g.score:+.4f} [{g.low:+.4f}, {g.high:+.4f}]."
     )
+    if r := found.refused:
+        text += (
+            " Its weights are the mean of the shipped network's and of those that were learned, "
+            f"which lost more there: {r.score:+.4f} [{r.low:+.4f}, {r.high:+.4f}]."
+        )
+    return text
 
 
 def screen(found: Adapted) -> str:

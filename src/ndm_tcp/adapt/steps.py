@@ -203,6 +203,32 @@ def module(run: Path, to: Path) -> Path:
     return to
 
 
+def mean(steps: Steps) -> Path:
+    """The module's sources with the mean of the adapted network's weights and the shipped one's.
+
+    It loses less elsewhere. Wortsman et al., "Robust fine-tuning of zero-shot models", 2022
+    (arXiv:2109.01903).
+    """
+    import torch
+
+    from ndm_tcp.training import checkpoint as ckpt
+    from ndm_tcp.training.config import SHIPPED
+    from ndm_tcp.training.model import Policy
+    from ndm_tcp.training.start import load
+
+    run = steps.out / "network-mean"
+    if run.exists():  # of a run before
+        shutil.rmtree(run)
+    shutil.copytree(steps.out / "network", run)
+    adapted = ckpt.load(run / ckpt.MODEL)
+    shipped = Policy(adapted.config.hidden, adapted.config.mask)
+    load(SHIPPED).copy_to(shipped)
+    weights = shipped.state_dict()
+    tensors = {k: torch.lerp(v, weights[k], 0.5) for k, v in adapted.tensors.items()}
+    ckpt.save(run / ckpt.MODEL, replace(adapted, tensors=tensors))
+    return module(run, steps.out / "kmod-mean")
+
+
 def _tried(kmod: Path, offset: float, to: Path) -> Path:
     """The module's sources with the same network and an offset: its integers alone, no reports."""
     from ndm_tcp import contract, model_json
@@ -281,6 +307,23 @@ def guard(suites: str, kmod: Path, work: Path, where: Workers) -> verdict.Guard:
         for name, source in (("shipped", uml_build.KMOD), ("adapted", kmod))
     )
     return verdict.guard(suites, adapted, shipped)
+
+
+def guarded(
+    steps: Steps, suites: str, kmod: Path, started_s: float
+) -> tuple[Path, verdict.Guard, verdict.Guard | None]:
+    """Run the guard; where it refuses the network, run it on `mean`.
+
+    Returns:
+        the module's sources to judge, their guard, and the guard that refused; None: it passed.
+    """
+    found, refused = guard(suites, kmod, steps.out / "guard", steps.where), None
+    say(f"guard: {found.scenarios} paths, score {found.score:+.4f}", started_s)
+    if not found.passed:
+        kmod, refused = mean(steps), found
+        found = guard(suites, kmod, steps.out / "guard", steps.where)
+        say(f"guard of the mean with the shipped network: score {found.score:+.4f}", started_s)
+    return kmod, found, refused
 
 
 def judge(steps: Steps, plan: recordings.Plan, kmod: Path, started_s: float) -> verdict.Of:
