@@ -35,6 +35,7 @@ from ndm_tcp.paths.predict import Entrant
 from ndm_tcp.training import checkpoint as ckpt
 from ndm_tcp.training import splits
 from ndm_tcp.training.config import SHIPPED, TrainConfig
+from ndm_tcp.training.loop import RESULTS
 from ndm_tcp.training.model import Policy
 from ndm_tcp.training.start import load
 
@@ -224,6 +225,7 @@ def test_a_network_that_the_guard_refuses_is_averaged_with_the_shipped_one(
     learned["layers.2.bias"] += torch.tensor([0.25, -0.5])
     config = TrainConfig(init=SHIPPED)
     (tmp_path / "network").mkdir()
+    (tmp_path / "network" / RESULTS).write_text("{}")
     ckpt.save(tmp_path / "network" / ckpt.MODEL, ckpt.Checkpoint(learned, config, "", 1))
     setting = steps.Steps(tmp_path, (), 1, 1, ONE)
     asked: list[Path] = []
@@ -235,6 +237,7 @@ def test_a_network_that_the_guard_refuses_is_averaged_with_the_shipped_one(
     monkeypatch.setattr(steps, "guard", guard)
     kmod, found, refused = steps.guarded(setting, "validation", uml_build.KMOD, 0.0)
     assert (found, refused, asked) == (GOOD, BAD, [uml_build.KMOD, kmod])
+    assert "not judged" in (tmp_path / "network-mean" / "MODEL_CARD.md").read_text()
     x = golden.inputs()[::50]
     one, other = (
         forward(IntegerNetwork.read(sources / "generated").layers, x).outputs / 2.0**16

@@ -219,8 +219,9 @@ def mean(steps: Steps) -> Path:
     run = steps.out / "network-mean"
     if run.exists():  # of a run before
         shutil.rmtree(run)
-    shutil.copytree(steps.out / "network", run)
-    adapted = ckpt.load(run / ckpt.MODEL)
+    run.mkdir()
+    # Without the metrics, which are those of the other weights: the loop judges this one.
+    adapted = ckpt.load(steps.out / "network" / ckpt.MODEL)
     shipped = Policy(adapted.config.hidden, adapted.config.mask)
     load(SHIPPED).copy_to(shipped)
     weights = shipped.state_dict()
