@@ -127,8 +127,11 @@ static int sorted_blocks(const struct ndm_sender *s, const struct ndm_options *o
 	return n;
 }
 
-/* Remove and mark packets; the RTT for srtt and the one for the congestion control, or -1. */
-static void take_ack(struct ndm_sender *s, int64_t now_us, int64_t ack,
+/*
+ * Remove and mark packets; the RTT for srtt and the one for the congestion control, or -1.
+ * True if only a timestamp shows them, in the kernel to a millisecond.
+ */
+static bool take_ack(struct ndm_sender *s, int64_t now_us, int64_t ack,
 		     const struct ndm_options *options, int64_t *rtt, int64_t *ca_rtt)
 {
 	struct rtt_times t = { -1, -1, -1, -1, false };
@@ -152,12 +155,13 @@ static void take_ack(struct ndm_sender *s, int64_t now_us, int64_t ack,
 			*rtt = now_us - t.first_sack;
 	}
 	if (*rtt >= 0 || ack <= s->una || !options->stamps)
-		return;
+		return false;
 	for (at = 0; at < s->stamps; at++)
 		if (s->stamp[at] == options->ts_echo) {
 			*rtt = *ca_rtt = now_us - s->stamp_us[at];
-			return;
+			return true;
 		}
+	return false;
 }
 
 /*
@@ -311,6 +315,7 @@ bool ndm_sender_acked(struct ndm_sender *s, int64_t now_us, uint32_t ack32, uint
 		      const struct ndm_options *options, struct ndm_ack_row *row)
 {
 	int64_t ack, before, newly, rtt, ca_rtt;
+	bool rounded;
 
 	if (s->failed || s->nxt < 0)
 		return false;
@@ -335,14 +340,15 @@ bool ndm_sender_acked(struct ndm_sender *s, int64_t now_us, uint32_t ack32, uint
 	before = s->delivered;
 	memset(&s->sample, 0, sizeof(s->sample));
 	s->sample.end = -1;
-	take_ack(s, now_us, ack, options, &rtt, &ca_rtt);
+	rounded = take_ack(s, now_us, ack, options, &rtt, &ca_rtt);
 	newly = s->delivered - before;
 	if (newly || ack > s->una)
 		s->last_progress_us = now_us;
 	s->una = max64(s->una, ack);
 	s->window = (int64_t)window << (s->wscale > 0 ? s->wscale : 0);
 	if (rtt >= 0) {
-		ndm_sender_take_min_rtt(s, now_us, max64(ca_rtt, 1));
+		/* The module's lowest RTT is no rounded one, and at most a millisecond above. */
+		ndm_sender_take_min_rtt(s, now_us, max64(ca_rtt, 1) + (rounded ? 1000 : 0));
 		ndm_sender_take_srtt(s, max64(rtt, 1));
 	}
 	rack(s, now_us);
