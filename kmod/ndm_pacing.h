@@ -13,11 +13,14 @@
  * Percent of cwnd / srtt, the rate at which packets leave.
  * start: in slow start the window doubles in a round, so the rate must, too.
  * 120: enough above the rate of the ACKs for the window, not the pacing, to limit the flow.
+ * even: the window of a ceiling is all that path and short queue hold. Not in a recovery: with
+ * random losses less than a window would arrive, and it would shrink.
  * empty: with nothing in flight, the next data, perhaps an object of a web page, has no ACKs
  * to follow, and arrives as late as its last packet leaves.
  */
 static const u32 ndm_pacing_start_percent = 200;
 static const u32 ndm_pacing_percent = 120;
+static const u32 ndm_pacing_even_percent = 105;
 static const u32 ndm_pacing_empty_percent = 1600;
 
 /*
@@ -53,11 +56,16 @@ static bool ndm_may_burst(const struct sock *sk)
 
 static NDM_COMMON u32 ndm_pace(const struct sock *sk)
 {
+	const struct ndm *ca = inet_csk_ca(sk);
 	const struct tcp_sock *tp = tcp_sk(sk);
 
 	if (!tp->packets_out && ndm_may_burst(sk))
 		return ndm_pacing_empty_percent;
-	return tcp_in_slow_start(tp) ? ndm_pacing_start_percent : ndm_pacing_percent;
+	if (tcp_in_slow_start(tp))
+		return ndm_pacing_start_percent;
+	if (ca->watchdog.paces_evenly && ndm_ca_state(sk) != TCP_CA_Recovery)
+		return ndm_pacing_even_percent;
+	return ndm_pacing_percent;
 }
 
 /*
@@ -105,15 +113,18 @@ static u32 ndm_paused_window(const struct ndm *ca, const s16 *x)
 
 /*
  * packets_out counts packets that a reduction has not drained yet: paced by the small
- * window of a recovery, its retransmissions would trickle.
+ * window of a recovery, its retransmissions would trickle. It counts those too that have
+ * arrived behind a loss: where a burst overflows the queue they would double the rate.
  *
  * srtt_us is in 1/8 us, hence the 8. The product fits u64: mss * window is at
  * most 2^31, the sequence space, and 2^31 * 1600 * 80000 < 2^58.
  */
 static NDM_COMMON void ndm_update_pacing(struct sock *sk)
 {
+	const struct ndm *ca = inet_csk_ca(sk);
 	const struct tcp_sock *tp = tcp_sk(sk);
-	u64 rate = (u64)tp->mss_cache * max(tcp_snd_cwnd(tp), tp->packets_out);
+	u32 out = tp->packets_out - (ca->watchdog.paces_evenly ? tp->sacked_out : 0);
+	u64 rate = (u64)tp->mss_cache * max(tcp_snd_cwnd(tp), out);
 
 	/* Without an RTT there is no rate; the initial window bounds the burst. */
 	if (!tp->srtt_us)

@@ -15,6 +15,8 @@
  *				rttvar < srtt / 8		start takes a quarter per ACK
  *   ndm_queue_is_long		srtt > 2 min RTT		the guard (NDM_LAW_QUEUE)
  *   ndm_queue_is_short		baseline RTT > 1/2 srtt		ceiling, watchdog
+ *   ndm_bursts_overflow	baseline RTT > 2/3 srtt, and	pacing under a ceiling
+ *				packets were lost lately
  *   ndm_queue_shows		baseline RTT < 15/16 srtt	ceiling of an unfilled window
  *   ndm_queue_empties		queue_floor < 1/4		ceiling
  *   ndm_queue_persists		shortest queue > 1/2 baseline	a drain begins
@@ -62,10 +64,12 @@
 /*
  * Baseline RTT / srtt, Q12 in [0, 1]. 4/5: a quarter of a RTT is what a doubling of slow
  * start adds. 1/2: the network sees a queue of one baseline RTT or more and shares it.
- * 15/16: when the round of a burst is over, srtt still shows a fifteenth of its queue.
+ * 2/3: a queue of half a baseline RTT takes a burst. 15/16: when the round of a burst is
+ * over, srtt still shows a fifteenth of its queue.
  */
 #define NDM_QUEUE_STANDING	(NDM_ONE * 4 / 5)
 #define NDM_QUEUE_LONG		(NDM_ONE / 2)
+#define NDM_QUEUE_TIGHT		(NDM_ONE * 2 / 3)
 #define NDM_QUEUE_SHOWN		(NDM_ONE * 15 / 16)
 
 /*
@@ -160,6 +164,12 @@ static inline bool ndm_queue_stands(const s16 *x)
 static inline bool ndm_queue_is_short(const s16 *x)
 {
 	return x[NDM_IN_RTT_RATIO] > NDM_QUEUE_LONG;
+}
+
+/* A queue that marks in place of drops takes bursts, too. */
+static inline bool ndm_bursts_overflow(const s16 *x)
+{
+	return x[NDM_IN_RTT_RATIO] > NDM_QUEUE_TIGHT && x[NDM_IN_LOSS_RATE_MEAN];
 }
 
 static inline bool ndm_queue_shows(const s16 *x)

@@ -254,10 +254,13 @@ static u32 ndm_network_target(struct sock *sk, const struct ndm_facts *r)
 	u32 bound = ca->f.paused ? max(r->window, ndm_paused_window(ca, r->x)) : ~0U;
 	s32 gain = r->out[NDM_OUT_CWND_GAIN] + ndm_explore(&ca->watchdog);
 	u32 target = ndm_law(r->window, gain, ca->phase, r->x, r->lost, r->flags, bound);
+	bool held;
 
 	ndm_next_phase(ca);
 	ndm_update_ceiling(ca, r);
-	if (ca->ceiling_rounds && !ca->f.paused && (r->limited || ndm_queue_shows(r->x)))
+	held = ca->ceiling_rounds && !ca->f.paused && (r->limited || ndm_queue_shows(r->x));
+	ca->watchdog.paces_evenly = held && ndm_bursts_overflow(r->x);
+	if (held)
 		target = min(target, ndm_ceiling(r->window, r->x, ca->ceiling_rounds));
 	return target;
 }

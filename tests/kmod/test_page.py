@@ -45,7 +45,7 @@ FILLS = FILLS.replace("1_420_000", "1_083_906")
 TAIL = PAGE.replace("200_000_000", "38_000_000").replace("40_000", "12_000")
 TAIL = TAIL.replace("packets = 700", "packets = 53")
 TAIL = TAIL.replace("= 60", "= 16").replace("3_600_000", "1_316_000")
-HOLDS = "(r->limited || ndm_queue_shows(r->x)))"
+HOLDS = "(r->limited || ndm_queue_shows(r->x));"
 BURST = ("return lost >= NDM_CEILING_LOST &&", "return false &&")
 START = "	ndm_start_features(sk);\n"
 UNUSED_LOSS = ("limited ? NDM_WATCHDOG_LOSS : ndm_unused_loss", "NDM_WATCHDOG_LOSS")
@@ -151,7 +151,7 @@ def test_without_a_queue_a_ceiling_is_not_for_a_window_that_is_not_used(tmp_path
     The network is undecided about losses, so a ceiling is often in force.
     """
     undecided = answers(0, 1)
-    of = {"rule": [undecided], "held": [undecided, (HOLDS, "true)")]}
+    of = {"rule": [undecided], "held": [undecided, (HOLDS, "true;")]}
     ms = {
         name: statistics.mean(
             page(FILLS, tmp_path / f"{name}-{seed}", changes, seed)["object_ms_mean"]

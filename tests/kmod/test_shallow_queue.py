@@ -77,7 +77,7 @@ offloads = true
 [host]
 read_wait_us = 100
 """
-HOLDS = "if (ca->ceiling_rounds &&"
+HOLDS = ("held = ca->ceiling_rounds &&", "held = false &&")
 EMPTIES = ("!ndm_queue_empties(x)", "false")
 # Loss does not keep it from growing.
 BOLD = answers(13107, 65536)
@@ -96,7 +96,7 @@ def test_what_overflowed_is_not_tried_again_at_once(tmp_path: Path) -> None:
     result, table = drive(SHORT, tmp_path / "rule", [BOLD])
     held = ceilings(table.to_pylist())
     assert len(held) > 5 and max(held) >= replay.ROUNDS
-    without = measure(SHORT, tmp_path / "none", [BOLD, (HOLDS, "if (false &&")])
+    without = measure(SHORT, tmp_path / "none", [BOLD, HOLDS])
     ours, theirs = result["flows"][0], without["flows"][0]
     lost, more = (flow["retransmissions"] / flow["segments"] for flow in (ours, theirs))
     print(f"\nsent again: {lost:.2%}, without ceilings {more:.2%}; they held for {held} rounds")
@@ -115,6 +115,22 @@ def rule_and_none(
         found.append(sum(flow["retransmissions"] / flow["segments"] for flow in flows) / len(flows))
     print(f"\nMbit/s, retransmitted; the same without the rule: {found}")
     return tuple(found)
+
+
+def test_at_a_ceiling_packets_leave_evenly(tmp_path: Path) -> None:
+    """A fifth more than the window in a part of a round overflows a queue of a few packets."""
+    change = ("ndm_pacing_even_percent = 105;", "ndm_pacing_even_percent = 120;")
+    ours, lost, theirs, more = rule_and_none(PATH, tmp_path, change)
+    assert lost < 0.85 * more and ours > 0.98 * theirs
+
+
+def test_a_recovery_does_not_overflow_the_queue_again(tmp_path: Path) -> None:
+    """Packets that have arrived behind the loss make no room for as many more."""
+    path = PATH.replace("15_000_000", "42_000_000").replace("packets = 6", "packets = 2")
+    path = path.replace("16_000", "8_200")
+    change = ("ca->watchdog.paces_evenly ? tp->sacked_out : 0", "0")
+    ours, lost, theirs, more = rule_and_none(path, tmp_path, change, ())
+    assert ours > 1.05 * theirs and lost < more
 
 
 def test_where_packets_overtake_others_less_arrives_than_was_sent(tmp_path: Path) -> None:

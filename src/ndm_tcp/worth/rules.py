@@ -46,16 +46,16 @@ RULES = {
         "true",
     ),
     "ceiling": _never(
-        "holds the window after an overflow, where hosts do not pause",
+        "holds the window after an overflow, and paces it, where hosts do not pause",
         "ndm_policy.h",
-        "ca->ceiling_rounds && !ca->f.paused",
-        "if (ca->ceiling_rounds && !ca->f.paused &&",
+        "ca->ceiling_rounds",
+        "held = ca->ceiling_rounds &&",
     ),
     "room under the ceiling": Rule(
         "no ceiling for a flow that does not fill its window, without a queue",
         "ndm_policy.h",
-        "!ca->f.paused && (r->limited || ndm_queue_shows(r->x))",
-        "!ca->f.paused",
+        "(r->limited || ndm_queue_shows(r->x))",
+        "true",
     ),
     "drain": Rule(
         "empties a standing queue now and then",
