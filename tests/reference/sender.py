@@ -210,14 +210,14 @@ class SenderReplay:
             return
         before = self.delivered
         self.sample = _RateSample()
-        rtt_us, ca_rtt_us = self._take_ack(now_us, ack, options)
+        rtt_us, ca_rtt_us, rounded = self._take_ack(now_us, ack, options)
         newly = self.delivered - before
         if newly or ack > self.una:
             self.last_progress_us = now_us
         self.una = max(self.una, ack)
         self.window = window << (self.wscale or 0)
         if rtt_us >= 0:
-            self.min_rtt.update(now_us, max(ca_rtt_us, 1))
+            self.min_rtt.update(now_us, max(ca_rtt_us, 1) + (1000 if rounded else 0))
             self.rtt.update(max(rtt_us, 1))
         self._rack(now_us)
         lost, cause = self.marked, self.marked_cause
@@ -254,8 +254,13 @@ class SenderReplay:
         if (packet.sent_us, packet.end) > (self.rack_sent_us, self.rack_end):
             self.rack_sent_us, self.rack_end = packet.sent_us, packet.end
 
-    def _take_ack(self, now_us: int, ack: int, options: Options) -> tuple[int, int]:
-        """Remove and mark packets; returns the RTT for srtt and the one for the controller."""
+    def _take_ack(self, now_us: int, ack: int, options: Options) -> tuple[int, int, bool]:
+        """Remove and mark packets.
+
+        Returns:
+            the RTT for srtt, the one for the controller, and whether only a timestamp shows
+            them, in the kernel to a millisecond.
+        """
         first_sack = last_sack = first_ack = last_ack = -1
         old_top = self.top_sacked
         # The kernel walks its queue once, so it takes the blocks in order of their numbers.
@@ -309,8 +314,8 @@ class SenderReplay:
         if rtt < 0 and ack > self.una and options.ts:
             echoed = self.ts_sent.get(options.ts[1])
             if echoed is not None:
-                rtt = ca_rtt = now_us - echoed
-        return rtt, ca_rtt
+                return now_us - echoed, now_us - echoed, True
+        return rtt, ca_rtt, False
 
     def _unmark(self, packet: _Packet) -> None:
         if packet.lost:
