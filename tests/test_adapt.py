@@ -7,7 +7,7 @@ import argparse
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -224,20 +224,23 @@ def test_a_network_that_the_guard_refuses_is_averaged_with_the_shipped_one(
     learned = {k: v.clone() for k, v in shipped.state_dict().items()}
     learned["layers.2.bias"] += torch.tensor([0.25, -0.5])
     config = TrainConfig(init=SHIPPED)
-    (tmp_path / "network").mkdir()
-    (tmp_path / "network" / RESULTS).write_text("{}")
-    ckpt.save(tmp_path / "network" / ckpt.MODEL, ckpt.Checkpoint(learned, config, "", 1))
+    run = tmp_path / "network-2"
+    run.mkdir()
+    (run / RESULTS).write_text("{}")
+    ckpt.save(run / ckpt.MODEL, ckpt.Checkpoint(learned, config, "", 1))
     setting = steps.Steps(tmp_path, (), 1, 1, ONE)
     asked: list[Path] = []
 
     def guard(suites: str, kmod: Path, *_: object) -> verdict.Guard:
         asked.append(kmod)
-        return GOOD if kmod.name == "kmod-mean" else BAD
+        return GOOD if kmod.name == "kmod-2-mean" else BAD
 
     monkeypatch.setattr(steps, "guard", guard)
-    kmod, found, refused = steps.guarded(setting, "validation", uml_build.KMOD, 0.0)
-    assert (found, refused, asked) == (GOOD, BAD, [uml_build.KMOD, kmod])
-    assert "not judged" in (tmp_path / "network-mean" / "MODEL_CARD.md").read_text()
+    module = tmp_path / "kmod-2"
+    kmod, found, refused = steps.guarded(setting, "validation", run, module, 0.0)
+    assert (found, refused, asked) == (GOOD, BAD, [module, kmod])
+    averaged = tmp_path / "network-2-mean"
+    assert "not judged" in (averaged / "MODEL_CARD.md").read_text()
     x = golden.inputs()[::50]
     one, other = (
         forward(IntegerNetwork.read(sources / "generated").layers, x).outputs / 2.0**16
@@ -249,7 +252,8 @@ def test_a_network_that_the_guard_refuses_is_averaged_with_the_shipped_one(
         apart = (other - one)[inside, number]
         assert len(apart) > 10 and apart == pytest.approx(moved, abs=1e-3)
     monkeypatch.setattr(steps, "guard", lambda *_: GOOD)
-    assert steps.guarded(setting, "validation", kmod, 0.0) == (kmod, GOOD, None)
+    assert steps.guarded(setting, "validation", run, module, 0.0) == (module, GOOD, None)
+    assert not averaged.exists()  # of the run before
     text = report.guard_text(report.Adapted("", True, "kmod", GOOD, [], {}, {}, refused=BAD))
     assert "mean" in text and f"{BAD.score:+.4f}" in text
 
@@ -292,6 +296,21 @@ def test_what_adapting_is_worth_has_an_interval_over_paths_and_one_over_seeds() 
     paths_, seeds = (found["score"][key] for key in ("over paths", "over training seeds"))
     assert paths_[0] == pytest.approx(seeds[0])
     assert paths_[1] < 0 < seeds[1] and seeds[2] - seeds[1] < 0.01
+
+
+def test_families_judge_the_network_that_adapting_would_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, bad, averaged = (tmp_path / name for name in ("kmod-1", "kmod-2", "kmod-2-mean"))
+    monkeypatch.setattr(steps, "guard", lambda _, kmod, *__: BAD if kmod == bad else GOOD)
+    monkeypatch.setattr(steps, "mean", lambda _, to: to)
+    monkeypatch.setattr(steps, "module", lambda _, to: to)
+    setting = steps.Steps(tmp_path, (), 1, 1, ONE)
+    adapted = [(tmp_path / "network-1", good), (tmp_path / "network-2", bad)]
+    left, guards = families.as_shipped(adapted, "validation", setting, 0.0)
+    assert left == [good, averaged]
+    assert [one["mean"] and one["network"] == asdict(BAD) for one in guards] == [None, True]
+    assert families.as_shipped(adapted, "", setting, 0.0) == ([good, bad], [])
 
 
 def test_each_training_learns_from_flows_of_the_network_before(

@@ -116,10 +116,10 @@ def main(args: argparse.Namespace) -> int:
     splits = steps.captures(args.sources, setting, [*taught.values()])
     steps.say("target windows measured, captures labelled", started_s)
     plan = recordings.Plan.of(chosen, splits, args.draws)
-    kmod = steps.network(setting, plan, started_s)
+    run, kmod = steps.network(setting, plan, started_s)
     same, guarded, refused = _same(kmod), None, None
     if args.guard and not same:
-        kmod, guarded, refused = steps.guarded(setting, args.guard, kmod, started_s)
+        kmod, guarded, refused = steps.guarded(setting, args.guard, run, kmod, started_s)
     of = steps.judge(setting, plan, kmod, started_s)
     advised, sentence = verdict.sentence(of, guarded, same)
     place = _place(setting.out, kmod, advised)

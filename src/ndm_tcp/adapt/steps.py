@@ -99,8 +99,11 @@ def recorded(steps: Steps, plan: recordings.Plan, started_s: float) -> tuple[Pat
     return data, run, kmod
 
 
-def network(steps: Steps, plan: recordings.Plan, started_s: float) -> Path:
-    """What the loop finds best to teach; the sources of the module with that network."""
+def network(steps: Steps, plan: recordings.Plan, started_s: float) -> tuple[Path, Path]:
+    """What the loop finds best to teach; the run folder, and the sources of its module.
+
+    Without anything to teach there is no run folder, and the network is the shipped one.
+    """
     data, run, kmod = recorded(steps, plan, started_s)
     taught = [m for m in plan.models if plan.splits[m.name] == "train"]
     targets, best = search(steps, taught, kmod)
@@ -110,11 +113,11 @@ def network(steps: Steps, plan: recordings.Plan, started_s: float) -> Path:
     if last.exists():  # of a run before
         shutil.rmtree(last)
     if not targets and not best:
-        return sources(None, steps.out / "kmod-last")
+        return last, sources(None, steps.out / "kmod-last")
     if best:
         run = train(steps, data, steps.iterations - 1, targets=targets, offset=best)
     shutil.copytree(run, last)
-    return module(last, steps.out / "kmod-last")
+    return last, module(last, steps.out / "kmod-last")
 
 
 def dataset(steps: Steps, folders: list[Path], turn: int) -> Path:
@@ -203,11 +206,15 @@ def module(run: Path, to: Path) -> Path:
     return to
 
 
-def mean(steps: Steps) -> Path:
-    """The module's sources with the mean of the adapted network's weights and the shipped one's.
+def mean(run: Path, to: Path) -> Path:
+    """A run folder with the mean of an adapted network's weights and the shipped one's.
 
     It loses less elsewhere. Wortsman et al., "Robust fine-tuning of zero-shot models", 2022
     (arXiv:2109.01903).
+
+    Args:
+        run: of the adapted network.
+        to: the new folder.
     """
     import torch
 
@@ -216,18 +223,15 @@ def mean(steps: Steps) -> Path:
     from ndm_tcp.training.model import Policy
     from ndm_tcp.training.start import load
 
-    run = steps.out / "network-mean"
-    if run.exists():  # of a run before
-        shutil.rmtree(run)
-    run.mkdir()
+    to.mkdir()
     # Without the metrics, which are those of the other weights: the loop judges this one.
-    adapted = ckpt.load(steps.out / "network" / ckpt.MODEL)
+    adapted = ckpt.load(run / ckpt.MODEL)
     shipped = Policy(adapted.config.hidden, adapted.config.mask)
     load(SHIPPED).copy_to(shipped)
     weights = shipped.state_dict()
     tensors = {k: torch.lerp(v, weights[k], 0.5) for k, v in adapted.tensors.items()}
-    ckpt.save(run / ckpt.MODEL, replace(adapted, tensors=tensors))
-    return module(run, steps.out / "kmod-mean")
+    ckpt.save(to / ckpt.MODEL, replace(adapted, tensors=tensors))
+    return to
 
 
 def _tried(kmod: Path, offset: float, to: Path) -> Path:
@@ -311,17 +315,28 @@ def guard(suites: str, kmod: Path, work: Path, where: Workers) -> verdict.Guard:
 
 
 def guarded(
-    steps: Steps, suites: str, kmod: Path, started_s: float
+    steps: Steps, suites: str, run: Path, kmod: Path, started_s: float
 ) -> tuple[Path, verdict.Guard, verdict.Guard | None]:
     """Run the guard; where it refuses the network, run it on `mean`.
+
+    Args:
+        steps: the setting.
+        suites: names, separated by commas.
+        run: of the adapted network.
+        kmod: the module's sources with it.
+        started_s: `time.monotonic` at the start of the command.
 
     Returns:
         the module's sources to judge, their guard, and the guard that refused; None: it passed.
     """
+    averaged = run.with_name(f"{run.name}-mean")
+    if averaged.exists():  # of a run before
+        shutil.rmtree(averaged)
     found, refused = guard(suites, kmod, steps.out / "guard", steps.where), None
     say(f"guard: {found.scenarios} paths, score {found.score:+.4f}", started_s)
     if not found.passed:
-        kmod, refused = mean(steps), found
+        kmod = module(mean(run, averaged), kmod.with_name(f"{kmod.name}-mean"))
+        refused = found
         found = guard(suites, kmod, steps.out / "guard", steps.where)
         say(f"guard of the mean with the shipped network: score {found.score:+.4f}", started_s)
     return kmod, found, refused

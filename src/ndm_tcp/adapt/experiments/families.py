@@ -171,8 +171,11 @@ def networks(
     setting: steps.Steps,
     seeds: int,
     started_s: float,
-) -> list[Path]:
-    """Adapt with several seeds from one set of recordings; the modules' sources."""
+) -> list[tuple[Path, Path]]:
+    """Adapt with several seeds from one set of recordings; their runs and modules' sources.
+
+    None, if the loop finds nothing to teach.
+    """
     models = windows.measured(models, setting.out / "windows", setting.draws, setting.where)
     splits = steps.captures(copies, setting, models)
     plan = recordings.Plan.of(recordings.spread(models, CAPTURES), splits, setting.draws)
@@ -183,13 +186,29 @@ def networks(
     targets, offset = steps.search(several, plan.models, first)
     files.write_text(setting.out / "search", f"targets {targets}, offset {offset:+.2f}\n")
     if not targets and not offset:
-        return [uml_build.KMOD] * seeds
+        return []
     found = []
     for seed in range(1, seeds + 1):
         turn = setting.iterations - 1 + seed
         run = steps.train(setting, recorded, turn, seed, targets, offset)
-        found.append(steps.module(run, setting.out / f"kmod-{seed}"))
+        found.append((run, steps.module(run, setting.out / f"kmod-{seed}")))
     return found
+
+
+def as_shipped(
+    adapted: list[tuple[Path, Path]], guards: str, setting: steps.Steps, started_s: float
+) -> tuple[list[Path], list[dict[str, object]]]:
+    """What `ndm adapt` would ship of each network, itself or its mean; what the guard found."""
+    if not guards:
+        return [kmod for _, kmod in adapted], []
+    kmods: list[Path] = []
+    found: list[dict[str, object]] = []
+    for run, kmod in adapted:
+        kmod, last, refused = steps.guarded(setting, guards, run, kmod, started_s)
+        of_mean = asdict(last) if refused else None
+        kmods.append(kmod)
+        found.append({"network": asdict(refused or last), "mean": of_mean})
+    return kmods, found
 
 
 def on_true_paths(
@@ -279,9 +298,10 @@ def run(
     steps.say(f"{family}: {len(models)} of {len(copies)} captures accepted", started_s)
     setting = steps.Steps(out, shipped_rounds(), 1, steps.ITERATIONS, where)
     adapted = networks(models, copies, setting, seeds, started_s)
-    steps.say(f"{family}: {seeds} networks adapted", started_s)
+    steps.say(f"{family}: {len(adapted)} networks adapted", started_s)
+    ships, guard_of = as_shipped(adapted, guards, setting, started_s)
     kmods: dict[str, Path | None] = {**dict.fromkeys(CAPTURED), "shipped": uml_build.KMOD}
-    kmods |= {f"adapted-{seed}": kmod for seed, kmod in enumerate(adapted, start=1)}
+    kmods |= {f"adapted-{n}": kmod for n, kmod in enumerate(ships or [uml_build.KMOD] * seeds, 1)}
     algorithm = {name: name if name in CAPTURED else recordings.OWN for name in kmods}
     if captures:
         found = on_models(models, kmods, algorithm, out, where)
@@ -297,10 +317,9 @@ def run(
         }
         for name, of in found.items()
     }
-    guard = steps.guard(guards, adapted[0], out.parent / "guard", where) if guards else None
     result = {
         "family": family,
-        "guard of the first network": guard and asdict(guard),
+        "guards": guard_of,
         "accepted": len(models),
         "captures": len(copies),
         "rejected": reasons,
@@ -325,7 +344,7 @@ def main() -> None:
         default=CAPTURES,
         help="number of the first path to judge on; those from 5 on steered decisions",
     )
-    parser.add_argument("--guard", default="", help="suites to run the first network on, too")
+    parser.add_argument("--guard", default="", help="suites to run each network on, too")
     workers.add_arguments(parser)
     args = parser.parse_args()
     where = workers.workers_of(args)
