@@ -4,9 +4,9 @@
 /* contract e72388f9d30b4773 */
 /*
  * network: 18-8-8-2 tanh, s16 weights, Q16 outputs
- * checkpoint: sha256 0461a6dcbe12a00df3bf9530eead85a01da3e7ec2668e90cedc0bfefef12d416
- * dataset: sha256 3b0e7eb20f88b6466b79c3cc1a8254204ed40d8744ac38306043bf3f516548c4
- * onnx: sha256 8db101e5a6980bca1f0c9732a7c9609458d25442102ec77c01ee9a426d62d1be
+ * checkpoint: sha256 40120d48a9b12ac3d448d444e1a0379d58ed4911ab619054a59223b1a76cfc8c
+ * dataset: sha256 afff69e37f0e1f3e91c3ca72530542f2e2dc995d0f6e22c390b64a1d7a768169
+ * onnx: sha256 b4c0d1b4602fd582230f5c801e9d60b9e18271bfb8c3ee26ea19e2b28b9452c8
  * objective: target_step, seed 2, split by path
  * Proved for every input in the box (ndm_certificate.json):
  * cwnd_gain: |fixed - real| <= 0.000784; clamped: reached
