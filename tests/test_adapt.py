@@ -31,7 +31,6 @@ from ndm_tcp.paths import model as paths_model
 from ndm_tcp.paths import report as paths_report
 from ndm_tcp.paths.estimate_command import estimate_all
 from ndm_tcp.paths.model import Kind, Level, PathModel, Rival, Seen, Value
-from ndm_tcp.paths.predict import Entrant
 from ndm_tcp.training import checkpoint as ckpt
 from ndm_tcp.training import splits
 from ndm_tcp.training.config import SHIPPED, TrainConfig
@@ -345,34 +344,6 @@ def test_each_training_learns_from_flows_of_the_network_before(
     assert learned == [[*rivals, "0ndm_tcp"], [*rivals, "0ndm_tcp", "1ndm_tcp"]]
 
 
-@pytest.mark.parametrize("targets", [True, False])
-@pytest.mark.parametrize("best", [-0.32, -0.16, 0.0, 0.08, 0.24])
-def test_the_loop_chooses_what_to_teach(
-    targets: bool, best: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Target windows only if they win; each way as long as the score grows, `MOST_OFFSETS` far."""
-    tried: list[str] = []
-
-    def predicted(models: list[PathModel], entrants: dict[str, Entrant], *_: object) -> verdict.Of:
-        tried.extend(entrants)
-        found: verdict.Of = {one.name: {} for one in models}
-        for name in entrants:
-            of_targets = name.startswith("targets")
-            goodput = 10 * math.exp(-abs(float(name[-5:]) - best)) * (1.01 if of_targets else 1.0)
-            if of_targets and not targets:
-                goodput /= 1.1
-            for of in found.values():
-                of[name] = prediction(goodput)
-        return found
-
-    monkeypatch.setattr("ndm_tcp.paths.predict.predict", predicted)
-    monkeypatch.setattr(steps, "_tried", lambda kmod, offset, to: to)
-    setting = steps.Steps(tmp_path, (), 1, 1, ONE)
-    found = steps.search(setting, [path("a"), path("b", 40)], uml_build.KMOD)
-    assert found == (targets, pytest.approx(best))
-    assert len(tried) == len(set(tried)) <= 3 + steps.MOST_OFFSETS
-
-
 @pytest.mark.parametrize(("best", "mss"), [(0.9, 1448), (1.4, 1448), (2.0, 1448), (1.4, 900)])
 def test_the_window_that_scores_best_is_found(
     best: float, mss: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -455,7 +426,7 @@ def test_where_nothing_wins_the_shipped_network_is_left(
     (tmp_path / "network").mkdir()  # of a run before
     monkeypatch.setattr(steps, "recorded", lambda *_: (tmp_path, tmp_path, uml_build.KMOD))
     monkeypatch.setattr(steps, "search", lambda *_: (False, 0.0))
-    kmod = steps.network(setting, Plan.of([path("a")], {"a": "train"}, 1), 0.0)
+    _, kmod = steps.network(setting, Plan.of([path("a")], {"a": "train"}, 1), 0.0)
     assert command._same(kmod) and not (tmp_path / "network").exists()
 
 

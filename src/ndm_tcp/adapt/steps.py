@@ -24,6 +24,9 @@ RATE, EPOCHS = 2e-3, 10
 OFFSET, MOST_OFFSETS = 0.08, 4
 """log2, of the predicted step: what the loop tries at a time, and how often one way. A step is 0.6
 of the way, so 0.08 moves a steady window by 0.13, or a tenth"""
+DECIDED, MOST_DRAWS = 2.0, 4
+"""the target windows and the shipped network get twice as many draws until so many standard errors
+lie between them, up to so many times the draws that train"""
 TARGETS_ERRORS = 1.0
 """standard errors by which the target windows must beat the shipped network; an offset, of which
 nothing is known beforehand, must by two"""
@@ -247,8 +250,9 @@ def search(steps: Steps, models: Sequence[PathModel], kmod: Path) -> tuple[bool,
 
     A better prediction of the step is not always a better flow: the target window is one for a
     steady state, and fixed rules follow the network. So the target windows are taught only if the
-    network that learned them beats the shipped one. From there the steps get an offset, one way
-    and then the other, as long as the score grows by more than its noise.
+    network that learned them beats the shipped one; draws are doubled until that is clear. From
+    there the steps get an offset, one way and then the other, as long as the score grows by more
+    than its noise.
 
     Args:
         steps: the setting.
@@ -265,6 +269,7 @@ def search(steps: Steps, models: Sequence[PathModel], kmod: Path) -> tuple[bool,
     runs = steps.out / "offsets" / "runs"
 
     scores: dict[tuple[bool, int], list[float]] = {}
+    draws = steps.draws
 
     def run(*wanted: tuple[bool, int]) -> None:
         """Run candidates, of target windows or not, with so many offsets; known ones are not."""
@@ -277,10 +282,17 @@ def search(steps: Steps, models: Sequence[PathModel], kmod: Path) -> tuple[bool,
             entrants[targets, number] = name, Entrant(recordings.OWN, tried)
         if not entrants:
             return
-        found = predict(lasting, dict(entrants.values()), runs, range(steps.draws), steps.where)
+        found = predict(lasting, dict(entrants.values()), runs, range(draws), steps.where)
         scores.update({key: verdict.scores(found, name) for key, (name, _) in entrants.items()})
 
     run((True, 0), (False, 0))
+    while draws < min(MOST_DRAWS * steps.draws, JUDGED) and not (
+        verdict.grows(scores[True, 0], scores[False, 0], DECIDED)
+        or verdict.grows(scores[False, 0], scores[True, 0], DECIDED)
+    ):
+        draws = min(2 * draws, JUDGED)
+        scores.clear()
+        run((True, 0), (False, 0))
     targets = verdict.grows(scores[True, 0], scores[False, 0], TARGETS_ERRORS)
     run((targets, 1), (targets, -1))  # at once: one after the other leaves CPUs idle
     for way in (1, -1):
