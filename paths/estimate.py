@@ -64,6 +64,8 @@ def find(o: Observed, cc: str | None) -> Found:
     hold, held = holds.measure(o)
     rate = rates.measure(o, ordered, held, clock)
     shared = rivals.measure(o, ordered, held, rate, gaps, cc)
+    if not shared.rivals and len(rate.levels) > 1 and rivals.clock_stays(o, rate, gaps):
+        rate = replace(rate, levels=())  # the flow's own doing
     levels, unfilled = _levels(o, ordered, rate, shared)
     steps = _stretches(o, ordered, rate, shared)
     if steps:

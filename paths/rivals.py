@@ -108,21 +108,35 @@ def _present(o: Observed, order: Order, hold: float, rates: Rates, gaps: Gaps) -
     excess = o.rtt - order.base
     best = float(np.percentile(rates.windows.rate, BEST_PERCENTILE))
     scattered = rates.scatter > _scatter_limit(o, order, rates, excess, best)
-    if rates.clock.pps and not order.reorder and len(rates.levels) < 2:
+    if rates.clock.pps and not order.reorder:
+        if rates.busy.sum() < MIN_WINDOWS:  # too few ACKs to show how many the receiver gathers
+            hold = max(hold, LEAST_FOREIGN_S)
         foreign = _foreign(o, excess, hold, rates.clock.pps)
-        # Alone a flow gets the whole link, whatever a small error of the clock adds up to.
-        less = np.interp(o.at, rates.windows.middle, rates.windows.rate)
-        crowded = foreign & (less < WHOLE_LINK * rates.clock.pps)
-        return _share(o, crowded) > CROWDED_SHARE or (
-            scattered and _share(o, foreign) > CROWDED_SHARE
-        )
+        if len(rates.levels) < 2:
+            # Alone a flow gets the whole link, whatever a small error of the clock adds up to.
+            less = np.interp(o.at, rates.windows.middle, rates.windows.rate)
+            crowded = foreign & (less < WHOLE_LINK * rates.clock.pps)
+            return _share(o, crowded) > CROWDED_SHARE or (
+                scattered and _share(o, foreign) > CROWDED_SHARE
+            )
+        slow = _slow(o, rates)
+        if slow.any() and np.mean(foreign[slow]) <= CROWDED_SHARE:
+            return False
     if rates.busy.sum() < MIN_WINDOWS or order.jitter:  # jitter looks like rivals
         return False
     if scattered or len(rates.levels) > MOST_LEVELS:
         return True
     if len(rates.levels) == 1:
         return _foreign_s(o, order, excess, best) > max(order.base, PAUSE_S)
-    return _clock_stays(o, rates, gaps) or _levels_are_rivals(o, rates, excess)
+    return clock_stays(o, rates, gaps) or _levels_are_rivals(o, rates, excess)
+
+
+def _slow(o: Observed, rates: Rates) -> Bools:
+    """[k] outside recovery, at a level that is slower than the link's clock?"""
+    number = np.searchsorted([level.from_s for level in rates.levels], o.at, side="right") - 1
+    pps = np.array([level.pps for level in rates.levels])[number.clip(0)]
+    slow: Bools = o.calm & (pps < SLOW_LEVEL * rates.clock.pps)
+    return slow
 
 
 def _foreign(o: Observed, excess: Floats, hold: float, pps: float) -> Bools:
@@ -137,8 +151,11 @@ def _share(o: Observed, which: Bools) -> float:
     return float(np.mean(which[o.calm])) if o.calm.any() else 0.0
 
 
-def _clock_stays(o: Observed, rates: Rates, gaps: Gaps) -> bool:
-    """Do trains at a slow level still show the link's clock? Then the link is as fast as before."""
+def clock_stays(o: Observed, rates: Rates, gaps: Gaps) -> bool:
+    """Do trains at a slow level still show the link's clock? Then the link is as fast as before.
+
+    Beside rivals such a level is the flow's share; alone it is what the flow sent.
+    """
     ends = [*(level.from_s for level in rates.levels[1:]), o.seconds]
     for level, end in zip(rates.levels, ends, strict=True):
         here = gaps.each[(gaps.t >= level.from_s) & (gaps.t < end)]
