@@ -94,4 +94,6 @@ def clock(found: Gaps, from_s: float = 0.0, to_s: float = np.inf) -> Clock:
     gap, count = most_frequent(each, max(SAME, CLOCK_S / float(np.median(each))))
     if count < max(LEAST_GAPS, LEAST_SHARE * len(each)):
         return NONE
-    return Clock(1 / gap, count)
+    # The median is a rounded gap, the mean of those that round to it or its neighbours is not.
+    near = each[np.abs(each - gap) <= CLOCK_S]
+    return Clock(1 / (float(near.mean()) if len(near) else gap), count)

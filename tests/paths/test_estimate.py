@@ -373,6 +373,14 @@ def test_a_clock_is_seen_through_others_packets() -> None:
     assert trains.clock(jittered) == trains.NONE
 
 
+@pytest.mark.parametrize("gap_us", [23.4, 54.3, 120.7])
+def test_a_clock_of_whole_microseconds_is_exact(gap_us: float) -> None:
+    """Captures have no finer times: of 54 and 55 us neither is the gap."""
+    t = np.floor(np.arange(200) * gap_us) * 1e-6
+    found = trains.clock(trains.Gaps(np.diff(t), t[1:]))
+    assert found.pps == pytest.approx(1e6 / gap_us, rel=1e-3)
+
+
 def test_levels_are_found_where_the_rate_steps() -> None:
     rng = np.random.default_rng(7)
     x = np.concatenate([np.full(60, 5.0), np.full(40, 4.5), np.full(100, 5.2)])
