@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ndm_tcp.paths import trains
-from ndm_tcp.paths.observed import Bools, Floats, Observed
+from ndm_tcp.paths.observed import Bools, Floats, Ints, Observed
 from ndm_tcp.paths.order import Order
 from ndm_tcp.paths.rates import MIN_WINDOWS, UNFILLED_PERCENTILE, Rates, mean_excess
 from ndm_tcp.paths.smooth import spread
@@ -133,10 +133,15 @@ def _present(o: Observed, order: Order, hold: float, rates: Rates, gaps: Gaps) -
 
 def _slow(o: Observed, rates: Rates) -> Bools:
     """[k] outside recovery, at a level that is slower than the link's clock?"""
-    number = np.searchsorted([level.from_s for level in rates.levels], o.at, side="right") - 1
-    pps = np.array([level.pps for level in rates.levels])[number.clip(0)]
+    pps = np.array([level.pps for level in rates.levels])[_level_at(o, rates)]
     slow: Bools = o.calm & (pps < SLOW_LEVEL * rates.clock.pps)
     return slow
+
+
+def _level_at(o: Observed, rates: Rates) -> Ints:
+    """[k] number of the level."""
+    number: Ints = np.searchsorted([level.from_s for level in rates.levels], o.at, side="right") - 1
+    return number.clip(0)
 
 
 def _foreign(o: Observed, excess: Floats, hold: float, pps: float) -> Bools:
@@ -199,10 +204,10 @@ def _levels_are_rivals(o: Observed, rates: Rates, excess: Floats) -> bool:
     """
     if len(rates.levels) < 2 or not o.lost.any() or rates.scatter < STEADY:
         return False
-    at = np.searchsorted([level.from_s for level in rates.levels], o.at, side="right") - 1
+    at = _level_at(o, rates)
     highest, pps = [], []
     for number, level in enumerate(rates.levels):
-        here = excess[at.clip(0) == number]
+        here = excess[at == number]
         if len(here) > LEVEL_ACKS:
             highest.append(np.percentile(here, 98))
             pps.append(level.pps)
