@@ -28,6 +28,8 @@ from ndm_tcp.lab.guest.jobs import Outcome as Outcome
 from ndm_tcp.lab.guest.jobs import split_cc as split_cc
 from ndm_tcp.lab.guest.workers import Workers
 from ndm_tcp.lab.paths.scenario import Scenario, load
+from ndm_tcp.lab.sim import build as sim_build
+from ndm_tcp.lab.sim import simulate
 
 SUITES = Path(__file__).resolve().parents[1] / "scenarios"
 DEVELOPMENT = re.compile(r"access|ccbench|fairness|lan|published|validation(-\w+)?")
@@ -154,19 +156,42 @@ def run_all(
     scenarios, ccs = load_suite(args.suite), algorithms(args.cc)
     if args.seeds < 1:
         raise NdmError("--seeds must be at least 1")
-    others = externals.given(args)
+    others, where = externals.given(args), workers.workers_of(args)
+    scenarios, out = there(scenarios, ccs, where, out, others)
     names = {split_cc(job.cc)[0] for job in jobs_of(scenarios, ccs, 1, out)}
     lab_run.require_known(scenarios, names, args.kmod, others)
     if others.patches:  # takes minutes, which should not pass in silence
         uml_build.build(patches=others.patches)
     jobs = jobs_of(scenarios, ccs, args.seeds, out, tagged, args.kmod, others)
-    how = (workers.workers_of(args), light, False, args.kmod)
+    how = (where, light, False, args.kmod)
     first = [job for job in jobs if job.seed <= 2]
     outcomes = list(execute(first, *how))
     known = settled(outcomes)
     more = [j for j in jobs if j.seed > 2 and (j.scenario.name, j.cc) not in known]
     outcomes += execute(more, *how)
     return scenarios, ccs, outcomes
+
+
+def prepare(where: Workers) -> None:
+    """Build what runs there need, with progress."""
+    if where.simulated:
+        sim_build.build()
+    else:
+        uml_build.build()
+
+
+def there(
+    scenarios: list[Scenario],
+    ccs: list[str],
+    where: Workers,
+    out: Path,
+    others: Externals = externals.NONE,
+) -> tuple[list[Scenario], Path]:
+    """The scenarios that can run there, and the folder of these runs: no result of the simulator
+    is taken for one of the lab."""
+    if not where.simulated:
+        return scenarios, out
+    return simulate.known(scenarios, ccs, others), out / "simulated"
 
 
 def settled(outcomes: list[Outcome]) -> set[tuple[str, str]]:
@@ -242,9 +267,13 @@ def tag(
     return total.hexdigest()[:8]
 
 
-def _one(job: Job, cpus: queue.Queue[int], light: bool, kmod: Path | None) -> Outcome:
+def _one(
+    job: Job, cpus: queue.Queue[int], light: bool, kmod: Path | None, simulated: bool
+) -> Outcome:
     if (done := load_result(job.folder)) is not None:
         return Outcome(job, done)
+    if simulated:
+        return simulate.attempt(job, kmod)
     cpu = cpus.get()
     try:
         return attempt(job, cpu, light, kmod)
@@ -260,16 +289,16 @@ def _left(started_s: float, simulated_s: float, total_s: float) -> str:
 
 
 def _threads(
-    jobs: list[Job], at_once: int, light: bool, kmod: Path | None
+    jobs: list[Job], where: Workers, light: bool, kmod: Path | None
 ) -> Generator[Outcome, None, None]:
     """The outcomes of jobs that run on this machine, in any order."""
     available = sorted(os.sched_getaffinity(0))
     cpus: queue.Queue[int] = queue.Queue()
-    for number in range(at_once):
+    for number in range(where.at_once):
         cpus.put(available[number % len(available)])
-    with ThreadPoolExecutor(max_workers=at_once) as pool:
+    with ThreadPoolExecutor(max_workers=where.at_once) as pool:
         waiting: set[Future[Outcome]] = {
-            pool.submit(_one, job, cpus, light, job.kmod or kmod) for job in jobs
+            pool.submit(_one, job, cpus, light, job.kmod or kmod, where.simulated) for job in jobs
         }
         try:
             while waiting:
@@ -292,7 +321,7 @@ def execute(
 
     Args:
         jobs: the runs.
-        where: guests run.
+        where: runs happen.
         light: without captures and traces.
         quiet: no progress.
         kmod: sources, or a .ko, of another ndm_tcp than the checkout's, or of a new algorithm.
@@ -302,7 +331,7 @@ def execute(
     if where.engine == cluster.RAY:
         ends = away.execute(jobs, light, kmod)
     else:
-        ends = _threads(jobs, where.at_once, light, kmod)
+        ends = _threads(jobs, where, light, kmod)
     with progress.bar(len(jobs), "run", quiet) as bar, contextlib.closing(ends):
         for outcome in ends:
             done_s += outcome.job.scenario.end_s()
@@ -310,5 +339,6 @@ def execute(
             bar.update()
             if outcome.result is None:
                 name = outcome.job.folder.name
-                print(f"ndm: failed {ATTEMPTS} times: {name}: {outcome.error}", file=sys.stderr)
+                times = "" if where.simulated else f" {ATTEMPTS} times"
+                print(f"ndm: failed{times}: {name}: {outcome.error}", file=sys.stderr)
             yield outcome

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where guests run: on this machine, or on the Ray cluster that is running."""
+"""Where runs happen: in guests, on this machine or on the Ray cluster that is running, or in the
+simulator."""
 
 from __future__ import annotations
 
@@ -19,6 +20,8 @@ class Workers:
     """guests at a time on this machine, each pinned to its own core"""
     engine: str = cluster.LOCAL
     """a cluster takes as many guests as it has cores"""
+    simulated: bool = False
+    """in the simulator in place of guests, on this machine"""
 
 
 ONE = Workers()
@@ -35,12 +38,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     cluster.add_engine(parser, "where guests run")
 
 
+def add_simulator(parser: argparse.ArgumentParser) -> None:
+    """The option of verbs that need no more of a run than its results."""
+    parser.add_argument(
+        "--simulate",
+        action="store_true",
+        help="in the simulator: a hundredth of the time, close to the lab (docs/simulator.md)",
+    )
+
+
 def workers_of(args: argparse.Namespace) -> Workers:
     """From these options.
 
     Raises:
-        NdmError: a number below 1.
+        NdmError: a number below 1, or the simulator on a cluster.
     """
     if args.jobs < 1:
         raise NdmError("--jobs must be at least 1; name more")
-    return Workers(args.jobs, args.engine)
+    simulated = getattr(args, "simulate", False)
+    if simulated and args.engine != cluster.LOCAL:
+        raise NdmError("--simulate runs on this machine; leave out --engine")
+    return Workers(args.jobs, args.engine, simulated)

@@ -15,7 +15,7 @@ from typing import Any
 
 from ndm_tcp import files
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab.guest import externals, kernel_patches, suite
+from ndm_tcp.lab.guest import externals, kernel_patches, suite, workers
 from ndm_tcp.lab.guest.externals import Externals
 from ndm_tcp.lab.paths.scenario import UNDER_TEST, Scenario
 from ndm_tcp.lab.score import control, figures, html, tables
@@ -43,6 +43,7 @@ PUBLISHED_WORDS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ndm lab board`."""
     suite.add_arguments(parser, "all", 5)
+    workers.add_simulator(parser)
     parser.add_argument("--full", action="store_true", help="with captures and traces")
     parser.add_argument(
         "--picture", type=Path, metavar="PNG", help="cwnd, RTT and rate over time, of each scenario"
@@ -240,6 +241,7 @@ def _control(args: argparse.Namespace) -> list[suite.Outcome]:
 def _command(args: argparse.Namespace) -> str:
     """How to make the board again; externals without their folders."""
     words = f"ndm lab board {args.suite} --cc {args.cc} --seeds {args.seeds} -o DIR"
+    words += " --simulate" if args.simulate else ""
     words += "".join(f" --kernel-patch {path.name}" for path in args.kernel_patch)
     words += "".join(f" --cc-module {path.resolve().name}" for path in args.cc_module)
     return words + (f" --beside {args.beside}" if args.beside else "")

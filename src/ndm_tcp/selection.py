@@ -160,8 +160,8 @@ def runs_of(
     from ndm_tcp.lab.score import board
 
     for one in suites:
-        scenarios = suite.load_suite(one)
         out = work / "runs" / name / Path(one).stem
+        scenarios, out = suite.there(suite.load_suite(one), ["ndm_tcp"], where, out)
         # Runs of another module or scenario are no results of this one: `tag` has both.
         runs = suite.jobs_of(
             scenarios, ["ndm_tcp"], lab_seeds, out, True, kmod, first_seed=first_seed

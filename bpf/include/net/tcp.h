@@ -2,7 +2,8 @@
 /*
  * What the algorithm uses of the kernel's net/tcp.h: members by name, which libbpf looks up
  * in the running kernel (CO-RE), and the inline functions once more. Without __bpf__ the
- * same names as plain C: tests compile the module's code for user space.
+ * same names as plain C: tests and the simulator (lab/sim) compile the module's code for user
+ * space, and the simulator Linux's own algorithms, which use some more members.
  */
 #ifndef _NDM_BPF_NET_TCP_H
 #define _NDM_BPF_NET_TCP_H
@@ -39,6 +40,9 @@ enum tcp_ca_state {
 
 enum tcp_ca_event {
 	CA_EVENT_TX_START,
+	CA_EVENT_CWND_RESTART,
+	CA_EVENT_COMPLETE_CWR,
+	CA_EVENT_LOSS,
 };
 
 enum {
@@ -94,6 +98,9 @@ struct sock {
 	unsigned long sk_max_pacing_rate;
 	u32 sk_pacing_status;
 	u8 sk_pacing_shift;
+#ifndef __bpf__
+	u32 sk_gso_max_size;
+#endif
 };
 
 struct inet_sock {
@@ -150,6 +157,15 @@ struct tcp_sock {
 	struct minmax rtt_min;
 	u8 is_cwnd_limited:1;
 	u8 tlp_retrans:1;
+#ifndef __bpf__
+	u64 tcp_clock_cache;
+	u64 tcp_wstamp_ns;
+	u64 delivered_mstamp;
+	u32 app_limited;
+	u32 snd_una;
+	u32 snd_nxt;
+	u32 snd_cwnd_cnt;
+#endif
 };
 
 struct rate_sample {
@@ -161,7 +177,21 @@ struct rate_sample {
 	int losses;
 	u32 acked_sacked;
 	bool is_app_limited;
+#ifndef __bpf__
+	bool is_ack_delayed;
+	u32 prior_in_flight;
+#endif
 };
+
+#ifndef __bpf__
+struct ack_sample {
+	u32 pkts_acked;
+	s32 rtt_us;
+	u32 in_flight;
+};
+
+union tcp_cc_info;
+#endif
 
 struct tcp_congestion_ops {
 	u32 (*ssthresh)(struct sock *sk);
@@ -174,6 +204,14 @@ struct tcp_congestion_ops {
 	void (*init)(struct sock *sk);
 	void (*release)(struct sock *sk);
 	void (*cwnd_event_tx_start)(struct sock *sk);	/* from 7.1 on */
+#ifndef __bpf__
+	void (*cong_avoid)(struct sock *sk, u32 ack, u32 acked);
+	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
+	u32 (*min_tso_segs)(struct sock *sk);
+	size_t (*get_info)(struct sock *sk, u32 ext, int *attr, union tcp_cc_info *info);
+	u32 flags;
+	void *owner;
+#endif
 };
 
 #ifdef __bpf__
@@ -191,7 +229,11 @@ struct tcp_congestion_ops {
 /* BPF knows no cmpxchg() of the core's fields; fq sets the status when it is attached. */
 #define cmpxchg(at, old, new)	({ if (*(at) == (old)) *(at) = (new); })
 /* Nor may it set how much data a burst has. */
+#ifdef __bpf__
 #define sk_pacing_shift_update(sk, to)	((void)(sk), (void)(to))
+#else
+#define sk_pacing_shift_update(sk, to)	((sk)->sk_pacing_shift = (to))
+#endif
 
 static u32 ndm_jiffies(void);
 static u32 ndm_random(void);

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab.guest import uml_build
+from ndm_tcp.lab.guest import suite
 from ndm_tcp.worth import populations
 
 
@@ -47,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
     populations.add_arguments(parser)
     args = parser.parse_args(argv)
     made, (suites, where) = named(args.folders), populations.checked(args)
-    uml_build.build()
+    suite.prepare(where)
     populations.compare(made, {name: [name] for name in made}, suites, where, args, "modules.md")
     return 0
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from ndm_tcp import files
 from ndm_tcp.errors import NdmError
 from ndm_tcp.intervals import FEWEST
-from ndm_tcp.lab.guest import suite, uml_build, workers
+from ndm_tcp.lab.guest import suite, workers
 from ndm_tcp.lab.guest.workers import Workers
 from ndm_tcp.selection import sources
 from ndm_tcp.training import population
@@ -78,6 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--suites", default="validation", help="separated by commas")
     parser.add_argument("--lab-seeds", type=int, default=1, help="runs of each path")
     workers.add_arguments(parser)
+    workers.add_simulator(parser)
 
 
 def checked(args: argparse.Namespace) -> tuple[list[str], Workers]:
@@ -120,7 +121,7 @@ def main(argv: list[str] | None = None) -> int:
     suites, where = checked(args)
     if len(args.folders) + args.committed < 2:
         raise NdmError("one population: name another, or add --committed")
-    uml_build.build()
+    suite.prepare(where)
     made, groups = modules(args.folders, args.committed, args.out)
     compare(made, groups, suites, where, args, "populations.md")
     return 0

@@ -1,0 +1,1 @@
+../../../../bpf/include/net/tcp.h

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The path as lab/guest/plan.py builds it: tbf over a queue, then netem in both directions.
+ * Packets leave a sender without delay.
+ */
+#include "sim.h"
+
+struct waiting {
+	u32 flow, packet;
+};
+
+/* netem's slots: what is due waits for the next one. */
+struct slots {
+	double at_ns;
+	double shortest_ns, longest_ns;
+};
+
+/* tc-tbf: tokens are time. */
+struct bucket {
+	double tokens_ns, full_ns, at_ns;
+};
+
+struct sim_path sim_path;
+struct sim_step sim_step[4096];
+u32 sim_steps;
+static struct waiting *queue;
+static u32 head, waiting, counted = SIM_PACKET;
+static struct bucket bottleneck, thin;
+static struct slots slot, hold;
+static double data_at_ns, acks_at_ns, ack_at_ns[SIM_FLOWS];
+static bool bursts, dequeues;
+
+static void fill(struct bucket *b, double bytes, double bps)
+{
+	b->full_ns = bytes * 8e9 / bps;
+	b->tokens_ns = b->full_ns;
+	b->at_ns = sim_now;
+}
+
+/* Nanoseconds until a packet that costs so many may leave; 0: it leaves, and pays. */
+static double pay(struct bucket *b, double cost_ns, double now_ns)
+{
+	double tokens_ns = b->tokens_ns + now_ns - b->at_ns;
+
+	if (tokens_ns > b->full_ns)
+		tokens_ns = b->full_ns;
+	tokens_ns -= cost_ns;
+	if (tokens_ns < -1)
+		return -tokens_ns;
+	b->tokens_ns = tokens_ns;
+	b->at_ns = now_ns;
+	return 0;
+}
+
+void sim_path_begin(void)
+{
+	queue = calloc(sim_path.queue, sizeof(*queue));
+	if (!queue)
+		abort();
+	fill(&bottleneck, 100 + SIM_PACKET * sim_path.bucket, sim_path.bps);
+	if (sim_path.ack_bps)
+		fill(&thin, 100 + SIM_PACKET, sim_path.ack_bps);
+	slot = (struct slots){ -1, sim_path.slot_us[0] * 1e3, sim_path.slot_us[1] * 1e3 };
+	hold = (struct slots){ -1, sim_path.hold_us[0] * 1e3, sim_path.hold_us[1] * 1e3 };
+	for (u32 i = 0; i < sim_steps; i++)
+		sim_at(sim_step[i].at, SIM_STEP, 0, i, 0);
+}
+
+/* tc qdisc change: the bucket is full again, and frames count. */
+void sim_path_step(u32 number)
+{
+	const struct sim_step *step = &sim_step[number];
+
+	if (step->rtt_us)
+		sim_path.rtt_us = step->rtt_us;
+	if (!step->bps)
+		return;
+	sim_path.bps = step->bps;
+	counted = SIM_FRAME;
+	fill(&bottleneck, 100 + SIM_PACKET * sim_path.bucket, step->bps);
+	sim_at(sim_now, SIM_DEQUEUE, 0, 0, 0);
+}
+
+/* When a packet that is due at `at_ns` leaves. */
+static double in_slot(struct slots *s, double at_ns)
+{
+	if (!s->longest_ns)
+		return at_ns;
+	if (s->at_ns < at_ns)
+		s->at_ns = at_ns + s->shortest_ns +
+			   (s->longest_ns - s->shortest_ns) * sim_uniform();
+	return s->at_ns;
+}
+
+static bool is_lost(void)
+{
+	if (sim_path.burst_start) {
+		bool lost = sim_uniform() < (bursts ? sim_path.burst_loss : sim_path.loss);
+
+		if (sim_uniform() < (bursts ? sim_path.burst_end : sim_path.burst_start))
+			bursts = !bursts;
+		return lost;
+	}
+	return sim_path.loss && sim_uniform() < sim_path.loss;
+}
+
+static double jitter_ns(void)
+{
+	if (!sim_path.jitter_us)
+		return 0;
+	if (sim_path.jitter_kind)
+		return sim_path.jitter_us * 1e3 * (2 * sim_uniform() - 1);
+	return sim_path.jitter_us * 1e3 * sim_normal();
+}
+
+/* Behind the bottleneck. */
+static void propagate(struct waiting w)
+{
+	double at_ns = sim_path.rtt_us * 500 + jitter_ns();
+
+	if (is_lost()) {
+		sim_flow[w.flow].random_lost++;
+		return;
+	}
+	at_ns = sim_now + (at_ns > 0 ? at_ns : 0);
+	if (sim_path.ordered && at_ns < data_at_ns)
+		at_ns = data_at_ns;
+	at_ns = in_slot(&slot, at_ns);
+	data_at_ns = at_ns;
+	sim_at(at_ns, SIM_DATA, w.flow, w.packet, 0);
+}
+
+void sim_dequeue(void)
+{
+	double bytes, wait_ns;
+
+	dequeues = false;
+	while (waiting) {
+		bytes = queue[head].packet & SIM_MESSAGE ? SIM_ACK : counted;
+		wait_ns = pay(&bottleneck, bytes * 8e9 / sim_path.bps, sim_now);
+		if (wait_ns > 0) {
+			dequeues = true;
+			sim_at(sim_now + wait_ns + 1, SIM_DEQUEUE, 0, 0, 0);
+			return;
+		}
+		propagate(queue[head]);
+		head = head + 1 == sim_path.queue ? 0 : head + 1;
+		waiting--;
+	}
+}
+
+/* A sender's packet reaches the bottleneck. */
+void sim_send(u32 flow, u32 packet)
+{
+	if (waiting == sim_path.queue) {
+		sim_flow[flow].queue_lost++;
+		return;
+	}
+	queue[(head + waiting++) % sim_path.queue] = (struct waiting){ flow, packet };
+	if (!dequeues)
+		sim_dequeue();
+}
+
+/* A receiver acknowledges: the first missing packet, what has arrived, what it can take. */
+void sim_send_ack(u32 flow, u32 acked, u64 log, u32 window_end)
+{
+	double at_ns = sim_now + sim_path.rtt_us * 500;
+
+	if (sim_path.ack_loss && sim_uniform() < sim_path.ack_loss)
+		return;
+	if (sim_path.ordered && at_ns < acks_at_ns)
+		at_ns = acks_at_ns;
+	at_ns = in_slot(&hold, at_ns);
+	acks_at_ns = at_ns;
+	/* The log and the window need 64 bits together only in flows of 2^32 packets. */
+	sim_at(at_ns, SIM_ACK_OUT, flow, acked, (u64)window_end << 32 | (u32)log);
+}
+
+/* Behind its propagation: the rate of a thin ACK path, and the sender's own delay. */
+void sim_ack_out(const struct sim_event *event)
+{
+	double cost_ns, at_ns = sim_now, wait_ns;
+
+	if (sim_path.ack_bps) {
+		cost_ns = SIM_ACK * 8e9 / sim_path.ack_bps;
+		if (at_ns < thin.at_ns)
+			at_ns = thin.at_ns;
+		if ((at_ns - sim_now) / cost_ns >= sim_path.ack_queue)
+			return;
+		wait_ns = pay(&thin, cost_ns, at_ns);
+		if (wait_ns > 0) {
+			at_ns += wait_ns + 1;
+			pay(&thin, cost_ns, at_ns);
+		}
+	}
+	at_ns += sim_flow[event->flow].extra_ns;
+	if (at_ns < ack_at_ns[event->flow])
+		at_ns = ack_at_ns[event->flow];
+	ack_at_ns[event->flow] = at_ns;
+	sim_at(at_ns, SIM_ACK_IN, event->flow, event->packet, event->value);
+}

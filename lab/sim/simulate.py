@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A run of a scenario in the simulator: the lab's results in a hundredth of the time.
+
+The simulator hosts the module's headers and Linux's own tcp_cubic.c and tcp_bbr.c, unchanged,
+between a sender and a receiver that do what the kernel's do for bulk transfers. docs/lab.md says
+how close it comes to the lab.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ndm_tcp import files
+from ndm_tcp.errors import NdmError
+from ndm_tcp.lab.guest.collect import jain, rounded
+from ndm_tcp.lab.guest.externals import Externals
+from ndm_tcp.lab.guest.jobs import RESULT, Job, Outcome
+from ndm_tcp.lab.paths.scenario import UNDER_TEST, Flow, Link, Scenario
+from ndm_tcp.lab.sim.build import build
+
+MSS = 1448
+READ_US_MORE = 14
+"""us that the lab's reader needs besides the time it waits"""
+ALGORITHMS = ("reno", "cubic", "bbr", "ndm_tcp")
+
+
+def refusal(scenario: Scenario) -> str:
+    """Why the simulator does not have this scenario; empty if it does."""
+    link = scenario.link
+    if link is None:
+        return "it is on the loopback device"
+    if scenario.web:
+        return "it has a page"
+    if scenario.host.ecn or link.qdisc != "droptail":
+        return f"it has {'ECN' if scenario.host.ecn else link.qdisc}"
+    reasons = {
+        "hosts that hand over GSO packets": link.offloads,
+        "packets that overtake others": link.reorder,
+        "its bottleneck on the sending host": link.shaper == "sender",
+        "jitter that is neither normal nor uniform": link.jitter_distribution == "pareto",
+        "larger buffers": scenario.host.buffer_bytes > 0,
+    }
+    return next((f"it has {what}" for what, has in reasons.items() if has), "")
+
+
+def known(scenarios: Sequence[Scenario], ccs: Sequence[str], others: Externals) -> list[Scenario]:
+    """The scenarios that the simulator has; a line on stderr counts the others.
+
+    Raises:
+        NdmError: it has none of them, or not one of the algorithms.
+    """
+    if others or (unknown := {*ccs} - {*ALGORITHMS}):
+        what = "--kernel-patch and --cc-module" if others else f"--cc {', '.join(sorted(unknown))}"
+        raise NdmError(f"{what}: only the lab has; leave out --simulate")
+    found = [scenario for scenario in scenarios if not refusal(scenario)]
+    if not found:
+        why = f"{scenarios[0].name}: {refusal(scenarios[0])}"
+        raise NdmError(f"{why}, which only the lab has; leave out --simulate")
+    if left := len(scenarios) - len(found):
+        print(
+            f"ndm: {left} of {len(scenarios)} scenarios left out: only the lab has them",
+            file=sys.stderr,
+        )
+    return found
+
+
+def _path_words(link: Link) -> list[str]:
+    values: dict[str, float] = {
+        "bps": link.rate_bps,
+        "rtt_us": link.rtt_us,
+        "queue": link.queue_packets,
+        "bucket": link.bucket_packets,
+        "loss": link.loss,
+        "ack_loss": link.ack_loss,
+        "jitter_us": link.jitter_us,
+        "uniform": link.jitter_distribution == "uniform",
+        "ordered": bool(link.jitter_us or link.rtt_steps),
+        "slot_from_us": link.slot_us[0],
+        "slot_to_us": link.slot_us[1],
+        "hold_from_us": link.ack_hold_us[0],
+        "hold_to_us": link.ack_hold_us[1],
+        "ack_bps": link.ack_rate_bps,
+        "ack_queue": link.ack_queue_packets,
+    }
+    if link.burst:
+        values |= {f"burst_{k}": getattr(link.burst, k) for k in ("start", "end", "loss")}
+    words = [f"path {name} {float(value)!r}" for name, value in values.items()]
+    steps = [(at, bps, 0) for at, bps in link.steps]
+    steps += [(at, 0, us) for at, us in link.rtt_steps]
+    return words + [f"step {at!r} {bps} {us}" for at, bps, us in sorted(steps)]
+
+
+def words(scenario: Scenario, cc: str, seed: int) -> str:
+    """What the simulator reads.
+
+    Raises:
+        NdmError: it does not have this scenario.
+    """
+    if why := refusal(scenario):
+        raise NdmError(f"{scenario.name}: {why}, which only the lab has; use ndm lab run")
+    assert scenario.link is not None
+    draw = int(hashlib.sha256(f"{scenario.name} {cc} {seed}".encode()).hexdigest()[:16], 16)
+    lines = [f"seed {draw}", f"end {scenario.end_s() + 30}", *_path_words(scenario.link)]
+    read_us = scenario.host.read_wait_us + READ_US_MORE
+    for flow in scenario.flows:
+        name = cc if flow.cc == UNDER_TEST else flow.cc
+        lines.append(f"flow {name} {flow.start_s} {flow.seconds} {flow.extra_rtt_us} {read_us}")
+    return "\n".join(lines) + "\n"
+
+
+def _flow(flow: Flow, cc: str, line: list[float]) -> dict[str, Any]:
+    sent, resent, arrived, _, _, _, _, silent, rtt_us, late_us = line
+    return {
+        "cc": cc if flow.cc == UNDER_TEST else flow.cc,
+        "tested": flow.cc == UNDER_TEST,
+        "start_s": flow.start_s,
+        "seconds": flow.seconds,
+        "goodput_mbps": rounded(arrived * MSS * 8 / flow.seconds / 1e6),
+        "segments": int(sent),
+        "retransmissions": int(resent),
+        "zero_intervals": int(silent),
+        "rtt_mean_ms": rounded(rtt_us / 1e3),
+        "rtt_p95_ms": rounded(late_us / 1e3),
+    }
+
+
+def simulate(program: Path, scenario: Scenario, cc: str, seed: int) -> dict[str, Any]:
+    """Run a scenario once; what of result.json the simulator has.
+
+    Args:
+        program: see `build`.
+        scenario: with flows, and nothing that `refusal` names.
+        cc: the algorithm under test: reno, cubic, bbr or ndm_tcp.
+        seed: of random numbers; they are not the lab's.
+
+    Raises:
+        NdmError: it does not have this scenario or algorithm.
+    """
+    given = words(scenario, cc, seed)
+    done = subprocess.run([program], input=given, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise NdmError(
+            f"{scenario.name} with {cc}: {done.stderr.strip() or 'the simulator failed'}"
+        )
+    lines = [[float(word) for word in line.split()] for line in done.stdout.splitlines()]
+    flows = [_flow(flow, cc, line) for flow, line in zip(scenario.flows, lines, strict=True)]
+    # As the lab: below a second in which all send, of all that each has sent.
+    long = lines[0][6] >= 1e9
+    rates = [f["goodput_mbps"] for f in flows]
+    if long:
+        rates = [common * MSS * 8e3 / ns for _, _, _, _, _, common, ns, *_ in lines]
+    total = sum(rates)
+    for result, rate in zip(flows, rates, strict=True):
+        result["common_mbps"] = rounded(rate)
+        result["share"] = rounded(rate / total, 4) if total else 0.0
+    return {
+        "scenario": scenario.name,
+        "cc": cc,
+        "seed": seed,
+        "kernel": "simulator",
+        "flows": flows,
+        "total_mbps": rounded(sum(flow["goodput_mbps"] for flow in flows)),
+        "jain": rounded(jain(rates), 4),
+        "drops": {
+            "random": int(sum(line[3] for line in lines)),
+            "queue": int(sum(line[4] for line in lines)),
+        },
+    }
+
+
+def attempt(job: Job, kmod: Path | None) -> Outcome:
+    """Run a job in the simulator, and leave its scenario and result in its folder.
+
+    Args:
+        job: what to run.
+        kmod: sources of ndm_tcp in the place of the checkout's.
+    """
+    try:
+        program = build(kmod) if kmod else build()
+        result = simulate(program, job.scenario, job.cc, job.seed)
+    except NdmError as error:
+        return Outcome(job, None, str(error))
+    job.folder.mkdir(parents=True, exist_ok=True)
+    files.write_text(job.folder / "scenario.toml", job.scenario.text)
+    files.write_text(job.folder / RESULT, json.dumps(result, indent=1) + "\n")
+    return Outcome(job, result)

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The simulator beside the lab's results, and as a place where boards run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ndm_tcp.errors import NdmError
+from ndm_tcp.lab.guest import suite, uml_build
+from ndm_tcp.lab.paths.scenario import Scenario, parse
+from ndm_tcp.lab.score import bars
+from ndm_tcp.lab.sim import build as sim_build
+from ndm_tcp.lab.sim.simulate import refusal, simulate
+
+from .conftest import ROOT
+
+LOSSY = """
+seconds = 10
+topology = "path"
+[link]
+rate_bps = 10_000_000
+rtt_us = 40_000
+queue_packets = 60
+loss = 0.01
+"""
+
+
+@pytest.fixture(scope="module")
+def program() -> Path:
+    try:
+        sim_build.algorithms()
+    except NdmError as error:
+        if not any(word in str(error) for word in ("download", "not there", "apt-get")):
+            raise
+        pytest.skip(f"no source of Linux's algorithms: {error}")
+    return sim_build.build()
+
+
+def lossy(*changes: tuple[str, str]) -> Scenario:
+    text = LOSSY
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return parse(text, "lossy", "lossy.toml")
+
+
+@pytest.mark.parametrize("cc", ["reno", "cubic", "bbr"])
+def test_lone_flows_are_those_of_the_lab(program: Path, cc: str) -> None:
+    """Linux's algorithms on the sixteen lone paths of ccBench, which draw next to nothing."""
+    board = bars.load(ROOT / "docs" / "board" / "ccbench.csv")
+    paths = [s for s in suite.load_suite("ccbench") if len(s.flows) == 1]
+    assert len(paths) == 16
+    good, rtts = 0, 0
+    for scenario in paths:
+        lab = board[scenario.name][cc].mean
+        flow = simulate(program, scenario, cc, 1)["flows"][0]
+        good += abs(flow["goodput_mbps"] / lab["goodput_mbps"] - 1) < 0.03
+        rtts += abs(flow["rtt_mean_ms"] / lab["rtt_mean_ms"] - 1) < 0.10
+    assert good == 16
+    assert rtts >= 14
+
+
+def test_a_flow_that_joins_meets_the_queue_from_its_handshake_on(program: Path) -> None:
+    """Else BBR would know the path's propagation, and take a few packets beside CUBIC."""
+    (scenario,) = (s for s in suite.load_suite("fairness") if s.name == "beside-cubic-4bdp")
+    lab = bars.load(ROOT / "docs" / "board" / "fairness.csv")[scenario.name]["bbr"].mean
+    _, late = simulate(program, scenario, "bbr", 1)["flows"]
+    assert late["share"] == pytest.approx(lab["share"], abs=0.1)
+
+
+def test_the_same_seed_gives_the_same_run(program: Path) -> None:
+    first, again, other = (simulate(program, lossy(), "ndm_tcp", seed) for seed in (1, 1, 2))
+    assert first == again
+    assert first["flows"] != other["flows"]
+
+
+@pytest.mark.parametrize("cc", ["reno", "cubic", "bbr", "ndm_tcp"])
+def test_no_packet_comes_from_nowhere(program: Path, cc: str) -> None:
+    result = simulate(program, lossy(), cc, 1)
+    (flow,) = result["flows"]
+    arrived = flow["goodput_mbps"] * 10e6 / 8 / 1448
+    under_way = flow["segments"] - sum(result["drops"].values()) - arrived
+    assert -1 <= under_way < 2 * 60 + 2 * 33  # spurious ones, and a queue and a path full of them
+    assert flow["goodput_mbps"] < 10 * 1448 / 1500
+    assert result["drops"]["random"] / flow["segments"] == pytest.approx(0.01, rel=0.5)
+
+
+def test_a_path_that_loses_nearly_all_ends(program: Path) -> None:
+    result = simulate(program, lossy(("loss = 0.01", "loss = 0.95")), "ndm_tcp", 1)
+    assert result["flows"][0]["goodput_mbps"] < 0.1
+
+
+def test_a_policer_and_held_acks_and_steps(program: Path) -> None:
+    """The rate of each path is reached, and none is exceeded."""
+    paths = {
+        9.65: lossy(("queue_packets = 60", "queue_packets = 1\nbucket_packets = 60")),
+        9.66: lossy(("loss = 0.01", "ack_hold_us = [1000, 6000]")),
+        4.83: lossy(("loss = 0.01", "steps = [[0.1, 5_000_000]]")),
+        9.67: lossy(("loss = 0.01", "jitter_us = 2000\nrtt_steps = [[5.0, 60_000]]")),
+    }
+    for rate, scenario in paths.items():
+        (flow,) = simulate(program, scenario, "bbr", 1)["flows"]
+        assert 0.85 * rate < flow["goodput_mbps"] < 1.01 * rate, scenario.text
+
+
+def test_it_runs_the_module_that_it_is_given(program: Path, tmp_path: Path) -> None:
+    kmod = tmp_path / "slow"
+    shutil.copytree(uml_build.KMOD, kmod, ignore=shutil.ignore_patterns(*uml_build.BUILT_FILES))
+    pacing = kmod / "ndm_pacing.h"
+    text = pacing.read_text()
+    assert "ndm_pacing_percent = 120;" in text
+    pacing.write_text(text.replace("ndm_pacing_percent = 120;", "ndm_pacing_percent = 30;"))
+    slow = simulate(sim_build.build(kmod), lossy(), "ndm_tcp", 1)["flows"][0]
+    own = simulate(program, lossy(), "ndm_tcp", 1)["flows"][0]
+    assert slow["goodput_mbps"] < 0.8 * own["goodput_mbps"]
+    pacing.write_text("no C")
+    with pytest.raises(NdmError, match="does not compile"):
+        sim_build.build(kmod)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (("loss = 0.01", 'qdisc = "fq_codel"'), "fq_codel"),
+        (("loss = 0.01", "offloads = true"), "GSO"),
+        (("loss = 0.01", "jitter_us = 5000\nreorder = true"), "overtake"),
+        (("[link]", "[host]\necn = true\n[link]"), "ECN"),
+    ],
+)
+def test_what_only_the_lab_has_is_refused(program: Path, change: tuple[str, str], why: str) -> None:
+    scenario = lossy(change)
+    assert why in refusal(scenario)
+    with pytest.raises(NdmError, match=why):
+        simulate(program, scenario, "reno", 1)
+
+
+def board(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    path = tmp_path / "paths"
+    path.mkdir()
+    (path / "lossy.toml").write_text(LOSSY)
+    (path / "codel.toml").write_text(LOSSY.replace("loss = 0.01", 'qdisc = "fq_codel"'))
+    command = [sys.executable, "-m", "ndm_tcp.cli", "lab", "board", path, "--simulate"]
+    command += ["--seeds", "2", "-o", tmp_path / "out", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.usefixtures("program")
+def test_a_board_says_what_it_left_out(tmp_path: Path) -> None:
+    done = board(tmp_path, "--cc", "reno,ndm_tcp", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "1 of 2 scenarios left out" in done.stderr
+    shown = json.loads(done.stdout)
+    assert {(c["scenario"], c["cc"], c["runs"]) for c in shown["cells"]} == {
+        ("lossy", "reno", 2),
+        ("lossy", "ndm_tcp", 2),
+    }
+    assert "--simulate" in (tmp_path / "out" / "board.md").read_text()
+    # The lab's runs in the same folder are others.
+    assert not [*(tmp_path / "out" / "runs").glob("lossy--*")]
+
+
+@pytest.mark.usefixtures("program")
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--cc", "htcp"), "--cc htcp: only the lab has"),
+        (("--cc", "reno", "--engine", "ray"), "leave out --engine"),
+    ],
+)
+def test_a_board_refuses_what_only_the_lab_has(
+    tmp_path: Path, words: tuple[str, ...], why: str
+) -> None:
+    done = board(tmp_path, *words)
+    assert done.returncode
+    (line,) = done.stderr.splitlines()
+    assert why in line
