@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -37,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--draws", type=int, default=DRAWS, help="runs of each, with values from their intervals"
     )
     workers.add_arguments(parser)
+    workers.add_simulator(parser)
     lab_run.add_kmod(parser)
     parser.add_argument("--json", action="store_true", help="print prediction.json")
 
@@ -52,7 +54,8 @@ def main(args: argparse.Namespace) -> int:
         if cc not in (*lab_run.IN_TREE, *lab_run.OUR_MODULES, *brought):
             raise NdmError(f"--cc {cc}: the lab's kernel has no such algorithm; see ndm lab board")
     imported = [m for m in model.load_all(args.folder) if m.seen is None]
-    found = replayed(args.folder, args.captured_cc, where)
+    # Whether a model is good, the real stack says.
+    found = replayed(args.folder, args.captured_cc, replace(where, simulated=False))
     for name, why in found.rejected.items():
         print(f"ndm: {name}: rejected: {why}", file=sys.stderr)
     models = [*(r.model for r in found.replays), *imported]
@@ -63,11 +66,12 @@ def main(args: argparse.Namespace) -> int:
         )
     uml_build.build()
     entrants = {cc: Entrant(cc, args.kmod if cc in brought else None) for cc in ccs}
-    runs = args.folder / report.RUNS / "predict"
+    runs = args.folder / report.RUNS / ("simulated" if where.simulated else "predict")
     predicted = predict(models, entrants, runs, range(args.draws), where)
     text = msgspec.json.format(msgspec.json.encode(predicted), indent=1).decode()
     files.write_text(args.folder / report.PREDICTIONS, text + "\n")
-    page = report.write_page(args.folder, found, imported, predicted)
+    place = "In the simulator: " if where.simulated else ""
+    page = report.write_page(args.folder, found, imported, predicted, place)
     if args.json:
         print(json.dumps(msgspec.to_builtins(predicted), indent=1))
         return 0
@@ -75,6 +79,6 @@ def main(args: argparse.Namespace) -> int:
         of_path = predicted[one.name]
         rows = report.prediction_rows(of_path)
         print(f"{one.name}:\n{report.table(report.PREDICTION_HEAD, rows)}")
-        print(f"{report.sentence(of_path)} {report.bounds(one)}".strip() + "\n")
+        print(f"{place}{report.sentence(of_path)} {report.bounds(one)}".strip() + "\n")
     print(f"page: {page}")
     return 0

@@ -214,6 +214,7 @@ def write_page(
     found: Replays,
     imported: Sequence[PathModel],
     predictions: Mapping[str, Mapping[str, Prediction]],
+    place: str = "",
 ) -> Path:
     """One page of all models of a folder: values, flow over time, predictions.
 
@@ -222,6 +223,7 @@ def write_page(
         found: the replays.
         imported: models without a flow.
         predictions: name of the model to those of every algorithm.
+        place: of the predictions, before the sentence on them.
     """
     sections: list[dict[str, Any]] = []
     shown = [(r.model, r.folder, r.cc) for r in found.replays]
@@ -239,7 +241,9 @@ def write_page(
                 "drawn": "The captured flow and its replay." if captured else "The replay.",
                 "scenario": scenario.text(model),
                 "rows": prediction_rows(of_path),
-                "sentence": f"{sentence(of_path)} {bounds(model)}".strip() if of_path else "",
+                "sentence": f"{place}{sentence(of_path)} {bounds(model)}".strip()
+                if of_path
+                else "",
             }
         )
     text = pages.render(

@@ -19,6 +19,7 @@ from ndm_tcp.lab.sim import build as sim_build
 from ndm_tcp.lab.sim.simulate import refusal, simulate
 
 from .conftest import ROOT
+from .kmod.lab import need_simulator
 
 LOSSY = """
 seconds = 10
@@ -33,13 +34,7 @@ loss = 0.01
 
 @pytest.fixture(scope="module")
 def program() -> Path:
-    try:
-        sim_build.algorithms()
-    except NdmError as error:
-        if not any(word in str(error) for word in ("download", "not there", "apt-get")):
-            raise
-        pytest.skip(f"no source of Linux's algorithms: {error}")
-    return sim_build.build()
+    return need_simulator()
 
 
 def lossy(*changes: tuple[str, str]) -> Scenario:
@@ -145,8 +140,8 @@ def board(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     path.mkdir()
     (path / "lossy.toml").write_text(LOSSY)
     (path / "codel.toml").write_text(LOSSY.replace("loss = 0.01", 'qdisc = "fq_codel"'))
-    command = [sys.executable, "-m", "ndm_tcp.cli", "lab", "board", path, "--simulate"]
-    command += ["--seeds", "2", "-o", tmp_path / "out", *words]
+    command = [sys.executable, "-m", "ndm_tcp.cli", "lab", "board", str(path), "--simulate"]
+    command += ["--seeds", "2", "-o", str(tmp_path / "out"), *words]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -272,7 +272,7 @@ def _one(
 ) -> Outcome:
     if (done := load_result(job.folder)) is not None:
         return Outcome(job, done)
-    if simulated:
+    if simulated and simulate.has(job.scenario, job.cc):
         return simulate.attempt(job, kmod)
     cpu = cpus.get()
     try:

@@ -49,6 +49,11 @@ def refusal(scenario: Scenario) -> str:
     return next((f"it has {what}" for what, has in reasons.items() if has), "")
 
 
+def has(scenario: Scenario, cc: str) -> bool:
+    """Can the simulator run this?"""
+    return not refusal(scenario) and {*scenario.algorithms(cc)} <= {*ALGORITHMS}
+
+
 def known(scenarios: Sequence[Scenario], ccs: Sequence[str], others: Externals) -> list[Scenario]:
     """The scenarios that the simulator has; a line on stderr counts the others.
 

@@ -136,6 +136,7 @@ def main() -> None:
     parser.add_argument("-o", "--out", type=Path, required=True, help="resumes")
     parser.add_argument("--draws", type=int, default=DRAWS, help="of each model")
     workers.add_arguments(parser)
+    workers.add_simulator(parser)
     args = parser.parse_args()
     where = workers.workers_of(args)
     uml_build.build()

@@ -8,7 +8,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import pyarrow as pa
 import pytest
@@ -19,6 +19,7 @@ from ndm_tcp.lab.guest import boot as lab_boot
 from ndm_tcp.lab.guest import run as lab_run
 from ndm_tcp.lab.guest import uml_build
 from ndm_tcp.lab.paths.scenario import Scenario, parse
+from ndm_tcp.lab.sim import build as sim_build
 
 from ..kernel.kbuild import copy_kmod
 
@@ -49,9 +50,21 @@ def need_kernel() -> uml_build.UmlKernel:
         uml_build.need(lab_boot.TOOLS)
         return uml_build.build()
     except NdmError as error:
-        if os.geteuid() == 0 and not re.search("download|not there|apt-get", str(error)):
-            raise
-        pytest.skip(f"no lab kernel: {error}")
+        _skip_without_source(error, "lab kernel")
+
+
+def need_simulator() -> Path:
+    """The simulator with the module as it is; a skipped test without Linux's source."""
+    try:
+        return sim_build.build()
+    except NdmError as error:
+        _skip_without_source(error, "simulator")
+
+
+def _skip_without_source(error: NdmError, what: str) -> NoReturn:
+    if os.geteuid() == 0 and not re.search("download|not there|apt-get", str(error)):
+        raise error
+    pytest.skip(f"no {what}: {error}")
 
 
 def scenario(text: str, name: str = "test") -> Scenario:

@@ -19,16 +19,17 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.intervals import interval
 from ndm_tcp.lab.guest import run as lab_run
 from ndm_tcp.lab.guest import suite, uml_build
+from ndm_tcp.lab.guest.workers import Workers
 from ndm_tcp.lab.paths.scenario import parse
 from ndm_tcp.paths import model as models
-from ndm_tcp.paths import replay, report, scenario
+from ndm_tcp.paths import predict_command, replay, report, scenario
 from ndm_tcp.paths.estimate import estimate
 from ndm_tcp.paths.label import label
 from ndm_tcp.paths.model import Kind, Level, Rival, Seen, Value
 from ndm_tcp.paths.predict import compare
 
 from ..conftest import TRACES
-from ..kmod.lab import need_kernel
+from ..kmod.lab import need_kernel, need_simulator
 from .made import at_least, model, prediction
 
 HOST = TRACES / "cubic-01-clean"
@@ -225,20 +226,36 @@ def test_a_folder_without_an_accepted_model_predicts_nothing(
     assert said[-1].endswith(said_last)
 
 
+@pytest.mark.parametrize("simulated", [False, True])
 def test_the_better_algorithm_of_a_lossy_path_is_predicted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    simulated: bool,
 ) -> None:
     """CUBIC takes random loss for congestion, BBR does not: known for a decade."""
     need_kernel()
+    if simulated:
+        need_simulator()
+    judged: list[bool] = []
+    as_it_is = predict_command.replayed
+
+    def spy(folder: Path, cc: str | None, where: Workers) -> report.Replays:
+        judged.append(where.simulated)
+        return as_it_is(folder, cc, where)
+
+    monkeypatch.setattr(predict_command, "replayed", spy)
     lossy = model(loss=Value(0.02, 0.015, 0.025), seen=None, seconds=5.0)
     models.write(lossy, tmp_path / f"mine{models.SUFFIX}")
     command = ["path", "predict", str(tmp_path), "--cc", "cubic,bbr", "--draws", "3", "--json"]
-    assert run_command([*command, "--jobs", "1"]) == 0
+    assert run_command([*command, "--jobs", "1", *["--simulate"] * simulated]) == 0
     found = json.loads(capsys.readouterr().out)["mine"]
     assert found["bbr"]["goodput_mbps"]["low"] > found["cubic"]["goodput_mbps"]["high"]
     assert len(found["bbr"]["draws"]) == 3
     page = (tmp_path / report.PAGE).read_text()
     assert "bbr gets the most goodput, significantly more than any other." in page
+    assert ("In the simulator: " in page) == simulated
+    assert judged == [False]  # by the real stack, whose replay the page draws, too
 
 
 def test_intervals_are_students() -> None:
