@@ -17,6 +17,7 @@ from ndm_tcp.lab.paths.scenario import Scenario, parse
 from ndm_tcp.lab.score import bars
 from ndm_tcp.lab.sim import build as sim_build
 from ndm_tcp.lab.sim.simulate import refusal, simulate
+from ndm_tcp.worth import rules
 
 from .conftest import ROOT
 from .kmod.lab import need_simulator
@@ -117,6 +118,23 @@ def test_it_runs_the_module_that_it_is_given(program: Path, tmp_path: Path) -> N
     pacing.write_text("no C")
     with pytest.raises(NdmError, match="does not compile"):
         sim_build.build(kmod)
+
+
+@pytest.mark.parametrize("rule", ["probe", "drain", "return of slow start", "spared losses"])
+def test_rules_of_the_module_fire(program: Path, tmp_path: Path, rule: str) -> None:
+    """A run without the rule is another one: so the module sees what it sees in a kernel."""
+    kmod = tmp_path / "without"
+    rules.without(rule, uml_build.KMOD, kmod)
+    without = sim_build.build(kmod)
+    flows = "[[flows]]\n[[flows]]\nsender = 1\nstart_s = 2\nseconds = 8\n"
+    full = lossy(("loss = 0.01", flows), ("queue_packets = 60", "queue_packets = 200"))
+    far = lossy(("10_000_000", "40_000_000"), ("40_000", "100_000"))
+    runs = [
+        [simulate(of, scenario, "ndm_tcp", seed)["flows"] for of in (program, without)]
+        for scenario in (full, far)
+        for seed in (1, 2)
+    ]
+    assert any(own != other for own, other in runs)
 
 
 @pytest.mark.parametrize(

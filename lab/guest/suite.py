@@ -191,7 +191,7 @@ def there(
     is taken for one of the lab."""
     if not where.simulated:
         return scenarios, out
-    return simulate.known(scenarios, ccs, others), out / "simulated"
+    return simulate.known(scenarios, ccs, others), sim_build.folder(out)
 
 
 def settled(outcomes: list[Outcome]) -> set[tuple[str, str]]:

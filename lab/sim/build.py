@@ -79,6 +79,11 @@ def _objects() -> Path:
     return target
 
 
+def folder(out: Path) -> Path:
+    """Where results of this simulator are kept: another one does not take them for its own."""
+    return out / f"simulated-{_objects().name[:8]}"
+
+
 def build(kmod: Path = KMOD) -> Path:
     """The program, with a module's code.
 

@@ -160,10 +160,33 @@ static void take_answer(struct sim_flow *f, u32 message)
 		send_message(f);
 }
 
-static void happen(const struct sim_event *e)
+/* A packet, an ACK, or a timer of the receiver. */
+static void take(struct sim_flow *f, const struct sim_event *e)
 {
-	struct sim_flow *f = &sim_flow[e->flow];
+	switch (e->kind) {
+	case SIM_DATA:
+		sim_receive(f, e->packet);
+		break;
+	case SIM_ACK_IN:
+		sim_ack(f, e->packet, e->value & 0xffffffff, e->value >> 32);
+		break;
+	case SIM_READ:
+		sim_read(f);
+		break;
+	case SIM_DELACK:
+		sim_delack(f, e->value);
+		break;
+	case SIM_COMPRESS:
+		sim_compressed(f);
+		break;
+	default:
+		break;
+	}
+}
 
+/* To a flow, until it has ended. */
+static void happen_to(struct sim_flow *f, const struct sim_event *e)
+{
 	switch (e->kind) {
 	case SIM_MESSAGE_OUT:
 		if (f->message == e->packet)
@@ -187,59 +210,45 @@ static void happen(const struct sim_event *e)
 		f->ended = true;
 		break;
 	case SIM_TIMER:
-		if (!f->ended && f->timer != SIM_TIMER_OFF && f->timer_at == e->value)
+		if (f->timer != SIM_TIMER_OFF && f->timer_at == e->value)
 			sim_timer_fires(f);
 		break;
 	case SIM_PACE:
 		sim_pace(f);
 		break;
-	case SIM_DEQUEUE:
-		sim_dequeue();
-		break;
-	case SIM_DATA:
-		if (e->packet & SIM_MESSAGE)
-			sim_send_ack(e->flow, e->packet, 0, 0);
-		else if (!f->ended)
-			sim_receive(f, e->packet);
-		break;
-	case SIM_ACK_OUT:
-		sim_ack_out(e);
-		break;
-	case SIM_ACK_IN:
-		if (e->packet & SIM_MESSAGE)
-			take_answer(f, e->packet);
-		else if (!f->ended)
-			sim_ack(f, e->packet, e->value & 0xffffffff, e->value >> 32);
-		break;
-	case SIM_READ:
-		sim_read(f);
-		break;
-	case SIM_DELACK:
-		sim_delack(f, e->value);
-		break;
-	case SIM_COMPRESS:
-		sim_compressed(f);
-		break;
-	case SIM_STEP:
-		sim_path_step(e->packet);
-		break;
 	case SIM_SAMPLE:
-		if (f->ended)
-			break;
 		sample(f);
 		sim_at(sim_now + SAMPLE_NS, SIM_SAMPLE, e->flow, 0, 0);
 		break;
 	case SIM_SECOND:
-		if (f->ended)
-			break;
 		f->silent += f->in.next == f->counted;
 		f->counted = f->in.next;
 		sim_at(sim_now + SIM_NS_S, SIM_SECOND, e->flow, 0, 0);
 		break;
-	case SIM_COMMON:
+	default:
+		take(f, e);
+	}
+}
+
+static void happen(const struct sim_event *e)
+{
+	struct sim_flow *f = &sim_flow[e->flow];
+
+	if (e->kind == SIM_DEQUEUE) {
+		sim_dequeue();
+	} else if (e->kind == SIM_STEP) {
+		sim_path_step(e->packet);
+	} else if (e->kind == SIM_COMMON) {
 		for (u32 i = 0; i < sim_flows; i++)
 			sim_flow[i].common[e->value] = sim_flow[i].una;
-		break;
+	} else if (e->kind == SIM_ACK_OUT) {
+		sim_ack_out(e);
+	} else if (e->kind == SIM_DATA && e->packet & SIM_MESSAGE) {
+		sim_send_ack(e->flow, e->packet, 0, 0);
+	} else if (e->kind == SIM_ACK_IN && e->packet & SIM_MESSAGE) {
+		take_answer(f, e->packet);
+	} else if (!f->ended) {
+		happen_to(f, e);
 	}
 }
 

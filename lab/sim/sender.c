@@ -257,6 +257,7 @@ void sim_open(struct sim_flow *f, long rtt_us)
 	tp->rtt_min.s[0].v = ~0U;
 	sim_refresh(f);
 	tp->tcp_wstamp_ns = tp->tcp_clock_cache;
+	tp->lsndtime = tcp_jiffies32;
 	tp->delivered = 1;	/* the SYN */
 	tp->delivered_mstamp = tp->tcp_mstamp;
 	sim_take_rtt(f, rtt_us, rtt_us);

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from ndm_tcp import files
 from ndm_tcp.errors import NdmError
 from ndm_tcp.intervals import FEWEST, student, welch
-from ndm_tcp.lab.guest import suite, uml_build, workers
+from ndm_tcp.lab.guest import suite, workers
 from ndm_tcp.lab.guest.workers import Workers
 from ndm_tcp.lab.paths import sealed_paths
 from ndm_tcp.selection import LEAST, nearness, runs_of, sources
@@ -330,7 +330,7 @@ def ready(part: str, args: argparse.Namespace) -> list[str]:
 
 
 def run(part: str, suites: list[str], where: Workers, args: argparse.Namespace) -> None:
-    """Run what is missing of a part; write what it found, and its page."""
+    """Run what is missing of a part; write what it found, and its page, or print that."""
     made = (
         rule_modules(args.out)
         if part == RULES
@@ -340,14 +340,15 @@ def run(part: str, suites: list[str], where: Workers, args: argparse.Namespace) 
     found = measured(made, suites, lab_seeds, where, args.out)
     one = Part(suites, lab_seeds, found)
     files.write_text(args.out / f"{part}.json", json.dumps(asdict(one), indent=1) + "\n")
-    if not args.pages:
-        return
     if part == RULES:
-        files.write_text(args.pages / "rules.md", rule_page(one))
+        name, text = "rules.md", rule_page(one)
     else:
         network = checkpoint.load_policy(next(iter(population.members(args.folder).values())))[0]
-        parameters = sum(p.numel() for p in network.parameters())
-        files.write_text(args.pages / "worth.md", policy_page(one, parameters))
+        name, text = "worth.md", policy_page(one, sum(p.numel() for p in network.parameters()))
+    if args.pages:
+        files.write_text(args.pages / name, text)
+    else:
+        print(text)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -360,14 +361,17 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--suites", help="default: those of the part")
     parser.add_argument("--lab-seeds", type=int, help="default: those of the part")
     workers.add_arguments(parser)
+    workers.add_simulator(parser)
     parser.add_argument("--pages", type=Path, metavar="DIR", help="for worth.md and rules.md")
     args = parser.parse_args(argv)
     where = workers.workers_of(args)
+    if where.simulated and args.pages:
+        raise NdmError("--pages: these are of the lab; leave it out, or --simulate")
     if args.lab_seeds is not None and args.lab_seeds < 1:
         raise NdmError("--lab-seeds must be at least 1; name more")
     parts = (args.part,) if args.part else (POLICIES, RULES)
     suites = {part: ready(part, args) for part in parts}
-    uml_build.build()
+    suite.prepare(where)
     for part in parts:
         run(part, suites[part], where, args)
     return 0
