@@ -242,7 +242,7 @@ static void control(struct sim_flow *f, const struct news *n, u32 ack)
 	u32 percent;
 
 	if (f->ops->cong_control) {
-		f->ops->cong_control(sk, ack * SIM_MSS, n->flags & SIM_ADVANCED ? 0x400 : 0,
+		f->ops->cong_control(sk, ack * SIM_MSS, n->flags & SIM_ADVANCED ? SIM_UNA_ADVANCED : 0,
 				     &n->rs);
 		return;
 	}

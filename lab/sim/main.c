@@ -194,7 +194,6 @@ static void happen_to(struct sim_flow *f, const struct sim_event *e)
 		break;
 	case SIM_START:
 		f->sends = true;
-		f->data_ns = sim_now;
 		sim_at(sim_now + f->length_ns, SIM_END, e->flow, 0, 0);
 		sim_at(sim_now + SIM_NS_S, SIM_SECOND, e->flow, 0, 0);
 		sim_write(f, false);

@@ -35,7 +35,7 @@ static void begin(struct sock *sk)
 
 static void take_ack(struct sock *sk, u32 ack, int flag, const struct rate_sample *rs)
 {
-	ndm_ack_arrived(sk, rs, flag & 0x400);
+	ndm_ack_arrived(sk, rs, flag & SIM_UNA_ADVANCED);
 }
 
 static void take_event(struct sock *sk, enum tcp_ca_event event)

@@ -66,7 +66,6 @@ struct sim_flow {
 	u32 number;
 	const struct tcp_congestion_ops *ops;
 	u64 start_ns, length_ns, extra_ns;
-	u64 data_ns;		/* when it began to send */
 	u32 message;		/* that it waits for an answer to */
 	u64 message_ns;		/* when that left */
 	bool sends, ended;
@@ -88,7 +87,7 @@ struct sim_flow {
 	u32 rtt_seq, mdev_max_us, rttvar_us;
 	bool frto;
 	enum sim_timer timer;
-	u64 timer_at, pace_at;
+	u64 timer_at;
 	bool pacing;		/* that event is queued */
 
 	struct sim_receiver in;
@@ -102,7 +101,8 @@ struct sim_flow {
 };
 
 enum sim_kind {
-	SIM_MESSAGE_OUT, SIM_START, SIM_END, SIM_STOP, SIM_TIMER, SIM_PACE, SIM_DEQUEUE, SIM_DATA, SIM_ACK_OUT, SIM_ACK_IN,
+	SIM_MESSAGE_OUT, SIM_START, SIM_END, SIM_STOP, SIM_TIMER, SIM_PACE, SIM_DEQUEUE,
+	SIM_DATA, SIM_ACK_OUT, SIM_ACK_IN,
 	SIM_READ, SIM_DELACK, SIM_COMPRESS, SIM_STEP, SIM_SAMPLE, SIM_SECOND, SIM_COMMON,
 };
 
@@ -126,16 +126,13 @@ double sim_uniform(void);
 double sim_normal(void);
 
 /* path.c */
-enum sim_qdisc { SIM_DROPTAIL, SIM_FQ_CODEL };
-
 struct sim_path {
 	double bps, rtt_us, loss, ack_loss, jitter_us;
 	double burst_start, burst_end, burst_loss;
 	double slot_us[2], hold_us[2], ack_bps;
 	u32 queue, bucket, ack_queue;
-	enum sim_qdisc qdisc;
 	u32 jitter_kind;	/* 0: normal, 1: uniform */
-	bool reorder, ordered;
+	bool ordered;		/* nobody overtakes */
 };
 
 struct sim_step {

@@ -2,8 +2,8 @@
 """A run of a scenario in the simulator: the lab's results in a hundredth of the time.
 
 The simulator hosts the module's headers and Linux's own tcp_cubic.c and tcp_bbr.c, unchanged,
-between a sender and a receiver that do what the kernel's do for bulk transfers. docs/lab.md says
-how close it comes to the lab.
+between a sender and a receiver that do what the kernel's do for bulk transfers. docs/simulator.md
+says how close it comes to the lab.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ def known(scenarios: Sequence[Scenario], ccs: Sequence[str], others: Externals) 
     if others or (unknown := {*ccs} - {*ALGORITHMS}):
         what = "--kernel-patch and --cc-module" if others else f"--cc {', '.join(sorted(unknown))}"
         raise NdmError(f"{what}: only the lab has; leave out --simulate")
-    found = [scenario for scenario in scenarios if not refusal(scenario)]
+    found = [scenario for scenario in scenarios if all(has(scenario, cc) for cc in ccs)]
     if not found:
-        why = f"{scenarios[0].name}: {refusal(scenarios[0])}"
-        raise NdmError(f"{why}, which only the lab has; leave out --simulate")
+        why = refusal(scenarios[0]) or "a flow has another algorithm"
+        raise NdmError(f"{scenarios[0].name}: {why}, which only the lab has; leave out --simulate")
     if left := len(scenarios) - len(found):
         print(
             f"ndm: {left} of {len(scenarios)} scenarios left out: only the lab has them",
