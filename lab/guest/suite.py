@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import hashlib
 import os
 import queue
@@ -268,12 +269,16 @@ def tag(
 
 
 def _one(
-    job: Job, cpus: queue.Queue[int], light: bool, kmod: Path | None, simulated: bool
+    job: Job,
+    cpus: queue.Queue[int],
+    light: bool,
+    kmod: Path | None,
+    program: simulate.Program | None,
 ) -> Outcome:
     if (done := load_result(job.folder)) is not None:
         return Outcome(job, done)
-    if simulated and simulate.has(job.scenario, job.cc):
-        return simulate.attempt(job, kmod)
+    if program and simulate.has(job.scenario, job.cc):
+        return simulate.attempt(job, kmod, program)
     cpu = cpus.get()
     try:
         return attempt(job, cpu, light, kmod)
@@ -296,9 +301,11 @@ def _threads(
     cpus: queue.Queue[int] = queue.Queue()
     for number in range(where.at_once):
         cpus.put(available[number % len(available)])
+    # Sources are read once for all runs, not for each.
+    program = functools.cache(sim_build.build) if where.simulated else None
     with ThreadPoolExecutor(max_workers=where.at_once) as pool:
         waiting: set[Future[Outcome]] = {
-            pool.submit(_one, job, cpus, light, job.kmod or kmod, where.simulated) for job in jobs
+            pool.submit(_one, job, cpus, light, job.kmod or kmod, program) for job in jobs
         }
         try:
             while waiting:

@@ -12,7 +12,7 @@ import hashlib
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,15 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest.collect import jain, rounded
 from ndm_tcp.lab.guest.externals import Externals
 from ndm_tcp.lab.guest.jobs import RESULT, Job, Outcome
+from ndm_tcp.lab.guest.uml_build import KMOD
 from ndm_tcp.lab.paths.scenario import UNDER_TEST, Flow, Link, Scenario
-from ndm_tcp.lab.sim.build import build
 
 MSS = 1448
 READ_US_MORE = 14
 """us that the lab's reader needs besides the time it waits"""
 ALGORITHMS = ("reno", "cubic", "bbr", "ndm_tcp")
+Program = Callable[[Path], Path]
+"""sources of a module to the simulator's program with it"""
 
 
 def refusal(scenario: Scenario) -> str:
@@ -179,16 +181,16 @@ def simulate(program: Path, scenario: Scenario, cc: str, seed: int) -> dict[str,
     }
 
 
-def attempt(job: Job, kmod: Path | None) -> Outcome:
+def attempt(job: Job, kmod: Path | None, program: Program) -> Outcome:
     """Run a job in the simulator, and leave its scenario and result in its folder.
 
     Args:
         job: what to run.
         kmod: sources of ndm_tcp in the place of the checkout's.
+        program: as `build`.
     """
     try:
-        program = build(kmod) if kmod else build()
-        result = simulate(program, job.scenario, job.cc, job.seed)
+        result = simulate(program(kmod or KMOD), job.scenario, job.cc, job.seed)
     except NdmError as error:
         return Outcome(job, None, str(error))
     job.folder.mkdir(parents=True, exist_ok=True)
