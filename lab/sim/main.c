@@ -234,7 +234,7 @@ static void happen(const struct sim_event *e)
 	struct sim_flow *f = &sim_flow[e->flow];
 
 	if (e->kind == SIM_DEQUEUE) {
-		sim_dequeue();
+		sim_dequeue(e->value);
 	} else if (e->kind == SIM_STEP) {
 		sim_path_step(e->packet);
 	} else if (e->kind == SIM_COMMON) {

@@ -28,7 +28,8 @@ static u32 head, waiting, counted = SIM_PACKET;
 static struct bucket bottleneck, thin;
 static struct slots slot, hold;
 static double data_at_ns, acks_at_ns, ack_at_ns[SIM_FLOWS];
-static bool bursts, dequeues;
+static u64 dequeue_at;		/* 0: nothing waits for tokens */
+static bool bursts;
 
 static void fill(struct bucket *b, double bytes, double bps)
 {
@@ -78,7 +79,7 @@ void sim_path_step(u32 number)
 	sim_path.bps = step->bps;
 	counted = SIM_FRAME;
 	fill(&bottleneck, 100 + SIM_PACKET * sim_path.bucket, step->bps);
-	sim_at(sim_now, SIM_DEQUEUE, 0, 0, 0);
+	sim_dequeue(dequeue_at);
 }
 
 /* When a packet that is due at `at_ns` leaves. */
@@ -130,17 +131,20 @@ static void propagate(struct waiting w)
 	sim_at(at_ns, SIM_DATA, w.flow, w.packet, 0);
 }
 
-void sim_dequeue(void)
+/* at: of the event; another time than the newest is of a rate that has changed since. */
+void sim_dequeue(u64 at)
 {
 	double bytes, wait_ns;
 
-	dequeues = false;
+	if (at != dequeue_at)
+		return;
+	dequeue_at = 0;
 	while (waiting) {
 		bytes = queue[head].packet & SIM_MESSAGE ? SIM_ACK : counted;
 		wait_ns = pay(&bottleneck, bytes * 8e9 / sim_path.bps, sim_now);
 		if (wait_ns > 0) {
-			dequeues = true;
-			sim_at(sim_now + wait_ns + 1, SIM_DEQUEUE, 0, 0, 0);
+			dequeue_at = sim_now + wait_ns + 1;
+			sim_at(dequeue_at, SIM_DEQUEUE, 0, 0, dequeue_at);
 			return;
 		}
 		propagate(queue[head]);
@@ -157,8 +161,8 @@ void sim_send(u32 flow, u32 packet)
 		return;
 	}
 	queue[(head + waiting++) % sim_path.queue] = (struct waiting){ flow, packet };
-	if (!dequeues)
-		sim_dequeue();
+	if (!dequeue_at)
+		sim_dequeue(0);
 }
 
 /* A receiver acknowledges: the first missing packet, what has arrived, what it can take. */

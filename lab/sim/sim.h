@@ -146,7 +146,7 @@ extern u32 sim_steps;
 void sim_path_begin(void);
 void sim_path_step(u32 number);
 void sim_send(u32 flow, u32 packet);
-void sim_dequeue(void);
+void sim_dequeue(u64 at);
 void sim_send_ack(u32 flow, u32 acked, u64 log, u32 window_end);
 void sim_ack_out(const struct sim_event *event);
 
