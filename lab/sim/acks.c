@@ -270,8 +270,11 @@ void sim_ack(struct sim_flow *f, u32 ack, u64 log, u32 window_end)
 	if ((s32)(window_end - f->wnd_end) > 0)
 		f->wnd_end = window_end;
 	take_log(f, &n, ack, log);
-	if (!out)
+	if (!out) {
+		/* The window may have opened. */
+		sim_write(f, false);
 		return;
+	}
 	while ((s32)(ack - f->una) > 0)
 		take_acked(f, &n);
 	if (n.acked) {

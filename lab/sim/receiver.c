@@ -133,6 +133,14 @@ static void adjust_space(struct sim_flow *f)
 	r->space_at = sim_now;
 }
 
+/* tcp_cleanup_rbuf(): less than half of the window was left, and reading has doubled that. */
+static bool window_opens(const struct sim_receiver *r)
+{
+	u32 left = r->acked * SIM_MSS + r->window - r->next * SIM_MSS;
+
+	return 2 * left <= r->clamp && window(r) && window(r) >= 2 * left;
+}
+
 void sim_read(struct sim_flow *f)
 {
 	struct sim_receiver *r = &f->in;
@@ -143,7 +151,7 @@ void sim_read(struct sim_flow *f)
 	r->read = r->next;
 	r->read_at = sim_now + r->read_ns;
 	adjust_space(f);
-	if (r->next - r->acked >= 2)
+	if (r->next - r->acked >= 2 || window_opens(r))
 		acknowledge(f);
 }
 
