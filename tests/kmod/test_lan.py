@@ -244,6 +244,21 @@ def test_after_a_mark_a_round_without_growth(tmp_path: Path) -> None:
         assert row["target"] <= row["cwnd"] + 1, row
 
 
+def test_a_mark_takes_a_fifth_of_the_window(tmp_path: Path) -> None:
+    """RFC 8511; the window lies between that of the round before and its target."""
+    text = MARKING.replace("loss = 0.01\n", "")
+    _, table = drive(text, tmp_path)
+    cuts = [
+        (before, row)
+        for before, row in pairwise(table.to_pylist())
+        if before["ca_state"] == 0 and row["ca_state"] == 2 and before["why"] == "network"
+    ]
+    assert len(cuts) > 3
+    for before, row in cuts:
+        least, most = sorted((before["cwnd"], before["target"]))
+        assert 0.8 * least - 1 <= row["ssthresh"] <= 0.8 * most + 1, (before, row)
+
+
 def test_the_suite_is_what_its_generator_writes() -> None:
     from ndm_tcp.lab.paths import lan_paths
 
