@@ -66,6 +66,7 @@ struct ndm_features {
 	u16 plasticity;		/* Q12 */
 	u16 round_lost;		/* packets marked lost in this round, at most 65535 */
 	u32 round_us;		/* when the round began, modulo 2^32 */
+	u32 callers_full;	/* the caller's own */
 };
 
 /* min(numerator / denominator, limit), Q12; numerator < 2^52. */

@@ -348,6 +348,11 @@ static void ndm_test_full_pipe(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, ndm_pipe_is_full(x));
 	x[NDM_IN_BDP_RATIO]--;
 	KUNIT_EXPECT_TRUE(test, ndm_pipe_is_full(x));
+	x[NDM_IN_RTT_GRADIENT] = NDM_ONE / 8;
+	KUNIT_EXPECT_FALSE(test, ndm_rtt_rises(x));
+	x[NDM_IN_RTT_GRADIENT]++;
+	KUNIT_EXPECT_TRUE(test, ndm_rtt_rises(x));
+	x[NDM_IN_RTT_GRADIENT] = 0;
 	/* Three quarters of the half that was not lost. */
 	KUNIT_EXPECT_FALSE(test, ndm_pipe_has_room(x));
 	x[NDM_IN_LOSS_RATE] = NDM_ONE / 2;

@@ -31,7 +31,9 @@
  *				>= srtt / 16 with reordering	see below
  *
  * Full pipe
- *   ndm_pipe_is_full		BDP < 3/8 window		slow start ends
+ *   ndm_pipe_is_full		BDP < 3/8 window		slow start ends, if
+ *   ndm_rtt_rises		srtt rose by > 1/8 in a round,	or the pipe was full in the
+ *								round before, too
  *   ndm_pipe_has_room		BDP >= 3/4 of what arrived	slow start returns
  *   ndm_rate_grew		rate >= 5/4 of the last growth,	slow start goes on
  *				7/4 while a queue grows
@@ -60,6 +62,7 @@
 
 /* (srtt - srtt of the round before) / that, Q12 in [-1, 1]: a doubling window shows as more. */
 #define NDM_QUEUE_GRADIENT	(NDM_ONE / 4)
+#define NDM_RTT_RISE		(NDM_ONE / 8)
 
 /*
  * Baseline RTT / srtt, Q12 in [0, 1]. 4/5: a quarter of a RTT is what a doubling of slow
@@ -107,7 +110,8 @@
 /*
  * BDP / window, Q12 in [0, 2]. A rate sample describes packets sent one round ago, so the
  * ratio is 1/2 while the pipe fills; 3/8 leaves a quarter for jitter. It is no proof alone:
- * with jitter, RTTs well above the minimum make the BDP look small from the first round.
+ * with jitter, RTTs well above the minimum make the BDP look small from the first round, and
+ * one rate sample may be low. In a full pipe, a doubling window makes the RTT rise.
  */
 #define NDM_FULL_PIPE		(NDM_ONE * 3 / 8)
 
@@ -234,6 +238,11 @@ static inline bool ndm_queue_is_drained(u8 shortest)
 static inline bool ndm_pipe_is_full(const s16 *x)
 {
 	return x[NDM_IN_BDP_RATIO] < NDM_FULL_PIPE;
+}
+
+static inline bool ndm_rtt_rises(const s16 *x)
+{
+	return x[NDM_IN_RTT_GRADIENT] > NDM_RTT_RISE;
 }
 
 static inline bool ndm_pipe_has_room(const s16 *x)

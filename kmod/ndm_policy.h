@@ -161,17 +161,23 @@ static enum ndm_mode ndm_mode(const struct sock *sk, const struct ndm_facts *r)
 	return NDM_MODE_NETWORK;
 }
 
-/* SLOW_START: go on while the rate grows. */
+/*
+ * SLOW_START: go on while the rate grows. One round with a full pipe is no proof on a path that
+ * jitters, unless its RTT rises.
+ */
 static void ndm_judge_slow_start(struct sock *sk, const struct ndm_facts *r)
 {
 	struct ndm *ca = inet_csk_ca(sk);
 	const struct tcp_sock *tp = tcp_sk(sk);
 	bool grew = r->limited && ndm_rate_grew(ndm_max_rate(ca), ca->watchdog.grown_rate, r->x);
+	bool full = r->limited && !grew && ndm_pipe_is_full(r->x);
+	bool stays_full = full && (ca->f.callers_full || ndm_rtt_rises(r->x));
 
+	ca->f.callers_full = full;
 	if (grew)
 		ndm_note_growth(ca);
 	if (r->limited && !grew &&
-	    (ndm_queue_grows(r->x) || ndm_pipe_is_full(r->x) ||
+	    (ndm_queue_grows(r->x) || stays_full ||
 	     (ndm_lan_is_steady(tp->srtt_us, tp->mdev_us) &&
 	      ndm_queue_delays(tp->srtt_us >> 3, r->min_rtt_us))))
 		ndm_leave_slow_start(sk, !r->x[NDM_IN_LOSS_RATE]);
