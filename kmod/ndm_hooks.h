@@ -20,7 +20,9 @@ static void ndm_end_round(struct sock *sk, const struct rate_sample *rs);
 /* With ACKs held back an overflow does not show in the RTT: the loss may be one. */
 static void ndm_note_output(struct ndm *ca, const s32 *out)
 {
-	ca->congestion = ca->f.paused ? max(out[NDM_OUT_CONGESTION], 0) : out[NDM_OUT_CONGESTION];
+	s32 logit = out[NDM_OUT_CONGESTION];
+
+	ca->congestion = ndm_pauses_hide_queue(ca) ? max(logit, 0) : logit;
 	ca->has_output = 1;
 }
 

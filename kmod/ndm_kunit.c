@@ -378,6 +378,8 @@ static void ndm_test_pauses(struct kunit *test)
 
 	KUNIT_EXPECT_FALSE(test, ndm_hosts_pause(5000, 4000));
 	KUNIT_EXPECT_TRUE(test, ndm_hosts_pause(5001, 4000));
+	KUNIT_EXPECT_FALSE(test, ndm_pauses_are_long(10000, 4000));
+	KUNIT_EXPECT_TRUE(test, ndm_pauses_are_long(10001, 4000));
 	x[NDM_IN_LOSS_RATE] = NDM_ONE / 32;
 	KUNIT_EXPECT_TRUE(test, ndm_pauses_overflow(x));
 	x[NDM_IN_LOSS_RATE]--;

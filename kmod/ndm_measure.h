@@ -56,6 +56,22 @@ static u32 ndm_baseline_of(const struct ndm *ca)
 	return ndm_baseline_us(&ca->f, (u32)ca->f.callers_us);
 }
 
+static bool ndm_has_long_pauses(const struct ndm *ca)
+{
+	return ca->f.paused &&
+	       ndm_pauses_are_long(ndm_baseline_of(ca), (u32)ca->f.callers_us);
+}
+
+/*
+ * Do pauses hide the queue? Then the flow's rate bounds pacing and window. A flow that has taken
+ * jitter for pauses would never grow again, for its rate is as low as its window: where they are short
+ * the bound waits for an overflow.
+ */
+static bool ndm_pauses_hide_queue(const struct ndm *ca)
+{
+	return ca->f.paused && (ca->ceiling_rounds || ndm_has_long_pauses(ca));
+}
+
 /* A negative time, or one of more than half an hour, is none: -1. */
 static s32 ndm_us(long us)
 {

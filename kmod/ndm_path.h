@@ -41,6 +41,8 @@
  *
  * Pausing hosts
  *   ndm_hosts_pause		baseline RTT > 5/4 min RTT	pacing and window by the rate
+ *								after an overflow
+ *   ndm_pauses_are_long	baseline RTT > 5/2 min RTT	the same at all times
  *   ndm_pauses_overflow	loss_rate >= 1/32		31 rounds without probes
  *
  * The numbers differ because the costs of a wrong answer differ; each constant has its
@@ -267,6 +269,15 @@ static inline bool ndm_rate_collapsed(u32 rate, u32 best)
 static inline bool ndm_hosts_pause(u32 baseline_us, u32 min_rtt_us)
 {
 	return baseline_us > min_rtt_us + (min_rtt_us >> 2);
+}
+
+/*
+ * Pauses of more than one and a half min RTTs are a host's. Shorter ones may be the path's jitter, as
+ * on Wi-Fi.
+ */
+static inline bool ndm_pauses_are_long(u32 baseline_us, u32 min_rtt_us)
+{
+	return 2 * (u64)baseline_us > 5 * (u64)min_rtt_us;
 }
 
 static inline bool ndm_pauses_overflow(const s16 *x)

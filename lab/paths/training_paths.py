@@ -6,7 +6,8 @@ Changes between two trainings are measured on the validation paths, drawn the sa
 `validation-short` short transfers, `validation-aqm` queues that drop before they are full,
 `validation-equals` flows of one algorithm, `validation-pairs` two of them, `validation-shallow`
 queues of less than a BDP, `validation-pages` web pages, `validation-jitter` jitter, and
-`validation-fast` fast paths that lose packets at random.
+`validation-fast` fast paths that lose packets at random, and `validation-near` short paths that
+jitter, as Wi-Fi does.
 The published experiments and ccBench are for evaluation, so no path may resemble theirs: rates
 and delays within ten percent of an evaluation point are drawn again, on routed paths and on the
 loopback device alike; but delays of shaped loopback paths are divided by three afterwards, and four
@@ -28,6 +29,8 @@ RATE_MBPS = (3.0, 60.0)
 FAST_MBPS = (120.0, 300.0)
 SLOW_MBPS = (3.0, 20.0)
 RTT_MS = (8, 180)
+NEAR_MBPS = (15.0, 200.0)
+NEAR_RTT_MS = (2, 8)
 BDP_PACKETS = (8, 800)
 PAIR_BDP_PACKETS = (80, 800)
 """below, the packet that a flow adds each round makes two alike"""
@@ -180,6 +183,10 @@ FAST_KINDS = {
     "far-loss": 4,
     "fast-heavy-loss": 2,
 }
+NEAR_KINDS = {
+    "near-jitter": 12,
+    "near-jitter-loss": 12,
+}
 SUITES = {
     "training": (20261121, KINDS),
     "validation": (20261122, VALIDATION_KINDS),
@@ -192,6 +199,7 @@ SUITES = {
     "validation-jitter": (20261133, JITTER_KINDS),
     "validation-fast": (20261134, FAST_KINDS),
     "validation-pairs": (20261135, PAIRS_KINDS),
+    "validation-near": (20261137, NEAR_KINDS),
 }
 """folder to seed and paths"""
 RIVALS = (
@@ -258,6 +266,8 @@ def _link(rng: random.Random, kind: str) -> _Link:
     fast, far = kind.startswith("fast"), kind.endswith("far-loss")
     mbps = FAST_MBPS if fast or far else SLOW_MBPS if kind.startswith("slow") else RATE_MBPS
     rtt_ms = FAR_RTT_MS if far else SLOW_RTT_MS if kind.startswith("slow") else RTT_MS
+    if kind.startswith("near"):
+        mbps, rtt_ms = NEAR_MBPS, NEAR_RTT_MS
     qdisc = kind.removesuffix("-cubic").replace("-", "_") if kind in AQM_KINDS else "droptail"
     queue = RIVAL_QUEUE_BDP if kind in RIVALS else QUEUE_BDP
     if "shallow" in kind:

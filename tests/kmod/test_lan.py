@@ -87,7 +87,7 @@ NEVER_LATE = ("if (ndm_was_read_late(ack))", "if (false)")
 NO_GUARD = ("x[NDM_IN_LOSS_RATE] >= NDM_FLOOD_LOSS &&", "false &&")
 DEAF = ("r->marked = (r->repairs || r->spared) && !ndm_prior_ssthresh(tp);", "r->marked = false;")
 EAGER = ("return (acked + (tp->delivered & 3)) >> 2;", "return acked;")
-PROBING = ("ca->f.paused && ndm_pauses_overflow(r->x)", "false")
+PROBING = ("ca->f.paused && ndm_pauses_overflow(r->x) &&", "false &&")
 BURSTS = ("ndm_max_rate(ca) * x[NDM_IN_DELIVERY_RATIO])", "ndm_max_rate(ca) * NDM_ONE)")
 # Every loss is random, and the window should double.
 RECKLESS = answers(65536, -524288)
