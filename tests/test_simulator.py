@@ -71,7 +71,7 @@ def test_a_flow_that_joins_meets_the_queue_from_its_handshake_on(program: Path) 
 
 
 def test_a_closed_window_opens_again(program: Path) -> None:
-    """All that arrived is acknowledged before the program reads; with this seed a run stood still."""
+    """All that arrived is acknowledged before the program reads; once a run stood still."""
     link = "rate_bps = 7_243_788\nrtt_us = 68_609\nqueue_packets = 142\njitter_us = 4_085"
     more = "reorder = false\nloss = 0.0199\nslot_us = [274, 1097]"
     path = parse(f'seconds = 10\ntopology = "path"\n[link]\n{link}\n{more}', "drawn-93", "w")
