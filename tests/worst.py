@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Lone paths drawn over a wide range, and what a module gets there, simulated."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from ndm_tcp.lab.paths.scenario import Scenario, parse
+from ndm_tcp.lab.paths.training_paths import log_uniform
+from ndm_tcp.lab.sim.simulate import simulate
+
+OTHERS = ("reno", "cubic", "bbr")
+
+
+def shares(program: Path, paths: Sequence[Scenario]) -> dict[str, float]:
+    """Each path's goodput with the module, over the best of the others."""
+
+    def share(path: Scenario) -> float:
+        mbps = [simulate(program, path, cc, 1)["total_mbps"] for cc in ("ndm_tcp", *OTHERS)]
+        return float(mbps[0] / max(mbps[1:]))
+
+    with ThreadPoolExecutor() as pool:
+        return dict(zip((path.title for path in paths), pool.map(share, paths), strict=True))
+
+
+def drawn(seed: int, count: int) -> list[Scenario]:
+    """So many paths."""
+    rng = random.Random(seed)
+    return [_path(rng, number) for number in range(count)]
+
+
+def _path(rng: random.Random, number: int) -> Scenario:
+    """Anything that a lone flow may meet: jitter and loss on nearly half of the paths each."""
+    mbps, rtt_us = log_uniform(rng, 1, 150), log_uniform(rng, 3e3, 250e3)
+    queue = min(3000, max(8, round(log_uniform(rng, 0.2, 5) * mbps * rtt_us / 12000)))
+    lines = [f"rate_bps = {mbps * 1e6:.0f}", f"rtt_us = {rtt_us:.0f}", f"queue_packets = {queue}"]
+    if rng.random() < 0.45:
+        lines.append(f"jitter_us = {rtt_us * log_uniform(rng, 0.01, 0.3):.0f}\nreorder = false")
+    if rng.random() < 0.45:
+        lines.append(f"loss = {log_uniform(rng, 0.0005, 0.05):.4f}")
+    kind, longest = rng.random(), round(log_uniform(rng, 1e3, 15e3))
+    if kind < 0.24:
+        what = "slot_us" if kind < 0.12 else "ack_hold_us"
+        lines.append(f"{what} = [{longest // 4}, {longest}]")
+    elif kind < 0.3:
+        lines.append(f"ack_loss = {log_uniform(rng, 0.005, 0.2):.3f}")
+    seconds = max(10, min(30, round(rtt_us / 8e3)))
+    title = "; ".join(lines).replace("\n", "; ")
+    text = f'title = "{title}"\nseconds = {seconds}\ntopology = "path"\n[link]\n' + "\n".join(lines)
+    return parse(text, f"drawn-{number}", "drawn.toml")
