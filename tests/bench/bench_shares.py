@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Beside CUBIC and among equals on drawn paths: a module, and CUBIC and BBR in its place; simulated.
+
+python -m tests.bench.bench_shares [KMOD ...] [--draws 100] [--seed 7]
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ndm_tcp.lab.guest.uml_build import KMOD
+from ndm_tcp.lab.paths.scenario import Scenario, parse
+from ndm_tcp.lab.paths.training_paths import log_uniform
+from ndm_tcp.lab.sim.build import build
+from ndm_tcp.lab.sim.simulate import simulate
+
+SEEDS = (1, 2)
+QUEUES_BDP = ((0.3, 1.0), (1.0, 4.0), (4.0, 6.1))
+Path_ = tuple[float, Scenario]
+"""queue, BDP; and the path"""
+
+
+def _beside_cubic(rng: random.Random) -> str:
+    late = 8 if rng.random() < 0.5 else 2
+    first, second = ("cubic", "$cc") if rng.random() < 0.5 else ("$cc", "cubic")
+    return (
+        f'[[flows]]\ncc = "{first}"\nseconds = 38\n'
+        f'[[flows]]\ncc = "{second}"\nsender = 1\nstart_s = {late}\nseconds = 30\n'
+    )
+
+
+def _equals(rng: random.Random) -> str:
+    starts = [1.5 * number for number in range(rng.randint(2, 6))]
+    return "".join(
+        f"[[flows]]\nsender = {number}\nstart_s = {at_s}\nseconds = {39 - int(at_s)}\n"
+        for number, at_s in enumerate(starts)
+    )
+
+
+def drawn(seed: int, count: int, flows: Callable[[random.Random], str]) -> list[Path_]:
+    """So many paths of 4 to 60 Mbit/s, 4 to 120 ms and 0.3 to 6 BDP of queue."""
+    rng, paths = random.Random(seed), []
+    for number in range(count):
+        mbps, rtt_ms = log_uniform(rng, 4, 60), log_uniform(rng, 4, 120)
+        bdp = mbps * 1e3 * rtt_ms / 12000
+        queue = min(2500, max(8, round(log_uniform(rng, 0.3, 6) * bdp)))
+        link = f"rate_bps = {mbps * 1e6:.0f}\nrtt_us = {rtt_ms * 1e3:.0f}\nqueue_packets = {queue}"
+        text = f'seconds = 40\ntopology = "path"\n[link]\n{link}\n{flows(rng)}'
+        paths.append((queue / bdp, parse(text, f"shared-{number}", "shared.toml")))
+    return paths
+
+
+def means(
+    program: Path, cc: str, paths: Sequence[Path_], value: Callable[[dict[str, Any]], float]
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The value on each path, over the seeds."""
+
+    def mean(path: Path_) -> float:
+        return float(np.mean([value(simulate(program, path[1], cc, seed)) for seed in SEEDS]))
+
+    with ThreadPoolExecutor() as pool:
+        return np.array(list(pool.map(mean, paths)))
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folders", nargs="*", type=Path, default=[KMOD], help="sources")
+    parser.add_argument("--draws", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=7)
+    args = parser.parse_args()
+    runs = [(str(folder), build(folder), "ndm_tcp") for folder in args.folders]
+    runs += [(cc, build(), cc) for cc in ("cubic", "bbr")]
+    beside = drawn(args.seed, args.draws, _beside_cubic)
+    equals = drawn(args.seed, args.draws, _equals)
+    print("| | queue, BDP | paths | share beside CUBIC: median | within 0.40 to 0.60 | lowest |")
+    print("|---|---|---|---|---|---|")
+    for name, program, cc in runs:
+        share = means(
+            program, cc, beside, lambda r: sum(f["share"] for f in r["flows"] if f["tested"])
+        )
+        for low, high in QUEUES_BDP:
+            part = share[[low <= queue < high for queue, _ in beside]]
+            inside = np.mean((part >= 0.4) & (part <= 0.6))
+            print(
+                f"| {name} | {low} to {high} | {len(part)} | {np.median(part):.2f} "
+                f"| {inside:.0%} | {part.min():.2f} |"
+            )
+    print("\n| | queue, BDP | paths | Jain's index: median | at least 0.95 on | lowest |")
+    print("|---|---|---|---|---|---|")
+    for name, program, cc in runs:
+        jain = means(program, cc, equals, lambda r: float(r["jain"]))
+        for low, high in QUEUES_BDP:
+            part = jain[[low <= queue < high for queue, _ in equals]]
+            print(
+                f"| {name} | {low} to {high} | {len(part)} | {np.median(part):.3f} "
+                f"| {np.mean(part >= 0.95):.0%} | {part.min():.2f} |"
+            )
+
+
+if __name__ == "__main__":
+    main()
