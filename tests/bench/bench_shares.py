@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Beside CUBIC and among equals on drawn paths: a module, and CUBIC and BBR in its place; simulated.
+"""Shares beside CUBIC and among equals on drawn paths, simulated, with CUBIC and BBR to compare.
 
 python -m tests.bench.bench_shares [KMOD ...] [--draws 100] [--seed 7]
 """
