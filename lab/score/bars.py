@@ -254,9 +254,9 @@ def _sealed(board: Board, network: str) -> Iterator[str]:
     yield "\n## Sealed paths\n"
     yield (
         f"{len(board)} paths drawn from the number of the network, {network}: they were not known "
-        "before it was. Run once, one lab seed. ndm_tcp over another algorithm, geometric mean and "
-        f"95 % interval over the {len(lone)} paths with one flow; retransmitted: difference of the "
-        "means, percentage points:\n"
+        "before it was. One run for each state of the module, one lab seed. ndm_tcp over another "
+        f"algorithm, geometric mean and 95 % interval over the {len(lone)} paths with one flow; "
+        "retransmitted: difference of the means, percentage points:\n"
     )
     yield from _over(lone, RIVALS, {})
     beside = [n for n in board if "cubic" in n]
