@@ -267,8 +267,10 @@ void sim_ack(struct sim_flow *f, u32 ack, u64 log, u32 window_end)
 
 	sim_refresh(f);
 	n.rs.prior_in_flight = tcp_packets_in_flight(tp);
-	if ((s32)(window_end - f->wnd_end) > 0)
+	if ((s32)(window_end - f->wnd_end) > 0) {
 		f->wnd_end = window_end;
+		n.flags |= SIM_WINDOW;
+	}
 	take_log(f, &n, ack, log);
 	if (!out) {
 		/* The window may have opened. */
@@ -295,7 +297,8 @@ void sim_ack(struct sim_flow *f, u32 ack, u64 log, u32 window_end)
 	sim_rack_window(f);
 	if (tp->tlp_high_seq)
 		sim_process_tlp(f, n.flags, ack);
-	if (sim_state(f) != TCP_CA_Open || n.flags & (SIM_SACKED | SIM_DSACK) || !n.acked) {
+	if (sim_state(f) != TCP_CA_Open || n.flags & (SIM_SACKED | SIM_DSACK) ||
+	    !(n.acked || n.flags & SIM_WINDOW)) {
 		retransmits = sim_recover(f, n.flags);
 		arms &= f->timer != SIM_TIMER_REO;
 	}

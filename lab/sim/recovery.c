@@ -337,7 +337,7 @@ void sim_process_tlp(struct sim_flow *f, u32 flags, u32 ack)
 		sim_set_state(f, TCP_CA_CWR);
 		end_reduction(f);
 		keep_open(f);
-	} else if (!(flags & (SIM_ADVANCED | SIM_SACKED))) {
+	} else if (!(flags & (SIM_ADVANCED | SIM_SACKED | SIM_WINDOW))) {
 		tp->tlp_high_seq = 0;
 	}
 }

@@ -176,7 +176,7 @@ void sim_take_rtt(struct sim_flow *f, long rtt_us, long newest_us);
 /* recovery.c */
 enum {
 	SIM_ADVANCED = 1, SIM_SACKED = 2, SIM_DSACK = 4, SIM_TLP_DSACK = 8, SIM_ORIGINAL = 16,
-	SIM_LOST_RETRANS = 32,
+	SIM_LOST_RETRANS = 32, SIM_WINDOW = 64,
 };
 void sim_unlist(struct sim_flow *f, u32 packet);
 void sim_list(struct sim_flow *f, u32 packet);
