@@ -60,13 +60,12 @@ struct ndm_features {
 	    started:1,
 	    in_loss:1,		/* the previous ACK was in CA_Loss */
 	    paused:1,		/* hosts hold ACKs back for more than a quarter of min_rtt */
-	    callers_flags:1;	/* the caller's own */
+	    callers_flags:2;	/* the caller's own */
 	u32 sample_us:24,	/* when the newest RTT entered the ring, modulo 2^24 */
 	    callers:8;		/* likewise the caller's own */
 	u16 plasticity;		/* Q12 */
 	u16 round_lost;		/* packets marked lost in this round, at most 65535 */
 	u32 round_us;		/* when the round began, modulo 2^32 */
-	u32 callers_full;	/* the caller's own */
 };
 
 /* min(numerator / denominator, limit), Q12; numerator < 2^52. */

@@ -33,7 +33,7 @@ struct ndm {
 	struct ndm_features f;
 	struct ndm_memory *memory;	/* the network's; BPF has it in the socket's storage */
 	u32 target:20,		/* window to approach as ACKs arrive, packets */
-	    ceiling_rounds:5,	/* for which ndm_ceiling() holds */
+	    ceiling_rounds:5,	/* for which a ceiling holds */
 	    drain_rounds:5,	/* of struct ndm_drain, as the next; .shortest is the */
 	    drain_alone:2;	/* features' spare byte, .draining the watchdog's bit */
 	struct ndm_watchdog watchdog;
@@ -50,6 +50,7 @@ struct ndm {
 
 /* The flags that the features keep for the module. */
 #define NDM_MARKED	BIT(0)	/* a mark or a local drop; one round without growth follows */
+#define NDM_WAS_FULL	BIT(1)	/* in the last round slow start found the pipe full */
 
 /*
  * 20 bits: a receiver offers 1 GiB at most, and that is as many packets of 1 KiB. Any new

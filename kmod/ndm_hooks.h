@@ -22,7 +22,7 @@ static void ndm_note_output(struct ndm *ca, const s32 *out)
 {
 	s32 logit = out[NDM_OUT_CONGESTION];
 
-	ca->congestion = ndm_pauses_hide_queue(ca) ? max(logit, 0) : logit;
+	ca->congestion = ndm_rate_bounds(ca) ? max(logit, 0) : logit;
 	ca->has_output = 1;
 }
 

@@ -58,16 +58,15 @@ static u32 ndm_baseline_of(const struct ndm *ca)
 
 static bool ndm_has_long_pauses(const struct ndm *ca)
 {
-	return ca->f.paused &&
-	       ndm_pauses_are_long(ndm_baseline_of(ca), (u32)ca->f.callers_us);
+	return ndm_pauses_are_long(ndm_baseline_of(ca), (u32)ca->f.callers_us);
 }
 
 /*
- * Do pauses hide the queue? Then the flow's rate bounds pacing and window. A flow that has taken
- * jitter for pauses would never grow again, for its rate is as low as its window: where they are short
- * the bound waits for an overflow.
+ * Does the flow's rate bound pacing and window, because pauses hide the queue? Where they are
+ * short only while a ceiling holds, from the round after the overflow on: jitter looks like
+ * them, and a flow that its own low rate bounds would never grow.
  */
-static bool ndm_pauses_hide_queue(const struct ndm *ca)
+static bool ndm_rate_bounds(const struct ndm *ca)
 {
 	return ca->f.paused && (ca->ceiling_rounds || ndm_has_long_pauses(ca));
 }

@@ -76,7 +76,7 @@ static bool ndm_is_paused(const struct sock *sk)
 {
 	const struct ndm *ca = inet_csk_ca(sk);
 
-	return ndm_pauses_hide_queue(ca) && ndm_max_rate(ca) && !tcp_in_initial_slowstart(tcp_sk(sk));
+	return ndm_rate_bounds(ca) && ndm_max_rate(ca) && !tcp_in_initial_slowstart(tcp_sk(sk));
 }
 
 /*

@@ -31,9 +31,8 @@
  *				>= srtt / 16 with reordering	see below
  *
  * Full pipe
- *   ndm_pipe_is_full		BDP < 3/8 window		slow start ends, if
- *   ndm_rtt_rises		srtt rose by > 1/8 in a round,	or the pipe was full in the
- *								round before, too
+ *   ndm_pipe_is_full		BDP < 3/8 window		twice in a row: slow start ends
+ *   ndm_rtt_rises		srtt rose by > 1/8 in a round	once is enough
  *   ndm_pipe_has_room		BDP >= 3/4 of what arrived	slow start returns
  *   ndm_rate_grew		rate >= 5/4 of the last growth,	slow start goes on
  *				7/4 while a queue grows
@@ -41,7 +40,7 @@
  *
  * Pausing hosts
  *   ndm_hosts_pause		baseline RTT > 5/4 min RTT	pacing and window by the rate
- *								after an overflow
+ *								while a ceiling holds
  *   ndm_pauses_are_long	baseline RTT > 5/2 min RTT	the same at all times
  *   ndm_pauses_overflow	loss_rate >= 1/32		31 rounds without probes
  *
@@ -64,7 +63,7 @@
 
 /* (srtt - srtt of the round before) / that, Q12 in [-1, 1]: a doubling window shows as more. */
 #define NDM_QUEUE_GRADIENT	(NDM_ONE / 4)
-#define NDM_RTT_RISE		(NDM_ONE / 8)
+#define NDM_RTT_RISE		(NDM_ONE / 8)	/* half of that: the pipe is full by another sign */
 
 /*
  * Baseline RTT / srtt, Q12 in [0, 1]. 4/5: a quarter of a RTT is what a doubling of slow
@@ -272,8 +271,8 @@ static inline bool ndm_hosts_pause(u32 baseline_us, u32 min_rtt_us)
 }
 
 /*
- * Pauses of more than one and a half min RTTs are a host's. Shorter ones may be the path's jitter, as
- * on Wi-Fi.
+ * Pauses of more than one and a half min RTTs are a host's. Shorter ones may be the path's
+ * jitter, as on Wi-Fi. With NDM_BASELINE_US they are long only below 3.2 ms of min RTT.
  */
 static inline bool ndm_pauses_are_long(u32 baseline_us, u32 min_rtt_us)
 {

@@ -162,8 +162,8 @@ static enum ndm_mode ndm_mode(const struct sock *sk, const struct ndm_facts *r)
 }
 
 /*
- * SLOW_START: go on while the rate grows. One round with a full pipe is no proof on a path that
- * jitters, unless its RTT rises.
+ * SLOW_START: go on while the rate grows. On a path that jitters one round with a full pipe is
+ * no proof, unless its RTT rises.
  */
 static void ndm_judge_slow_start(struct sock *sk, const struct ndm_facts *r)
 {
@@ -171,9 +171,12 @@ static void ndm_judge_slow_start(struct sock *sk, const struct ndm_facts *r)
 	const struct tcp_sock *tp = tcp_sk(sk);
 	bool grew = r->limited && ndm_rate_grew(ndm_max_rate(ca), ca->watchdog.grown_rate, r->x);
 	bool full = r->limited && !grew && ndm_pipe_is_full(r->x);
-	bool stays_full = full && (ca->f.callers_full || ndm_rtt_rises(r->x));
+	bool stays_full = full && (ca->f.callers_flags & NDM_WAS_FULL || ndm_rtt_rises(r->x));
 
-	ca->f.callers_full = full;
+	if (full)
+		ca->f.callers_flags |= NDM_WAS_FULL;
+	else
+		ca->f.callers_flags &= ~NDM_WAS_FULL;
 	if (grew)
 		ndm_note_growth(ca);
 	if (r->limited && !grew &&
@@ -258,7 +261,7 @@ static void ndm_next_phase(struct ndm *ca)
 static u32 ndm_network_target(struct sock *sk, const struct ndm_facts *r)
 {
 	struct ndm *ca = inet_csk_ca(sk);
-	u32 bound = ndm_pauses_hide_queue(ca) ? max(r->window, ndm_paused_window(ca, r->x)) : ~0U;
+	u32 bound = ndm_rate_bounds(ca) ? max(r->window, ndm_paused_window(ca, r->x)) : ~0U;
 	s32 gain = r->out[NDM_OUT_CWND_GAIN] + ndm_explore(&ca->watchdog);
 	u32 target = ndm_law(r->window, gain, ca->phase, r->x, r->lost, r->flags, bound);
 	bool held;
@@ -354,6 +357,8 @@ static enum ndm_mode ndm_decide(struct sock *sk, struct ndm_facts *r)
 		ca->starting = 0;
 	if (!r->repairs)
 		ca->spared = 0;
+	if (!r->slow_start)
+		ca->f.callers_flags &= ~NDM_WAS_FULL;
 	if (r->valid && !r->slow_start)
 		r->took_over = ndm_watchdog_step(&ca->watchdog, r->x, ndm_max_rate(ca),
 						 r->limited, r->flags);

@@ -39,8 +39,8 @@ static u32 ndm_reduce(struct tcp_sock *tp, u32 acked, bool forward)
 
 /*
  * The window after a mark or a drop in this host's own queue, packets: 4/5, as RFC 8511
- * has it for Reno, for a queue that marks is short, and half of the window would leave the
- * link empty. Half in slow start, RFC 3168's. Both prove overflow, so the network has no part
+ * has it for Reno. A queue that marks is short; half would leave the link empty. In slow
+ * start half, as RFC 3168 demands. Marks and drops prove overflow, so the network has no part
  * in it. One round follows that grows no faster than Reno's, and a ceiling (ndm_ceiling.h),
  * but none after slow start: a doubling window leaves in bursts, and what arrived does not
  * measure the path.
@@ -49,7 +49,8 @@ static u32 ndm_cut_for_mark(struct ndm *ca, u32 window, bool slow_start)
 {
 	ca->f.callers_flags |= NDM_MARKED;
 	ca->ceiling_rounds = slow_start ? 0 : NDM_CEILING_ROUNDS;
-	return slow_start ? window >> 1 : window - window / 5;
+	/* Rounded up, so that a mark always takes a packet. */
+	return window - (slow_start ? (window + 1) / 2 : (window + 4) / 5);
 }
 
 /*

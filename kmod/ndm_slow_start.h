@@ -153,6 +153,7 @@ static void ndm_restart(struct sock *sk)
 	WRITE_ONCE(tp->snd_ssthresh, tcp_current_ssthresh(sk));
 	ndm_watchdog_forget(&ca->watchdog);
 	ca->tail_lost = 0;
+	ca->f.callers_flags &= ~NDM_WAS_FULL;
 	ca->starting = 0;
 	for (; idle > rto && cwnd > floor; idle -= rto)
 		cwnd >>= 1;
