@@ -5,7 +5,7 @@ Changes between two trainings are measured on the validation paths, drawn the sa
 `validation-wide` has more of the two states that are most alike, a lone flow and one beside CUBIC,
 `validation-short` short transfers, `validation-aqm` queues that drop before they are full,
 `validation-equals` flows of one algorithm, `validation-pairs` two of them, `validation-shallow`
-queues of less than a BDP, `validation-pages` web pages, `validation-jitter` jitter, and
+queues of less than a BDP, `validation-pages` web pages, `validation-jitter` jitter,
 `validation-fast` fast paths that lose packets at random, and `validation-near` short paths that
 jitter, as Wi-Fi does.
 The published experiments and ccBench are for evaluation, so no path may resemble theirs: rates
@@ -264,10 +264,9 @@ class _Link:
 
 def _link(rng: random.Random, kind: str) -> _Link:
     fast, far = kind.startswith("fast"), kind.endswith("far-loss")
-    mbps = FAST_MBPS if fast or far else SLOW_MBPS if kind.startswith("slow") else RATE_MBPS
-    rtt_ms = FAR_RTT_MS if far else SLOW_RTT_MS if kind.startswith("slow") else RTT_MS
-    if kind.startswith("near"):
-        mbps, rtt_ms = NEAR_MBPS, NEAR_RTT_MS
+    slow, near = kind.startswith("slow"), kind.startswith("near")
+    mbps = FAST_MBPS if fast or far else SLOW_MBPS if slow else NEAR_MBPS if near else RATE_MBPS
+    rtt_ms = FAR_RTT_MS if far else SLOW_RTT_MS if slow else NEAR_RTT_MS if near else RTT_MS
     qdisc = kind.removesuffix("-cubic").replace("-", "_") if kind in AQM_KINDS else "droptail"
     queue = RIVAL_QUEUE_BDP if kind in RIVALS else QUEUE_BDP
     if "shallow" in kind:

@@ -22,8 +22,8 @@ from ndm_tcp.lab.sim.build import build
 from ndm_tcp.lab.sim.simulate import simulate
 
 SEEDS = (1, 2)
-QUEUES_BDP = ((0.3, 1.0), (1.0, 4.0), (4.0, 6.1))
-Path_ = tuple[float, Scenario]
+QUEUES_BDP = ((0, 1), (1, 4), (4, 100))
+DrawnPath = tuple[float, Scenario]
 """queue, BDP; and the path"""
 
 
@@ -44,7 +44,7 @@ def _equals(rng: random.Random) -> str:
     )
 
 
-def drawn(seed: int, count: int, flows: Callable[[random.Random], str]) -> list[Path_]:
+def drawn(seed: int, count: int, flows: Callable[[random.Random], str]) -> list[DrawnPath]:
     """So many paths of 4 to 60 Mbit/s, 4 to 120 ms and 0.3 to 6 BDP of queue."""
     rng, paths = random.Random(seed), []
     for number in range(count):
@@ -58,11 +58,11 @@ def drawn(seed: int, count: int, flows: Callable[[random.Random], str]) -> list[
 
 
 def means(
-    program: Path, cc: str, paths: Sequence[Path_], value: Callable[[dict[str, Any]], float]
+    program: Path, cc: str, paths: Sequence[DrawnPath], value: Callable[[dict[str, Any]], float]
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
     """The value on each path, over the seeds."""
 
-    def mean(path: Path_) -> float:
+    def mean(path: DrawnPath) -> float:
         return float(np.mean([value(simulate(program, path[1], cc, seed)) for seed in SEEDS]))
 
     with ThreadPoolExecutor() as pool:
