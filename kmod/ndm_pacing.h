@@ -72,7 +72,7 @@ static NDM_COMMON u32 ndm_pace(const struct sock *sk)
  * Do pauses bound this flow's rate? A window that outlasts a pause is more than path and
  * queue hold: only pacing keeps it out of the queue.
  */
-static bool ndm_is_paused(const struct sock *sk)
+static bool ndm_paces_by_rate(const struct sock *sk)
 {
 	const struct ndm *ca = inet_csk_ca(sk);
 
@@ -130,7 +130,7 @@ static NDM_COMMON void ndm_update_pacing(struct sock *sk)
 	if (!tp->srtt_us)
 		return;
 	rate = div_u64(rate * ndm_pace(sk) * (USEC_PER_SEC / 100 * 8), tp->srtt_us);
-	if (ndm_is_paused(sk))
+	if (ndm_paces_by_rate(sk))
 		rate = min(rate, ndm_path_rate(sk));
 	/* sch_fq reads the rate without the socket's lock. */
 	WRITE_ONCE(sk->sk_pacing_rate, min_t(u64, rate, READ_ONCE(sk->sk_max_pacing_rate)));

@@ -65,6 +65,7 @@ struct ndm_facts {
 	bool spared;		/* slow start survived the losses of that recovery */
 	bool marked;		/* a mark or a local drop in that recovery */
 	bool slow_start;
+	bool was_full;		/* the round before, in slow start, found the pipe full */
 	bool took_over;		/* the watchdog did, after this round */
 	enum ndm_drain_step drain_step;	/* of a valid round outside slow start and recovery */
 	struct ndm_drain drain;	/* its state after that step */
@@ -117,6 +118,7 @@ static void ndm_fill_facts(const struct sock *sk, struct ndm_facts *r)
 	/* Zero: the core ruled out an undo; see ndm_ssthresh(). */
 	r->marked = (r->repairs || r->spared) && !ndm_prior_ssthresh(tp);
 	r->slow_start = tcp_in_slow_start(tp) && (!r->recovery || (r->repairs && r->spared));
+	r->was_full = ca->f.callers_flags & NDM_WAS_FULL;
 	r->used = ndm_window_is_used(sk, r->window);
 	/*
 	 * The rate of an unfilled window is the application's, not the pipe's. The window
@@ -170,17 +172,15 @@ static void ndm_judge_slow_start(struct sock *sk, const struct ndm_facts *r)
 	struct ndm *ca = inet_csk_ca(sk);
 	const struct tcp_sock *tp = tcp_sk(sk);
 	bool grew = r->limited && ndm_rate_grew(ndm_max_rate(ca), ca->watchdog.grown_rate, r->x);
-	bool full = r->limited && !grew && ndm_pipe_is_full(r->x);
-	bool stays_full = full && (ca->f.callers_flags & NDM_WAS_FULL || ndm_rtt_rises(r->x));
+	bool stood = r->limited && !grew;	/* the rate did */
+	bool full = stood && ndm_pipe_is_full(r->x);
 
 	if (full)
 		ca->f.callers_flags |= NDM_WAS_FULL;
-	else
-		ca->f.callers_flags &= ~NDM_WAS_FULL;
 	if (grew)
 		ndm_note_growth(ca);
-	if (r->limited && !grew &&
-	    (ndm_queue_grows(r->x) || stays_full ||
+	if (stood &&
+	    (ndm_queue_grows(r->x) || (full && (r->was_full || ndm_rtt_rises(r->x))) ||
 	     (ndm_lan_is_steady(tp->srtt_us, tp->mdev_us) &&
 	      ndm_queue_delays(tp->srtt_us >> 3, r->min_rtt_us))))
 		ndm_leave_slow_start(sk, !r->x[NDM_IN_LOSS_RATE]);
@@ -357,8 +357,7 @@ static enum ndm_mode ndm_decide(struct sock *sk, struct ndm_facts *r)
 		ca->starting = 0;
 	if (!r->repairs)
 		ca->spared = 0;
-	if (!r->slow_start)
-		ca->f.callers_flags &= ~NDM_WAS_FULL;
+	ca->f.callers_flags &= ~NDM_WAS_FULL;
 	if (r->valid && !r->slow_start)
 		r->took_over = ndm_watchdog_step(&ca->watchdog, r->x, ndm_max_rate(ca),
 						 r->limited, r->flags);

@@ -51,7 +51,7 @@ def test_one_full_round_of_a_jittery_path_does_not_end_slow_start(
     """RTTs far above the lowest make a path look full, and one low rate sample seems no growth."""
     kmod = tmp_path / "kmod"
     shutil.copytree(uml_build.KMOD, kmod)
-    change(kmod, [("full && (ca->f.callers_flags & NDM_WAS_FULL || ndm_rtt_rises(r->x))", "full")])
+    change(kmod, [("full && (r->was_full || ndm_rtt_rises(r->x))", "full")])
     without = build(kmod)
     mbps = {program: 0.0, without: 0.0}
     for rate, rtt_us, queue, jitter_us in JITTERY:
