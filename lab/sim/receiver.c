@@ -136,9 +136,9 @@ static void adjust_space(struct sim_flow *f)
 /* tcp_cleanup_rbuf(): less than half of the window was left, and reading has doubled that. */
 static bool window_opens(const struct sim_receiver *r)
 {
-	u32 left = r->acked * SIM_MSS + r->window - r->next * SIM_MSS;
+	u32 left = r->acked * SIM_MSS + r->window - r->next * SIM_MSS, now = window(r);
 
-	return 2 * left <= r->clamp && window(r) && window(r) >= 2 * left;
+	return 2 * left <= r->clamp && now && now >= 2 * left;
 }
 
 void sim_read(struct sim_flow *f)
