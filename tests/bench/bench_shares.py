@@ -25,6 +25,10 @@ SEEDS = (1, 2)
 QUEUES_BDP = ((0, 1), (1, 4), (4, 100))
 DrawnPath = tuple[float, Scenario]
 """queue, BDP; and the path"""
+Run = tuple[str, Path, str]
+"""name, the simulator's program, algorithm"""
+Value = Callable[[dict[str, Any]], float]
+"""of a result"""
 
 
 def _beside_cubic(rng: random.Random) -> str:
@@ -58,7 +62,7 @@ def drawn(seed: int, count: int, flows: Callable[[random.Random], str]) -> list[
 
 
 def means(
-    program: Path, cc: str, paths: Sequence[DrawnPath], value: Callable[[dict[str, Any]], float]
+    program: Path, cc: str, paths: Sequence[DrawnPath], value: Value
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
     """The value on each path, over the seeds."""
 
@@ -67,6 +71,34 @@ def means(
 
     with ThreadPoolExecutor() as pool:
         return np.array(list(pool.map(mean, paths)))
+
+
+def tested_share(result: dict[str, Any]) -> float:
+    """What the flows under test get."""
+    return float(sum(flow["share"] for flow in result["flows"] if flow["tested"]))
+
+
+def table(
+    what: str,
+    runs: Sequence[Run],
+    paths: Sequence[DrawnPath],
+    value: Value,
+    good: tuple[float, float],
+) -> None:
+    """Print a row for each run and class of queues."""
+    low, high = good
+    print(f"| | queue, BDP | paths | {what}: median | {low} to {high} | lowest |")
+    print("|---|---|---|---|---|---|")
+    for name, program, cc in runs:
+        found = means(program, cc, paths, value)
+        for shortest, longest in QUEUES_BDP:
+            part = found[[shortest <= queue < longest for queue, _ in paths]]
+            inside = np.mean((part >= low) & (part <= high))
+            print(
+                f"| {name} | {shortest} to {longest} | {len(part)} | {np.median(part):.3f} "
+                f"| {inside:.0%} | {part.min():.2f} |"
+            )
+    print()
 
 
 def main() -> None:
@@ -79,30 +111,9 @@ def main() -> None:
     runs = [(str(folder), build(folder), "ndm_tcp") for folder in args.folders]
     runs += [(cc, build(), cc) for cc in ("cubic", "bbr")]
     beside = drawn(args.seed, args.draws, _beside_cubic)
+    table("share beside CUBIC", runs, beside, tested_share, (0.4, 0.6))
     equals = drawn(args.seed, args.draws, _equals)
-    print("| | queue, BDP | paths | share beside CUBIC: median | within 0.40 to 0.60 | lowest |")
-    print("|---|---|---|---|---|---|")
-    for name, program, cc in runs:
-        share = means(
-            program, cc, beside, lambda r: sum(f["share"] for f in r["flows"] if f["tested"])
-        )
-        for low, high in QUEUES_BDP:
-            part = share[[low <= queue < high for queue, _ in beside]]
-            inside = np.mean((part >= 0.4) & (part <= 0.6))
-            print(
-                f"| {name} | {low} to {high} | {len(part)} | {np.median(part):.2f} "
-                f"| {inside:.0%} | {part.min():.2f} |"
-            )
-    print("\n| | queue, BDP | paths | Jain's index: median | at least 0.95 on | lowest |")
-    print("|---|---|---|---|---|---|")
-    for name, program, cc in runs:
-        jain = means(program, cc, equals, lambda r: float(r["jain"]))
-        for low, high in QUEUES_BDP:
-            part = jain[[low <= queue < high for queue, _ in equals]]
-            print(
-                f"| {name} | {low} to {high} | {len(part)} | {np.median(part):.3f} "
-                f"| {np.mean(part >= 0.95):.0%} | {part.min():.2f} |"
-            )
+    table("Jain's index", runs, equals, lambda result: float(result["jain"]), (0.95, 1.0))
 
 
 if __name__ == "__main__":
