@@ -200,7 +200,6 @@ SUITES = {
     "validation-fast": (20261134, FAST_KINDS),
     "validation-pairs": (20261135, PAIRS_KINDS),
     "validation-near": (20261137, NEAR_KINDS),
-    "training-near": (20261138, NEAR_KINDS),
 }
 """folder to seed and paths"""
 RIVALS = (
