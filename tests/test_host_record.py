@@ -21,7 +21,7 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.experiments import host_record
 from ndm_tcp.lab.experiments.host_path import Bottleneck, Impairments, LinkSpec
 
-from .reference import pcap
+from .reference import capture, pcap
 
 ROOT = Path(__file__).parents[1]
 
@@ -194,28 +194,14 @@ def _agrees_with_the_capture(folder: Path, run: dict[str, Any], drops: list[Any]
     return data
 
 
-def _rtts_us(folder: Path, data: list[Any]) -> np.ndarray:
-    """The RTTs of the capture (us): from a segment sent once to the first ACK of its end."""
-    sent: dict[int, int] = {}
-    resent = set()
-    for segment in data:
-        end = (segment.seq + segment.payload) % 2**32
-        if sent.setdefault(end, segment.time_ns) != segment.time_ns:
-            resent.add(end)
-    acked: dict[int, int] = {}
-    for segment in pcap.segments(folder / "sender.pcap.zst", pcap.CaptureReport()):
-        if segment.target == data[0].source:
-            acked.setdefault(segment.ack, segment.time_ns)
-    return np.array([(acked[end] - sent[end]) / 1e3 for end in acked.keys() & sent.keys() - resent])
-
-
 def _agrees_with_the_kernel(folder: Path, run: dict[str, Any], data: list[Any]) -> None:
     """Nothing but the sending socket, and no RTT below the path's."""
     port = run["sender_port"]
     columns = tcp_probe.read_columns(folder / "tcp_probe.txt.zst")
     assert set(columns) == {(port, 5201)}
     probe = columns[port, 5201]
-    rtts_us = _rtts_us(folder, data)
+    (flow,), _ = capture.read(folder / "sender.pcap.zst")
+    rtts_us = flow.acks["rtt_us"][flow.acks["rtt_us"] >= 0]
     # A smoothed RTT need not come down to the path's: a late handshake, then a queue.
     assert 20_000 <= rtts_us.min() < 23_000
     assert probe.srtt_us.min() >= 20_000
