@@ -215,6 +215,21 @@ def test_the_guard_compares_scenario_by_scenario() -> None:
     assert verdict.guard("x", mixed, shipped).passed
 
 
+def test_what_a_network_gains_on_one_suite_does_not_hide_what_it_loses_on_another() -> None:
+    shipped = {f"{suite}/s{n}": 0.1 * n for suite in ("wide", "near", "far") for n in range(20)}
+    change = {"wide": 0.05, "near": -0.02, "far": 0.0}
+    adapted = {
+        name: value + change[name.partition("/")[0]] + 0.001 * (n % 3)
+        for n, (name, value) in enumerate(shipped.items())
+    }
+    found = verdict.guard("wide,near,far", adapted, shipped)
+    assert (found.suites, found.scenarios, found.passed) == ("near", 20, False)
+    assert np.mean([adapted[name] - shipped[name] for name in shipped]) > 0.01
+    adapted = {name: value + 0.03 for name, value in adapted.items()}
+    found = verdict.guard("wide,near,far", adapted, shipped)
+    assert (found.suites, found.scenarios, found.passed) == ("wide,near,far", 60, True)
+
+
 def test_a_network_that_the_guard_refuses_is_averaged_with_the_shipped_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--guard",
-        default="validation,lan",
+        default="validation,validation-near,lan",
         help="suites on which it must not be worse; none: empty text",
     )
     workers.add_arguments(parser)

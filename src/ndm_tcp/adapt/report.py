@@ -78,7 +78,7 @@ def guard_text(found: Adapted) -> str:
     if r := found.refused:
         text += (
             " Its weights are the mean of the shipped network's and of those that were learned, "
-            f"which lost more there: {r.score:+.4f} [{r.low:+.4f}, {r.high:+.4f}]."
+            f"which lost more on {r.suites}: {r.score:+.4f} [{r.low:+.4f}, {r.high:+.4f}]."
         )
     return text
 

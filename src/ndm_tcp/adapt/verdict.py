@@ -42,6 +42,7 @@ class Guard:
     """Adapted less shipped on suites that neither was trained for."""
 
     suites: str
+    """those that were compared: all, or the one that refuses the network"""
     scenarios: int
     score: float
     low: float
@@ -107,9 +108,23 @@ def difference(of: Of, other: str) -> Difference:
 
 
 def guard(suites: str, adapted: Mapping[str, float], shipped: Mapping[str, float]) -> Guard:
-    """Compare two networks' points, scenario by scenario."""
-    apart = [adapted[name] - shipped[name] for name in sorted(shipped)]
-    return Guard(suites, len(apart), *student(apart))
+    """Compare two networks' points, scenario by scenario, on all suites and on each.
+
+    What a network gains on one suite must not hide what it loses on another.
+
+    Args:
+        suites: names, separated by commas.
+        adapted: suite and scenario, with a slash between them, to points.
+        shipped: the same of the shipped network.
+    """
+    apart = {suites: [adapted[name] - shipped[name] for name in sorted(shipped)]}
+    if "," in suites:
+        for name in sorted(shipped):
+            of_suite = apart.setdefault(name.partition("/")[0], [])
+            of_suite.append(adapted[name] - shipped[name])
+    found = [Guard(name, len(values), *student(values)) for name, values in apart.items()]
+    refuse = [one for one in found if not one.passed]
+    return min(refuse, key=lambda one: one.score, default=found[0])
 
 
 def sentence(of: Of, guarded: Guard | None, same: bool = False) -> tuple[bool, str]:
