@@ -143,15 +143,19 @@ static inline void ndm_take_rtt(struct ndm_features *f, const struct ndm_ack *ac
 		ndm_push_rtt(f, now, rtt, ack->srtt_us);
 }
 
+/* Min RTT and the longest of the hosts' pauses, us. */
+static inline u32 ndm_paused_us(const struct ndm_features *f, u32 min_rtt_us)
+{
+	return min_rtt_us + ((u32)f->pause << NDM_PAUSE_SHIFT);
+}
+
 /*
  * Baseline RTT, us: min RTT and the pauses of the hosts, the RTT that a path without a queue
  * shows. From NDM_BASELINE_US on it is min RTT alone.
  */
 static inline u32 ndm_baseline_us(const struct ndm_features *f, u32 min_rtt_us)
 {
-	u32 paused_us = min_rtt_us + ((u32)f->pause << NDM_PAUSE_SHIFT);
-
-	return ndm_max(min_rtt_us, ndm_min(paused_us, NDM_BASELINE_US));
+	return ndm_max(min_rtt_us, ndm_min(ndm_paused_us(f, min_rtt_us), NDM_BASELINE_US));
 }
 
 /* Losses marked together lie zero packets apart; the first one ends a gap. */

@@ -31,8 +31,13 @@ static const u32 ndm_pacing_empty_percent = 1600;
 static const u8 ndm_core_burst_shift = 10;
 static const u8 ndm_burst_shift = 12;
 
-/* Percent of the path's rate, where hosts hold ACKs back; see ndm_path_rate(). */
-static const u32 ndm_paused_percent = 95;
+/*
+ * Percent of the path's rate, where hosts hold ACKs back; see ndm_path_rate().
+ * held: under a ceiling, a little less, for that rate is the highest of scattered samples.
+ * open: else. With less the own low rate of a small flow would keep it small.
+ */
+static const u32 ndm_paused_held_percent = 95;
+static const u32 ndm_paused_open_percent = 100;
 
 /*
  * log2 of acknowledged / lost: from 1/128 on bursts may cause the losses. In bytes, for the
@@ -80,17 +85,17 @@ static bool ndm_paces_by_rate(const struct sock *sk)
 }
 
 /*
- * The rate that the path has delivered, bytes/s; a little less, for it is the highest of
- * scattered samples. The probe's phase varies it, unless the path lost packets lately. The
- * product of Q24 packets/us and mss fits 48 bits; twelve of its fraction are dropped before
- * it becomes a second's.
+ * The rate that the path has delivered, bytes/s. The probe's phase varies it, unless the path
+ * lost packets lately. The product of Q24 packets/us and mss fits 48 bits; twelve of its
+ * fraction are dropped before it becomes a second's.
  */
 static NDM_RARE u64 ndm_path_rate(const struct sock *sk)
 {
 	const struct ndm *ca = inet_csk_ca(sk);
 	u64 rate = ((u64)ndm_max_rate(ca) * tcp_sk(sk)->mss_cache) >> 12;
+	u32 percent = ca->ceiling_rounds ? ndm_paused_held_percent : ndm_paused_open_percent;
 
-	rate = (rate * (USEC_PER_SEC / 100 * ndm_paused_percent)) >> (NDM_RATE_SHIFT - 12);
+	rate = (rate * (USEC_PER_SEC / 100 * percent)) >> (NDM_RATE_SHIFT - 12);
 	return ca->ceiling_rounds ? rate : (rate * ndm_exp2(ndm_probe(ca->phase - 1U))) >> 16;
 }
 
@@ -100,15 +105,24 @@ static NDM_RARE u64 ndm_path_rate(const struct sock *sk)
  * because TCP hands over a millisecond's data at once. The baseline RTT contains the longest
  * pause: a queue shorter than that does not show in the RTT, and a larger window could only
  * fill it. The rate is this round's: after a pause a token bucket or a host passes a burst at
- * many times the path's rate, and max_rate keeps that rate for ten rounds. x: its inputs.
+ * many times the path's rate, and max_rate keeps that rate for ten rounds.
+ *
+ * Its sample holds more of a pause than of what arrived. A flow that it bounds would stay small
+ * for ever, so as long as nothing was lost lately the rate is window / srtt, too.
  */
-static u32 ndm_paused_window(const struct ndm *ca, const s16 *x)
+static u32 ndm_paused_window(const struct sock *sk, u32 window, const s16 *x)
 {
+	const struct ndm *ca = inet_csk_ca(sk);
 	u32 rate = (u32)(((u64)ndm_max_rate(ca) * x[NDM_IN_DELIVERY_RATIO]) >> NDM_Q_INPUT);
 	u32 us = ndm_baseline_of(ca);
 
 	us += 500 + (ca->ceiling_rounds ? 0 : us >> 3);
-	return (u32)(((u64)rate * us) >> NDM_RATE_SHIFT);
+	rate = (u32)(((u64)rate * us) >> NDM_RATE_SHIFT);
+	if (ca->ceiling_rounds)
+		return rate;
+	us = ndm_paused_us(&ca->f, (u32)ca->f.callers_us);
+	us += us >> 3;
+	return max_t(u32, rate, div_u64((u64)window * us, max(tcp_sk(sk)->srtt_us >> 3, 1U)));
 }
 
 /*

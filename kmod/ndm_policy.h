@@ -238,8 +238,7 @@ static void ndm_update_ceiling(struct ndm *ca, const struct ndm_facts *r)
 {
 	ca->ceiling_rounds = ndm_ceiling_rounds(ca->ceiling_rounds, r->x, ca->congestion,
 						r->lost, r->used);
-	if (ca->f.paused && ndm_pauses_overflow(r->x) &&
-	    (r->lost >= NDM_CEILING_LOST || ndm_has_long_pauses(ca)))
+	if (ca->f.paused && ndm_pauses_overflow(r->x) && r->lost >= NDM_CEILING_LOST)
 		ca->ceiling_rounds = NDM_CEILING_ROUNDS;
 }
 
@@ -261,7 +260,8 @@ static void ndm_next_phase(struct ndm *ca)
 static u32 ndm_network_target(struct sock *sk, const struct ndm_facts *r)
 {
 	struct ndm *ca = inet_csk_ca(sk);
-	u32 bound = ndm_rate_bounds(ca) ? max(r->window, ndm_paused_window(ca, r->x)) : ~0U;
+	u32 bound = ndm_rate_bounds(ca) ?
+		    max(r->window, ndm_paused_window(sk, r->window, r->x)) : ~0U;
 	s32 gain = r->out[NDM_OUT_CWND_GAIN] + ndm_explore(&ca->watchdog);
 	u32 target = ndm_law(r->window, gain, ca->phase, r->x, r->lost, r->flags, bound);
 	bool held;

@@ -16,7 +16,7 @@ from ndm_tcp.lab.sim.build import build
 from ndm_tcp.lab.sim.simulate import simulate
 
 from .kmod.lab import change, need_simulator
-from .worst import drawn, shares
+from .worst import drawn, held_back, shares
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +38,15 @@ def test_jitter_of_a_short_path_does_not_starve_it(program: Path) -> None:
     worst = min(found, key=found.__getitem__)
     print(f"\nworst {found[worst]:.2f}: {worst}")
     assert len(found) == 24 and found[worst] > 0.6, worst
+    assert np.exp(np.mean(np.log([*found.values()]))) > 0.9
+
+
+def test_held_back_acks_of_a_short_path_do_not_starve_it(program: Path) -> None:
+    """As Wi-Fi has them at home. Bound by a rate as low as its window, a flow never grew again."""
+    found = shares(program, held_back(6, 30))
+    worst = min(found, key=found.__getitem__)
+    print(f"\nworst {found[worst]:.2f}: {worst}")
+    assert found[worst] > 0.5, worst
     assert np.exp(np.mean(np.log([*found.values()]))) > 0.9
 
 

@@ -32,6 +32,29 @@ def drawn(seed: int, count: int) -> list[Scenario]:
     return [_path(rng, number) for number in range(count)]
 
 
+def held_back(seed: int, count: int) -> list[Scenario]:
+    """So many paths of a wireless LAN: ACKs in groups up to 14 ms apart, at 0.6 to 3.2 ms."""
+    rng, paths = random.Random(seed), []
+    for number in range(count):
+        mbps, rtt_us = log_uniform(rng, 20, 150), log_uniform(rng, 600, 3200)
+        longest = round(log_uniform(rng, 2e3, 14e3))
+        queue = max(20, round(log_uniform(rng, 0.5, 4) * mbps * (rtt_us + longest) / 12000))
+        lines = [f"rate_bps = {mbps * 1e6:.0f}", f"rtt_us = {rtt_us:.0f}"]
+        lines += [f"queue_packets = {queue}", f"ack_hold_us = [{longest // 4}, {longest}]"]
+        if rng.random() < 0.5:
+            lines.append(f"loss = {log_uniform(rng, 0.0003, 0.005):.4f}")
+        if rng.random() < 0.5:
+            lines.append(f"jitter_us = {rtt_us * log_uniform(rng, 0.01, 0.1):.0f}\nreorder = false")
+        paths.append(_scenario(lines, 10, f"held-{number}"))
+    return paths
+
+
+def _scenario(lines: list[str], seconds: int, name: str) -> Scenario:
+    title = "; ".join(lines).replace("\n", "; ")
+    text = f'title = "{title}"\nseconds = {seconds}\ntopology = "path"\n[link]\n' + "\n".join(lines)
+    return parse(text, name, f"{name}.toml")
+
+
 def _path(rng: random.Random, number: int) -> Scenario:
     """Anything that a lone flow may meet: jitter and loss on nearly half of the paths each."""
     mbps, rtt_us = log_uniform(rng, 1, 150), log_uniform(rng, 3e3, 250e3)
@@ -48,6 +71,4 @@ def _path(rng: random.Random, number: int) -> Scenario:
     elif kind < 0.3:
         lines.append(f"ack_loss = {log_uniform(rng, 0.005, 0.2):.3f}")
     seconds = max(10, min(30, round(rtt_us / 8e3)))
-    title = "; ".join(lines).replace("\n", "; ")
-    text = f'title = "{title}"\nseconds = {seconds}\ntopology = "path"\n[link]\n' + "\n".join(lines)
-    return parse(text, f"drawn-{number}", "drawn.toml")
+    return _scenario(lines, seconds, f"drawn-{number}")
