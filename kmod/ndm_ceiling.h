@@ -29,7 +29,7 @@
 #define NDM_CEILING_SETTLES	2
 /* Rounds, of these: flows that overflowed a queue together make room for one another. */
 #define NDM_CEILING_SHRINKS	8
-/* Packets lost in a round of an unfilled window, or with short pauses: fewer are no burst. */
+/* Packets lost in a round of an unfilled window, or where hosts pause: fewer are no burst. */
 #define NDM_CEILING_LOST	4
 /* loss_rate, Q12, of an unfilled window, and where packets overtake others. */
 #define NDM_CEILING_BURST	(NDM_ONE / 8)

@@ -114,15 +114,15 @@ static u32 ndm_paused_window(const struct sock *sk, u32 window, const s16 *x)
 {
 	const struct ndm *ca = inet_csk_ca(sk);
 	u32 rate = (u32)(((u64)ndm_max_rate(ca) * x[NDM_IN_DELIVERY_RATIO]) >> NDM_Q_INPUT);
-	u32 us = ndm_baseline_of(ca);
+	u32 paused_us = ndm_paused_us(&ca->f, (u32)ca->f.callers_us);
+	u32 us = ndm_baseline_of(ca), arrive;
 
-	us += 500 + (ca->ceiling_rounds ? 0 : us >> 3);
-	rate = (u32)(((u64)rate * us) >> NDM_RATE_SHIFT);
 	if (ca->ceiling_rounds)
-		return rate;
-	us = ndm_paused_us(&ca->f, (u32)ca->f.callers_us);
-	us += us >> 3;
-	return max_t(u32, rate, div_u64((u64)window * us, max(tcp_sk(sk)->srtt_us >> 3, 1U)));
+		return (u32)(((u64)rate * (us + 500)) >> NDM_RATE_SHIFT);
+	arrive = (u32)(((u64)rate * (us + (us >> 3) + 500)) >> NDM_RATE_SHIFT);
+	paused_us += paused_us >> 3;
+	return max_t(u32, arrive,
+		     div_u64((u64)window * paused_us, max(tcp_sk(sk)->srtt_us >> 3, 1U)));
 }
 
 /*
