@@ -117,14 +117,14 @@ def guard(suites: str, adapted: Mapping[str, float], shipped: Mapping[str, float
         adapted: suite and scenario, with a slash between them, to points.
         shipped: the same of the shipped network.
     """
-    apart = {suites: [adapted[name] - shipped[name] for name in sorted(shipped)]}
-    if "," in suites:
-        for name in sorted(shipped):
-            of_suite = apart.setdefault(name.partition("/")[0], [])
-            of_suite.append(adapted[name] - shipped[name])
-    found = [Guard(name, len(values), *student(values)) for name, values in apart.items()]
+    apart = {name: adapted[name] - shipped[name] for name in sorted(shipped)}
+    of_suite: dict[str, list[float]] = {}
+    for name, value in apart.items():
+        of_suite.setdefault(name.partition("/")[0], []).append(value)
+    every = Guard(suites, len(apart), *student([*apart.values()]))
+    found = [every, *(Guard(one, len(v), *student(v)) for one, v in of_suite.items())]
     refuse = [one for one in found if not one.passed]
-    return min(refuse, key=lambda one: one.score, default=found[0])
+    return min(refuse, key=lambda one: one.score, default=every)
 
 
 def sentence(of: Of, guarded: Guard | None, same: bool = False) -> tuple[bool, str]:
