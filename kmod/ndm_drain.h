@@ -8,6 +8,9 @@
  * flows a shorter queue than they have seen for long. They count the rounds to their own
  * drain from there, so in time all drain in the same round. A flow that sees no sign of
  * other flows drains less and less: the queue is its own, and the network decides.
+ *
+ * A RTT that does not fall while the flow sends a quarter shows a longer path and no queue: the
+ * lowest RTT of these rounds becomes min RTT, which the core keeps for five minutes.
  */
 #ifndef _NDM_DRAIN_H
 #define _NDM_DRAIN_H
@@ -19,7 +22,7 @@
 #define NDM_DRAIN_SHIFT		2	/* a drain takes a quarter of the window */
 
 struct ndm_drain {
-	u8 shortest;	/* the shortest queue since the newest drain, see ndm_shortest_queue() */
+	u8 shortest;	/* queue since the newest drain, or before this one: ndm_shortest_queue() */
 	u8 rounds;	/* counted since then, up to NDM_DRAIN_ROUNDS */
 	u8 alone;	/* drains since a sign of other flows, up to NDM_DRAIN_ALONE */
 	bool draining;	/* this round is sent with a quarter of the window */
@@ -29,6 +32,7 @@ enum ndm_drain_step {
 	NDM_DRAIN_NOT,
 	NDM_DRAIN_BEGINS,	/* the next round gets a quarter of the window */
 	NDM_DRAIN_EMPTIED,	/* that round is over, and the queue is empty */
+	NDM_DRAIN_IN_VAIN,	/* that round is over, and the RTT did not fall: a longer path */
 	NDM_DRAIN_LINGERS,	/* that round is over; other flows keep the queue */
 };
 
@@ -59,7 +63,9 @@ static inline enum ndm_drain_step ndm_drain_step(const struct ndm_drain *d, u8 q
 						 bool may)
 {
 	if (d->draining)
-		return ndm_queue_is_drained(queue) ? NDM_DRAIN_EMPTIED : NDM_DRAIN_LINGERS;
+		return ndm_queue_is_drained(queue) ? NDM_DRAIN_EMPTIED :
+		       ndm_path_is_longer(d->shortest, queue) ? NDM_DRAIN_IN_VAIN :
+		       NDM_DRAIN_LINGERS;
 	if (ndm_drain_counted(d, queue, phase) < NDM_DRAIN_ROUNDS ||
 	    !ndm_queue_persists(queue) || !may)
 		return NDM_DRAIN_NOT;
@@ -74,7 +80,8 @@ static inline enum ndm_drain_step ndm_drain(struct ndm_drain *d, u8 queue, u32 p
 
 	if (d->draining) {
 		d->alone += d->alone < NDM_DRAIN_ALONE;
-		d->shortest = queue;
+		/* Of the longer path: none. */
+		d->shortest = step == NDM_DRAIN_IN_VAIN ? 0 : queue;
 		d->rounds = 0;
 		d->draining = false;
 		return step;
@@ -87,6 +94,7 @@ static inline enum ndm_drain_step ndm_drain(struct ndm_drain *d, u8 queue, u32 p
 		d->shortest = queue;
 	if (step == NDM_DRAIN_BEGINS) {
 		d->rounds = 0;
+		d->shortest = queue;
 		d->draining = true;
 	}
 	return step;

@@ -261,6 +261,15 @@ static void ndm_test_drain(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ndm_drain(&d, NDM_DRAIN_EMPTY + 1, 0, true), NDM_DRAIN_LINGERS);
 	KUNIT_EXPECT_EQ(test, ndm_test_drains_after(&d, longer, true, 999), 16);
 	KUNIT_EXPECT_EQ(test, ndm_drain(&d, NDM_DRAIN_EMPTY, 0, true), NDM_DRAIN_EMPTIED);
+	/* A RTT that falls by a sixteenth had a queue; one that does not is the path's. */
+	KUNIT_EXPECT_NE(test, ndm_test_drains_after(&d, longer, true, 999), 0);
+	KUNIT_EXPECT_EQ(test, ndm_drain(&d, longer - 3, 0, true), NDM_DRAIN_LINGERS);
+	KUNIT_EXPECT_NE(test, ndm_test_drains_after(&d, longer, true, 999), 0);
+	KUNIT_EXPECT_EQ(test, ndm_drain(&d, longer - 2, 0, true), NDM_DRAIN_IN_VAIN);
+	KUNIT_EXPECT_EQ(test, d.shortest, 0);
+	/* Of a queue that is no longer counted nothing is known. */
+	KUNIT_EXPECT_NE(test, ndm_test_drains_after(&d, 255, true, 999), 0);
+	KUNIT_EXPECT_EQ(test, ndm_drain(&d, 255, 0, true), NDM_DRAIN_LINGERS);
 }
 
 /* Each threshold of ndm_path.h from both sides. */

@@ -32,8 +32,9 @@ static void ndm_note_rtt(struct sock *sk, long rtt_us)
 }
 
 /*
- * Bring the kept min RTT in line with the core's, which expires, and return it, us; 0: none
- * yet. It is no lower than the core's.
+ * Bring the kept min RTT in line with the core's, which expires after minutes, and return it,
+ * us; 0: none yet. It is no lower than the core's, and higher once a drain has shown that the
+ * path became longer.
  */
 static u32 ndm_update_min_rtt(struct sock *sk)
 {
@@ -43,9 +44,9 @@ static u32 ndm_update_min_rtt(struct sock *sk)
 
 	if (core == ~0U)
 		return 0;
-	lowest = clamp(lowest ? lowest : ~0U, core,
-		       ndm_is_rounded(tp, core) ? core + (u32)USEC_PER_MSEC : core);
-	lowest = min(lowest, NDM_LONG_US);
+	if (!lowest)
+		lowest = ndm_is_rounded(tp, core) ? core + (u32)USEC_PER_MSEC : core;
+	lowest = clamp(lowest, core, NDM_LONG_US);
 	ca->f.callers_us = lowest;
 	return lowest;
 }

@@ -21,6 +21,8 @@
  *   ndm_queue_empties		queue_floor < 1/4		ceiling
  *   ndm_queue_persists		shortest queue > 1/2 baseline	a drain begins
  *   ndm_queue_is_drained	shortest queue <= 1/8 baseline	a drain succeeded
+ *   ndm_path_is_longer		a drain took <= 1/16 of the	min RTT rises
+ *				lowest RTT
  *
  * Scatter (jitter, or packets that overtake others)
  *   ndm_rtt_is_steady		rttvar < srtt / 8		the queue tests of slow start
@@ -93,11 +95,14 @@
 /*
  * Shortest queue of the last four to eight rounds, 1/32 of the baseline RTT, in [0, 255].
  * One above 16, half of the baseline RTT, does not empty by itself. One up to 4, an eighth,
- * counts as empty.
+ * counts as empty. A queue that the flow fills alone is three quarters shorter after a drain;
+ * other flows fill all of one that takes less than a sixteenth of the RTT with it. 255: unknown.
  */
 #define NDM_DRAIN_UNIT		32
 #define NDM_DRAIN_QUEUE		16
 #define NDM_DRAIN_EMPTY		4
+#define NDM_DRAIN_FELL		16	/* of the RTT, at least, if there was a queue */
+#define NDM_DRAIN_MOST		255
 
 /*
  * rttvar / srtt, Q12 in [0, 2]. 1/8: from here on jitter moves srtt by as much as a
@@ -223,7 +228,7 @@ static inline u8 ndm_shortest_queue(u32 lowest_us, u32 baseline_us)
 	if (!baseline_us || lowest_us <= baseline_us)
 		return 0;
 	queue = ndm_div((u64)(lowest_us - baseline_us) * NDM_DRAIN_UNIT, baseline_us);
-	return queue < 255 ? (u8)queue : 255;
+	return queue < NDM_DRAIN_MOST ? (u8)queue : NDM_DRAIN_MOST;
 }
 
 static inline bool ndm_queue_persists(u8 shortest)
@@ -234,6 +239,13 @@ static inline bool ndm_queue_persists(u8 shortest)
 static inline bool ndm_queue_is_drained(u8 shortest)
 {
 	return shortest <= NDM_DRAIN_EMPTY;
+}
+
+/* Shortest queue before and after a drain: did the RTT stay as it was? */
+static inline bool ndm_path_is_longer(u8 before, u8 after)
+{
+	return after < NDM_DRAIN_MOST &&
+	       NDM_DRAIN_FELL * (before - after) <= NDM_DRAIN_UNIT + after;
 }
 
 static inline bool ndm_pipe_is_full(const s16 *x)

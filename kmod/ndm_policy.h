@@ -32,7 +32,7 @@
  *   NETWORK	the control law with the network's gain; in a recovery from losses as well.
  *   GOES_ON	slow start returns: no threshold from here on.
  *   DRAIN	a quarter of the window for a round, then the window before it if that
- *		emptied the queue, else half of it.
+ *		emptied the queue or showed a longer path, else half of it.
  *   WATCHDOG	without the network: one packet per round, as Reno grows.
  *   BLIND	without inputs: the same.
  *   RECOVERY	CWR, Loss, and Recovery behind a mark, without inputs or under the watchdog:
@@ -213,16 +213,19 @@ static void ndm_steer_recovery(struct sock *sk, const struct ndm_facts *r)
 }
 
 /*
- * DRAIN. An empty queue has room for all of the window before, paced. Where other flows keep
- * the queue, those that drain a little later must find this flow still small.
+ * DRAIN. An empty queue, or a path that has become longer and has none, has room for all of
+ * the window before, paced. Where other flows keep the queue, those that drain a little later
+ * must find this flow still small.
  */
 static void ndm_steer_drain(struct sock *sk, const struct ndm_facts *r)
 {
 	struct ndm *ca = inet_csk_ca(sk);
 
+	if (r->drain_step == NDM_DRAIN_IN_VAIN)
+		ca->f.callers_us = ndm_lowest_us(&ca->f);
 	if (r->drain_step == NDM_DRAIN_BEGINS) {
 		ndm_aim(sk, r->window >> NDM_DRAIN_SHIFT, false);
-	} else if (r->drain_step == NDM_DRAIN_EMPTIED && ca->target > ndm_min_cwnd) {
+	} else if (r->drain_step != NDM_DRAIN_LINGERS && ca->target > ndm_min_cwnd) {
 		ndm_aim(sk, ca->target << NDM_DRAIN_SHIFT, false);
 		ndm_set_cwnd(sk, ca->target);
 	} else {

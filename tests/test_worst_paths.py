@@ -16,7 +16,7 @@ from ndm_tcp.lab.sim.build import build
 from ndm_tcp.lab.sim.simulate import simulate
 
 from .kmod.lab import change, need_simulator
-from .worst import drawn, held_back, shares
+from .worst import drawn, held_back, rerouted, shares
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +50,13 @@ def test_held_back_acks_of_a_short_path_do_not_starve_it(program: Path) -> None:
     found = shares(program, held_back(6, 30))
     no_less(found, 0.5)
     assert np.exp(np.mean(np.log([*found.values()]))) > 0.9
+
+
+def test_a_path_that_becomes_longer_does_not_starve_it(program: Path) -> None:
+    """The core keeps min RTT for five minutes; more RTT than that was a queue of others' for us."""
+    found = shares(program, rerouted(3, 30))
+    no_less(found, 0.6)
+    assert np.exp(np.mean(np.log([*found.values()]))) > 0.94
 
 
 # Rate, RTT, queue and jitter; the first has a short queue.

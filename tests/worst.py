@@ -49,6 +49,24 @@ def held_back(seed: int, count: int) -> list[Scenario]:
     return paths
 
 
+def rerouted(seed: int, count: int) -> list[Scenario]:
+    """So many paths whose RTT becomes 1.6 to 5 times as long after a few seconds."""
+    rng, paths = random.Random(seed), []
+    for number in range(count):
+        mbps, rtt_us = log_uniform(rng, 3, 100), log_uniform(rng, 5e3, 100e3)
+        queue = max(8, round(log_uniform(rng, 0.3, 4) * mbps * rtt_us / 12000))
+        lines = [f"rate_bps = {mbps * 1e6:.0f}", f"rtt_us = {rtt_us:.0f}"]
+        longer_us = rtt_us * log_uniform(rng, 1.6, 5)
+        lines += [f"queue_packets = {queue}"]
+        lines += [f"rtt_steps = [[{rng.uniform(3, 8):.1f}, {longer_us:.0f}]]"]
+        if rng.random() < 0.3:
+            lines.append(f"jitter_us = {rtt_us * log_uniform(rng, 0.01, 0.1):.0f}\nreorder = false")
+        if rng.random() < 0.3:
+            lines.append(f"loss = {log_uniform(rng, 0.0005, 0.01):.4f}")
+        paths.append(_scenario(lines, 25, f"rerouted-{number}"))
+    return paths
+
+
 def _scenario(lines: list[str], seconds: int, name: str) -> Scenario:
     title = "; ".join(lines).replace("\n", "; ")
     text = f'title = "{title}"\nseconds = {seconds}\ntopology = "path"\n[link]\n' + "\n".join(lines)
