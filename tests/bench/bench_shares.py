@@ -31,7 +31,8 @@ Value = Callable[[dict[str, Any]], float]
 """of a result"""
 
 
-def _beside_cubic(rng: random.Random) -> str:
+def beside_cubic(rng: random.Random) -> str:
+    """A CUBIC and a flow under test, the second one 2 or 8 s late."""
     late = 8 if rng.random() < 0.5 else 2
     first, second = ("cubic", "$cc") if rng.random() < 0.5 else ("$cc", "cubic")
     return (
@@ -110,7 +111,7 @@ def main() -> None:
     args = parser.parse_args()
     runs = [(str(folder), build(folder), "ndm_tcp") for folder in args.folders]
     runs += [(cc, build(), cc) for cc in ("cubic", "bbr")]
-    beside = drawn(args.seed, args.draws, _beside_cubic)
+    beside = drawn(args.seed, args.draws, beside_cubic)
     table("share beside CUBIC", runs, beside, tested_share, (0.4, 0.6))
     equals = drawn(args.seed, args.draws, _equals)
     table("Jain's index", runs, equals, lambda result: float(result["jain"]), (0.95, 1.0))
