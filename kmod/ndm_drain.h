@@ -9,7 +9,7 @@
  * drain from there, so in time all drain in the same round. A flow that sees no sign of
  * other flows drains less and less: the queue is its own, and the network decides.
  *
- * A RTT that does not fall while the flow sends a quarter shows a longer path and no queue: the
+ * An RTT that does not fall while the flow sends a quarter shows a longer path and no queue: the
  * lowest RTT of these rounds becomes min RTT, which the core keeps for five minutes.
  */
 #ifndef _NDM_DRAIN_H

@@ -261,7 +261,7 @@ static void ndm_test_drain(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ndm_drain(&d, NDM_DRAIN_EMPTY + 1, 0, true), NDM_DRAIN_LINGERS);
 	KUNIT_EXPECT_EQ(test, ndm_test_drains_after(&d, longer, true, 999), 16);
 	KUNIT_EXPECT_EQ(test, ndm_drain(&d, NDM_DRAIN_EMPTY, 0, true), NDM_DRAIN_EMPTIED);
-	/* A RTT that falls by a sixteenth had a queue; one that does not is the path's. */
+	/* An RTT that falls by a sixteenth had a queue; one that does not is the path's. */
 	KUNIT_EXPECT_NE(test, ndm_test_drains_after(&d, longer, true, 999), 0);
 	KUNIT_EXPECT_EQ(test, ndm_drain(&d, longer - 3, 0, true), NDM_DRAIN_LINGERS);
 	KUNIT_EXPECT_NE(test, ndm_test_drains_after(&d, longer, true, 999), 0);

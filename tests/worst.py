@@ -44,7 +44,7 @@ def held_back(seed: int, count: int) -> list[Scenario]:
         if rng.random() < 0.5:
             lines.append(f"loss = {log_uniform(rng, 0.0003, 0.005):.4f}")
         if rng.random() < 0.5:
-            lines.append(f"jitter_us = {rtt_us * log_uniform(rng, 0.01, 0.1):.0f}\nreorder = false")
+            lines.append(_jitter(rng, rtt_us, 0.1))
         paths.append(_scenario(lines, 10, f"held-{number}"))
     return paths
 
@@ -55,16 +55,20 @@ def rerouted(seed: int, count: int) -> list[Scenario]:
     for number in range(count):
         mbps, rtt_us = log_uniform(rng, 3, 100), log_uniform(rng, 5e3, 100e3)
         queue = max(8, round(log_uniform(rng, 0.3, 4) * mbps * rtt_us / 12000))
-        lines = [f"rate_bps = {mbps * 1e6:.0f}", f"rtt_us = {rtt_us:.0f}"]
         longer_us = rtt_us * log_uniform(rng, 1.6, 5)
-        lines += [f"queue_packets = {queue}"]
-        lines += [f"rtt_steps = [[{rng.uniform(3, 8):.1f}, {longer_us:.0f}]]"]
+        lines = [f"rate_bps = {mbps * 1e6:.0f}\nrtt_us = {rtt_us:.0f}\nqueue_packets = {queue}"]
+        lines.append(f"rtt_steps = [[{rng.uniform(3, 8):.1f}, {longer_us:.0f}]]")
         if rng.random() < 0.3:
-            lines.append(f"jitter_us = {rtt_us * log_uniform(rng, 0.01, 0.1):.0f}\nreorder = false")
+            lines.append(_jitter(rng, rtt_us, 0.1))
         if rng.random() < 0.3:
             lines.append(f"loss = {log_uniform(rng, 0.0005, 0.01):.4f}")
         paths.append(_scenario(lines, 25, f"rerouted-{number}"))
     return paths
+
+
+def _jitter(rng: random.Random, rtt_us: float, most: float) -> str:
+    """In order; of a hundredth of the RTT up to that part of it."""
+    return f"jitter_us = {rtt_us * log_uniform(rng, 0.01, most):.0f}\nreorder = false"
 
 
 def _scenario(lines: list[str], seconds: int, name: str) -> Scenario:
@@ -79,7 +83,7 @@ def _path(rng: random.Random, number: int) -> Scenario:
     queue = min(3000, max(8, round(log_uniform(rng, 0.2, 5) * mbps * rtt_us / 12000)))
     lines = [f"rate_bps = {mbps * 1e6:.0f}", f"rtt_us = {rtt_us:.0f}", f"queue_packets = {queue}"]
     if rng.random() < 0.45:
-        lines.append(f"jitter_us = {rtt_us * log_uniform(rng, 0.01, 0.3):.0f}\nreorder = false")
+        lines.append(_jitter(rng, rtt_us, 0.3))
     if rng.random() < 0.45:
         lines.append(f"loss = {log_uniform(rng, 0.0005, 0.05):.4f}")
     kind, longest = rng.random(), round(log_uniform(rng, 1e3, 15e3))
