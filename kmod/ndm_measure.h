@@ -33,8 +33,8 @@ static void ndm_note_rtt(struct sock *sk, long rtt_us)
 
 /*
  * Bring the kept min RTT in line with the core's, which expires after minutes, and return it,
- * us; 0: none yet. It is no lower than the core's, and higher once a drain has shown that the
- * path became longer.
+ * us; 0: none yet. It is no lower than the core's. It is above 5/4 of that only after a drain
+ * that showed a longer path: nothing less than a half more begins one.
  */
 static u32 ndm_update_min_rtt(struct sock *sk)
 {
@@ -44,8 +44,9 @@ static u32 ndm_update_min_rtt(struct sock *sk)
 
 	if (core == ~0U)
 		return 0;
-	if (!lowest)
-		lowest = ndm_is_rounded(tp, core) ? core + (u32)USEC_PER_MSEC : core;
+	if (!lowest || !ndm_srtt_exceeds(lowest, core, NDM_DELAYED_QUARTERS))
+		lowest = clamp(lowest ? lowest : ~0U, core,
+			       ndm_is_rounded(tp, core) ? core + (u32)USEC_PER_MSEC : core);
 	lowest = clamp(lowest, core, NDM_LONG_US);
 	ca->f.callers_us = lowest;
 	return lowest;

@@ -102,9 +102,8 @@ RULES = {
     "own min RTT": Rule(
         "leaves out RTTs rounded to milliseconds",
         "ndm_measure.h",
-        "lowest = clamp(lowest ? lowest : ~0U, core,\n"
-        "\t\t       ndm_is_rounded(tp, core) ? core + (u32)USEC_PER_MSEC : core);",
-        "lowest = core;",
+        "lowest = clamp(lowest, core, NDM_LONG_US);",
+        "lowest = min(core, NDM_LONG_US);",
     ),
 }
 """name to rule"""
