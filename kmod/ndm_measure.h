@@ -33,8 +33,8 @@ static void ndm_note_rtt(struct sock *sk, long rtt_us)
 
 /*
  * Bring the kept min RTT in line with the core's, which expires after minutes, and return it,
- * us; 0: none yet. It is no lower than the core's. It is above 5/4 of that only after a drain
- * that showed a longer path: nothing less than a half more begins one.
+ * us; 0: none yet. It is no lower than the core's. It is above 5/4 of that and a
+ * millisecond only after a drain that showed a longer path.
  */
 static u32 ndm_update_min_rtt(struct sock *sk)
 {
@@ -44,7 +44,8 @@ static u32 ndm_update_min_rtt(struct sock *sk)
 
 	if (core == ~0U)
 		return 0;
-	if (!lowest || !ndm_srtt_exceeds(lowest, core, NDM_DELAYED_QUARTERS))
+	if (!lowest ||
+	    !ndm_srtt_exceeds(lowest, core + (u32)USEC_PER_MSEC, NDM_DELAYED_QUARTERS))
 		lowest = clamp(lowest ? lowest : ~0U, core,
 			       ndm_is_rounded(tp, core) ? core + (u32)USEC_PER_MSEC : core);
 	lowest = clamp(lowest, core, NDM_LONG_US);
