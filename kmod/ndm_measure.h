@@ -44,10 +44,9 @@ static u32 ndm_update_min_rtt(struct sock *sk)
 
 	if (core == ~0U)
 		return 0;
-	if (!lowest ||
-	    !ndm_srtt_exceeds(lowest, core + (u32)USEC_PER_MSEC, NDM_DELAYED_QUARTERS))
-		lowest = clamp(lowest ? lowest : ~0U, core,
-			       ndm_is_rounded(tp, core) ? core + (u32)USEC_PER_MSEC : core);
+	if (!lowest || !ndm_rtt_exceeds(lowest, core + (u32)USEC_PER_MSEC, NDM_DELAYED_QUARTERS))
+		lowest = min(lowest ? lowest : ~0U,
+			     ndm_is_rounded(tp, core) ? core + (u32)USEC_PER_MSEC : core);
 	lowest = clamp(lowest, core, NDM_LONG_US);
 	ca->f.callers_us = lowest;
 	return lowest;

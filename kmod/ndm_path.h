@@ -192,19 +192,19 @@ static inline bool ndm_queue_empties(const s16 *x)
 	return x[NDM_IN_QUEUE_FLOOR] < NDM_QUEUE_KEPT;
 }
 
-static inline bool ndm_srtt_exceeds(u32 srtt_us, u32 min_rtt_us, u32 quarters)
+static inline bool ndm_rtt_exceeds(u32 rtt_us, u32 other_us, u32 quarters)
 {
-	return 4 * (u64)srtt_us > (u64)quarters * min_rtt_us;
+	return 4 * (u64)rtt_us > (u64)quarters * other_us;
 }
 
 static inline bool ndm_queue_delays(u32 srtt_us, u32 min_rtt_us)
 {
-	return ndm_srtt_exceeds(srtt_us, min_rtt_us, NDM_DELAYED_QUARTERS);
+	return ndm_rtt_exceeds(srtt_us, min_rtt_us, NDM_DELAYED_QUARTERS);
 }
 
 static inline bool ndm_queue_is_long(u32 srtt_us, u32 min_rtt_us)
 {
-	return ndm_srtt_exceeds(srtt_us, min_rtt_us, NDM_LONG_QUARTERS);
+	return ndm_rtt_exceeds(srtt_us, min_rtt_us, NDM_LONG_QUARTERS);
 }
 
 /*
