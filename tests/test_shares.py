@@ -3,27 +3,24 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
 
 from ndm_tcp.lab.guest import uml_build
 from ndm_tcp.lab.sim.build import build
+from ndm_tcp.worth import rules
 
 from .bench import bench_shares as bench
-from .kmod.lab import change, need_simulator
+from .kmod.lab import need_simulator
 
 
 def test_short_rounds_take_no_more_than_long_ones(tmp_path: Path) -> None:
     """A packet in each of them outgrew CUBIC, which adds about half a packet there."""
     program = need_simulator()
-    kmod = tmp_path / "kmod"
-    shutil.copytree(uml_build.KMOD, kmod)
-    added = "\tif (target > ndm_min_cwnd && ndm_skips_packet(ca, r))\n\t\ttarget--;\n"
-    change(kmod, [(added, "")])
+    kmod = rules.without("half packets", uml_build.KMOD, tmp_path / "kmod")
     drawn = bench.drawn(8, 90, bench.beside_cubic)
-    paths = [path for path in drawn if path[1].link.rtt_us < 16_000]
+    paths = [path for path in drawn if path[1].link and path[1].link.rtt_us < 16_000]
     share, without = (
         bench.means(one, "ndm_tcp", paths, bench.tested_share) for one in (program, build(kmod))
     )

@@ -102,8 +102,21 @@ RULES = {
     "own min RTT": Rule(
         "leaves out RTTs rounded to milliseconds",
         "ndm_measure.h",
-        "lowest = clamp(lowest, core, NDM_LONG_US);",
-        "lowest = min(core, NDM_LONG_US);",
+        "lowest = min(lowest ? lowest : ~0U,\n"
+        "\t\t\t     ndm_is_rounded(tp, core) ? core + (u32)USEC_PER_MSEC : core);",
+        "lowest = core;",
+    ),
+    "longer paths": _never(
+        "take an RTT that a drain leaves as it was for the path's",
+        "ndm_drain.h",
+        "ndm_path_is_longer(",
+        "ndm_path_is_longer(d->shortest, queue) ? NDM_DRAIN_IN_VAIN :",
+    ),
+    "half packets": _never(
+        "add a packet in every second round beside others on short paths",
+        "ndm_policy.h",
+        "target > ndm_min_cwnd && ndm_skips_packet(ca, r)",
+        "if (target > ndm_min_cwnd && ndm_skips_packet(ca, r))",
     ),
 }
 """name to rule"""
