@@ -2,8 +2,8 @@
 """Queues that drop early: CoDel, alone or in fq_codel and cake (RFC 8289, RFC 8290).
 
 CoDel drops while the queue delays packets by more than 5 ms, and one packet after an interval that
-shrinks slowly. So no loss comes below 5 ms of queue, losses come at even intervals, and the queue
-was longer at other times than when they came: a full queue drops at its full length only.
+shrinks slowly. So no loss comes below 5 ms of queue, losses come at even intervals or never soon
+after another, and the queue was longer at other times: a full queue drops at its full length only.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ ONE_DROP_S = 2e-3
 """losses so close together are one drop and its neighbours"""
 EVEN = 0.35
 """median change of the log of the time between drops; 0.5 to 2.8 where losses are random"""
+SHORTEST_PERCENTILE, APART, APART_LOSSES = 5, 0.4, 16
+"""of the time between drops, over its median: CoDel waits before the next drop, however the flow
+changes; 0.27 at most where losses are random. With fewer losses chance gives as much."""
 NOT_FULL, NOT_FULL_PACKETS = 0.7, 4
 """of the longest queue, and below it by packets: half of the drops come there; at a full queue they
 come at 0.9 to 1"""
@@ -50,5 +53,8 @@ def drops_early(o: Observed, excess: Floats, queue: Floats) -> bool:
     times = o.t[at][np.concatenate([[True], np.diff(o.t[at]) > ONE_DROP_S])]
     if len(times) < LEAST_LOSSES:
         return False
-    changes = np.abs(np.diff(np.log(np.diff(times))))
-    return bool(np.median(changes) < EVEN)
+    waits = np.diff(times)
+    if np.median(np.abs(np.diff(np.log(waits)))) < EVEN:
+        return True
+    shortest = np.percentile(waits, SHORTEST_PERCENTILE)
+    return len(times) >= APART_LOSSES and bool(shortest >= APART * np.median(waits))
