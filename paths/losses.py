@@ -42,6 +42,9 @@ SIZE_PERCENTILE = 75
 IN_SERVICE, SHORT_QUEUE = 0.62, 15
 """Packets: the last one that was let in saw a queue shorter by up to one. In short queues bursts
 end early more often."""
+MANY_OVERFLOWS, MANY_PERCENTILE = 100, 90
+"""From so many on packets came at any part of the transmission of the one in service. The last
+one that was let in waited for that, too, so it saw a queue longer by up to one."""
 STRAGGLERS, STRAGGLERS_SHARE = 4, 0.08
 """Overflow losses noticed late, of retransmissions: so few are no random loss."""
 QUIET_RTTS = 2.0
@@ -135,7 +138,7 @@ def measure(o: Observed, order: Order, queue: Floats, pps: float, alone_s: float
         at_overflow = level[full]
         size = float(np.percentile(at_overflow, SIZE_PERCENTILE))
         if not blur:
-            size = float(np.floor(size + (IN_SERVICE if size < SHORT_QUEUE else 0.5)))
+            size = _whole(at_overflow, size)
     counted = (queue <= edge if overflow else queue > -np.inf) & (o.at <= alone_s)
     stray = max(STRAGGLERS, STRAGGLERS_SHARE * n[near].sum()) if overflow else LEAST_RANDOM
     blurred = overflow and bool(order.jitter)
@@ -156,6 +159,13 @@ def measure(o: Observed, order: Order, queue: Floats, pps: float, alone_s: float
     burst = _burst(o, at[~near], n[~near], random) if pure else None
     share = total / o.packets
     return Losses(size, highest, overflow, random, lost, passed, burst, share, at_overflow)
+
+
+def _whole(at_overflow: Floats, size: float) -> float:
+    """The queue in whole packets, from its lengths at overflows."""
+    if len(at_overflow) >= MANY_OVERFLOWS:
+        return float(np.floor(np.percentile(at_overflow, MANY_PERCENTILE)))
+    return float(np.floor(size + (IN_SERVICE if size < SHORT_QUEUE else 0.5)))
 
 
 def _below(
