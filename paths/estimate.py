@@ -61,9 +61,10 @@ def find(o: Observed, cc: str | None) -> Found:
     gaps = trains.gaps(o)
     clock = _clock(o, gaps)
     ordered = order.measure(o, clock)
-    hold, held = holds.measure(o)
-    rate = rates.measure(o, ordered, held, clock)
-    shared = rivals.measure(o, ordered, held, rate, gaps, cc)
+    held = holds.measure(o)
+    hold = held.timer
+    rate = rates.measure(o, ordered, held.longest, clock)
+    shared = rivals.measure(o, ordered, held.beyond, rate, gaps, cc)
     if not shared.rivals and len(rate.levels) > 1 and rivals.clock_stays(o, rate, gaps):
         rate = replace(rate, levels=())  # the flow's own doing
     levels, unfilled = _levels(o, ordered, rate, shared)

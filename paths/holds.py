@@ -7,6 +7,8 @@ that holds ACKs shows as the most frequent time between such ACKs.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from ndm_tcp.paths.observed import Observed
@@ -28,26 +30,41 @@ LEAST_SHARE = 0.3
 """of the gathered ACKs at the same distance; jitter and rivals gather ACKs at all distances"""
 
 
-def measure(o: Observed) -> tuple[float, float]:
-    """For how long ACKs are held by a timer, and at most, s.
+@dataclass(frozen=True)
+class Holds:
+    """For how long ACKs are held, s."""
 
-    Returns:
-        the timer's time, 0 if there is no rule; and the longest usual time, 0 if ACKs are not held.
-    """
+    timer: float
+    """by a timer; 0: there is no rule"""
+    longest: float
+    """usually at most, from one ACK to the next; 0: ACKs are not held"""
+    beyond: float
+    """of `longest`, what the packets themselves did not take"""
+
+
+NONE = Holds(0.0, 0.0, 0.0)
+
+
+def measure(o: Observed) -> Holds:
+    """What the receiver does with its ACKs."""
     gap = np.diff(o.at)
     acked = o.acked[1:]
     # In a flight's first ACK the gap is the sender's pause.
     held = (acked > AT_ONCE) & o.calm[1:] & (gap < o.min_rtt / 2) & (gap > 0)
     if held.sum() < HELD_ACKS or acked[held].sum() < HELD_PACKETS * acked.sum():
-        return 0.0, 0.0
+        return NONE
     hold, count = most_frequent(gap[held], SAME)
-    longest = float(np.percentile(gap[held], LONGEST_PERCENTILE))
     if count < LEAST_SHARE * held.sum():
-        return 0.0, longest
+        longest = float(np.percentile(gap[held], LONGEST_PERCENTILE))
+        # At once the ACK would have come with the second packet. The last one's wait behind
+        # others' packets is none of the receiver's.
+        late = gap[held] * (1 - AT_ONCE / acked[held])
+        return Holds(0.0, longest, float(np.percentile(late, LONGEST_PERCENTILE)))
     # Where two packets need longer than the timer, their ACK waits for its second or third end.
     for ends in (3, 2):
         at = gap[o.calm[1:]] * ends / hold
         once, beside = ((np.abs(at - to) < SAME).sum() for to in (1, 1 + 3 * SAME))
         if once >= max(HELD_ACKS, ONCE_SHARE * count, SHARP * beside):
-            return hold / ends, hold / ends
-    return hold, hold
+            hold /= ends
+            break
+    return Holds(hold, hold, hold)

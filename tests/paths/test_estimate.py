@@ -18,10 +18,10 @@ from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.readers import run_folder, sources
 from ndm_tcp.datasets.rounds.flow import FlowRecords
 from ndm_tcp.errors import NdmError
-from ndm_tcp.paths import aqm, assemble, label, losses, model, rates, report, trains
+from ndm_tcp.paths import aqm, assemble, holds, label, losses, model, rates, report, trains
 from ndm_tcp.paths.estimate import estimate, name_of
 from ndm_tcp.paths.model import Burst, Kind, PathModel, Rival
-from ndm_tcp.paths.observed import observe
+from ndm_tcp.paths.observed import Floats, observe
 from ndm_tcp.paths.smooth import most_frequent, running_median
 
 from ..conftest import TRACES
@@ -409,3 +409,51 @@ def test_codel_is_no_full_queue(clean: FlowRecords) -> None:
     assert not aqm.drops_early(early, np.full(len(o.at), 0.002), queue)
     assert not aqm.drops_early(early, np.full(len(o.at), 0.02), np.full(len(o.at), 20.0))
     assert not aqm.drops_early(o, o.rtt - o.min_rtt, (o.rtt - o.min_rtt) * 700)
+
+
+@pytest.mark.parametrize(
+    ("share", "losses_", "early"),
+    [
+        (np.tile([0.4, 1.0, 1.0], 20), 60, True),
+        (np.tile([0.4, 1.0, 1.0], 20), 12, False),
+        (np.random.default_rng(1).exponential(1, 60), 60, False),
+    ],
+    ids=["uneven, never soon", "too few to show it", "random"],
+)
+def test_codel_waits_before_the_next_drop(
+    clean: FlowRecords, share: Floats, losses_: int, early: bool
+) -> None:
+    """A flow of BBR makes the times between CoDel's drops uneven, but none is short."""
+    o = observe(clean)
+    at = 500 + np.cumsum(1 + 15 * share[:losses_]).astype(int)
+    queue = np.full(len(o.at), 20.0)
+    queue[::50] = 100.0
+    lost = np.zeros_like(o.lost)
+    lost[at] = 1
+    t: Floats = 0.01 * np.arange(len(o.t), dtype=np.float64)
+    steady = replace(o, t=t, at=t[: len(o.at)], lost=lost)
+    assert aqm.drops_early(steady, np.full(len(o.at), 0.02), queue) is early
+
+
+def test_many_overflows_show_the_whole_packets_of_a_queue() -> None:
+    """The packet in service waits, too, so lengths exceed the queue by up to one."""
+    seen = 6 + np.linspace(0.0, 0.9, 200)
+    assert losses._whole(seen, float(np.percentile(seen, 75))) == 6
+    # Few overflows come at one part of the service, and it may be before the packet left.
+    assert losses._whole(np.full(9, 5.8), 5.8) == 6
+
+
+@pytest.mark.parametrize(("acked", "beyond"), [(3, 0.004), (12, 0.010)])
+def test_packets_that_wait_behind_others_are_not_held_by_the_receiver(
+    clean: FlowRecords, acked: int, beyond: float
+) -> None:
+    """The gaps have no rule; the second packet's ACK would have come at once."""
+    gap = np.random.default_rng(1).uniform(0.006, 0.012, 999)
+    gap *= 0.012 / np.percentile(gap, 75)
+    at = np.concatenate([[0.0], np.cumsum(gap)])
+    rtt, calm = np.full(1000, 0.1), np.ones(1000, bool)
+    o = replace(observe(clean), at=at, acked=np.full(1000, acked), rtt=rtt, calm=calm)
+    found = holds.measure(o)
+    assert not found.timer
+    assert found.longest == pytest.approx(0.012)
+    assert found.beyond == pytest.approx(beyond)
