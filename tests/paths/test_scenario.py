@@ -14,7 +14,7 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.paths.scenario import Burst
 from ndm_tcp.paths import model as models
 from ndm_tcp.paths import scenario
-from ndm_tcp.paths.model import Kind, Level, Rival, Value
+from ndm_tcp.paths.model import Kind, Level, Rival, Seen, Value
 
 from .made import at_least, model
 
@@ -119,3 +119,21 @@ def test_models_come_back_from_disk_and_damage_is_named(tmp_path: Path) -> None:
 def test_the_mean_rate_is_over_time() -> None:
     two = (Level(0.0, Value.exact(10e6)), Level(3.0, Value.exact(2e6)))
     assert dataclasses.replace(model(), levels=two).rate_bps == pytest.approx(8e6)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "rtt_ms", "sent_s"),
+    [(10.05, 60.0, 10), (10.6, 640.0, 10), (10.6, 50.0, 11), (0.3, 50.0, 1)],
+)
+def test_a_flow_sends_for_as_long_as_the_captured_one(
+    seconds: float, rtt_ms: float, sent_s: int
+) -> None:
+    """The capture ends when the queue that the flow left is empty."""
+    one = model(seconds=seconds, seen=Seen(9.0, rtt_ms, rtt_ms, 0.01))
+    (flow,) = scenario.scenario(one).flows
+    assert flow.seconds == sent_s
+    (unknown,) = scenario.scenario(dataclasses.replace(one, seen=None)).flows
+    assert unknown.seconds == max(1, round(seconds))
+    # A label is for all of the captured rounds.
+    (asked,) = scenario.scenario(one, seconds=seconds).flows
+    assert asked.seconds == math.ceil(seconds)
