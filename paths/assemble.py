@@ -42,6 +42,8 @@ RECEIVER_LIMITED = 0.5
 """of the ACKs: from here on the receiver's window, not the path, held the flow back"""
 LOCAL_S = 1e-3
 """Baseline RTT below which packets of up to 64 KB and pauses of the hosts look like rivals."""
+SCALED_BYTES = 49_152
+"""of a receive buffer at scale 0: the middle of those that have a scale in common, 2:1"""
 UNKNOWN, ROUGH, JITTERED, UNFILLED, FILLED = 1.0, 0.4, 0.15, 0.1, 0.03
 """Expected |log2| errors of a target window, by what is known: docs/paths.md has those measured."""
 KINDS = {False: Kind.MEASURED, True: Kind.AT_LEAST}
@@ -107,10 +109,20 @@ def model(flow: FlowRecords, name: str, source: str, o: Observed, f: Found) -> P
         bucket_packets=_bucket(f.policer),
         app_limited=float(np.mean(flow.acks["app_limited"])),
         rwnd_limited=rwnd,
+        buffer_bytes=_buffer_bytes(o),
         seen=seen(flow, o),
         label_error_log2=_label_error(f),
         notes=_notes(f, rwnd),
     )
+
+
+def _buffer_bytes(o: Observed) -> int:
+    """Of the receiver: Linux chooses the least scale that has room for it.
+
+    Without a scale the option may be what the capture cut off.
+    """
+    scale = int(o.facts.get("window_scale", 0))
+    return SCALED_BYTES << scale if scale > 0 else 0
 
 
 def _levels(f: Found, levels: Levels, bits: float) -> tuple[Level, ...]:

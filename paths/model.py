@@ -145,6 +145,8 @@ class PathModel:
     """what the capture cannot show, one sentence each"""
     header_bytes: int = HEADER_BYTES
     """IP and TCP of a full segment"""
+    buffer_bytes: int = 0
+    """of the receiver, by its window scale; 0: not known"""
     window_bdp: float = 0.0
     """the constant window that scored best on the model, in BDPs (adapt/windows.py); 0: not
     measured"""

@@ -90,7 +90,7 @@ def facts(model: PathModel) -> list[tuple[str, str]]:
         loss += f", in bursts that begin at {model.burst.start:.3%} of the packets"
     order = ", packets overtake one another" if model.reorder else ", in order"
     jitter, hold = model.jitter_us.value > 0, model.ack_hold_us.value > 0
-    policed = model.bucket_packets.value > 1
+    policed, buffer = model.bucket_packets.value > 1, model.buffer_bytes
     return [
         ("algorithm", model.cc or "not known"),
         ("rate", levels),
@@ -101,6 +101,7 @@ def facts(model: PathModel) -> list[tuple[str, str]]:
         ("jitter", value(model.jitter_us, 1e-3, "ms", 3) + order if jitter else "none seen"),
         ("ACKs gathered for", value(model.ack_hold_us, 1e-3, "ms", 3) if hold else "not seen"),
         ("rivals", ", ".join(told) or "none seen"),
+        ("receiver's buffer", f"about {buffer / 1e6:.0f} MB" if buffer else "not known"),
         *([("best constant window", f"{model.window_bdp:.2f} BDP")] if model.window_bdp else []),
         *(("cannot be known", note) for note in model.notes),
     ]

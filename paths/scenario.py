@@ -28,6 +28,10 @@ READ_WAIT_US = 10_000
 UNSEEN_WAIT_SHARE = 0.1
 """of the baseline RTT: receivers gather for less than that unseen, as the lab's own do for 3 ms"""
 SPREAD = 1.96
+BUFFER_BYTES = 6_291_456
+"""the lab's own, which is Linux's default"""
+WINDOW_BDP, BUFFER_OVERHEAD = 2.0, 2.0
+"""what BBR has in flight besides the queue; bytes of a buffer for a byte of data"""
 """standard deviations of a normal distribution on each side of a 95 % interval"""
 
 
@@ -128,6 +132,14 @@ def _rate(bps: float) -> int:
     return max(MIN_RATE_BPS, round(bps))
 
 
+def _buffer_decides(model: PathModel) -> bool:
+    """May the receiver's buffer, unlike the lab's, be what limits an algorithm?"""
+    packets = WINDOW_BDP * model.bdp_packets + queue_packets(model)
+    needed = BUFFER_OVERHEAD * packets * model.mss
+    known = model.buffer_bytes not in (0, BUFFER_BYTES)
+    return known and needed > min(model.buffer_bytes, BUFFER_BYTES)
+
+
 def _sent_s(model: PathModel) -> int:
     """For how long the captured flow sent, whole seconds: its last packets waited in the queue.
 
@@ -151,7 +163,8 @@ def text(model: PathModel, seconds: float | None = None) -> str:
     hold_us = round(model.ack_hold_us.value)
     unseen_us = min(Host.read_wait_us, UNSEEN_WAIT_SHARE * model.rtt_us.value)
     wait_us = max(1, round(hold_us or unseen_us)) if hold_us <= READ_WAIT_US else 1
-    lines += _table("[host]", {"read_wait_us": wait_us})
+    buffer = {"buffer_bytes": model.buffer_bytes} if _buffer_decides(model) else {}
+    lines += _table("[host]", {"read_wait_us": wait_us, **buffer})
     lines += _table("[[flows]]", {"cc": UNDER_TEST, "start_s": lead_s, "seconds": lasts})
     for rival in model.rivals:
         start_s = rival.start_s + lead_s if rival.start_s else 0.0

@@ -80,6 +80,7 @@ def with_stamps(path: Path, rtt_us: int, answer_us: int, n: int = 200) -> Captur
 def test_mid_flow_starts_have_no_window_scale_but_the_rest(tmp_path: Path) -> None:
     (flow,), _, _ = read(with_stamps(tmp_path / "x.pcap", 20_000, 50))
     assert flow.facts["handshake"] == 0 and flow.mss == 1448
+    assert flow.facts["window_scale"] == -1
     assert flow.rwnd_limited is not None and not flow.rwnd_limited.any()
     assert abs(int(flow.acks["srtt_us"][-1]) - 20_000) <= 1
 

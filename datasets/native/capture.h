@@ -55,6 +55,7 @@ struct ndm_flow_info {
 	int forward;			/* 1: the data goes from the lower end to the higher */
 	int sender_port, receiver_port;
 	int handshake;			/* 1: SYN and SYN-ACK were captured */
+	int window_scale;		/* of the receiver's windows; -1: not known */
 	int64_t first_us;		/* capture clock of the first row */
 	int64_t mss;
 	int header_bytes;		/* IP and TCP, of a full segment */

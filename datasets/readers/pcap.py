@@ -240,6 +240,7 @@ class Engine:
                 "retransmitted": info.retransmitted + info.resent_control,
                 "rtos": info.rtos,
                 "handshake": info.handshake,
+                "window_scale": info.window_scale,
                 "capture_holes": info.gaps + info.unseen,
                 "capture_duplicates": info.duplicates,
                 "zero_windows": info.zero_windows,

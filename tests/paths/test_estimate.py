@@ -340,6 +340,19 @@ def test_every_value_of_a_model_is_named() -> None:
     assert told["random loss"] == "0 %, in bursts that begin at 0.100% of the packets"
     assert told["queue"] == "at least 70 packets, droptail"
     assert dict(report.facts(made_model()))["rivals"] == "none seen"
+    assert told["receiver's buffer"] == "not known"
+    assert dict(report.facts(made_model(buffer_bytes=49_152 << 7)))["receiver's buffer"].startswith(
+        "about 6 MB"
+    )
+
+
+def test_the_window_scale_tells_the_receivers_buffer(clean: FlowRecords) -> None:
+    """The lab's hosts have Linux's 6 MB; a handshake without a scale may have been cut."""
+    assert clean.facts["window_scale"] == 7
+    assert estimate(clean, "clean").buffer_bytes == 6 << 20
+    for unknown in (0, -1):
+        facts = {**clean.facts, "window_scale": unknown}
+        assert not estimate(replace(clean, facts=facts), "cut").buffer_bytes
 
 
 def test_names_are_file_names(clean: FlowRecords) -> None:

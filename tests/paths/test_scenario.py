@@ -137,3 +137,18 @@ def test_a_flow_sends_for_as_long_as_the_captured_one(
     # A label is for all of the captured rounds.
     (asked,) = scenario.scenario(one, seconds=seconds).flows
     assert asked.seconds == math.ceil(seconds)
+
+
+@pytest.mark.parametrize(
+    ("mbps", "scale", "bytes_"),
+    [(200, 11, 49_152 << 11), (200, 7, 0), (200, 6, 49_152 << 6), (10, 11, 0), (10, 6, 0)],
+    ids=["larger", "the lab's own", "smaller", "too slow to need it", "slow"],
+)
+def test_the_receivers_buffer_arrives_where_it_decides(
+    mbps: float, scale: int, bytes_: int
+) -> None:
+    """On fast and far paths BBR gets what the receiver's buffer holds."""
+    levels, rtt = (Level(0.0, Value.exact(mbps * 1e6)),), Value.exact(170_000)
+    one = model(levels=levels, rtt_us=rtt, buffer_bytes=49_152 << scale)
+    assert scenario.scenario(one).host.buffer_bytes == bytes_
+    assert not scenario.scenario(dataclasses.replace(one, buffer_bytes=0)).host.buffer_bytes
