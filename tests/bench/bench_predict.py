@@ -33,6 +33,8 @@ from ndm_tcp.paths.replay import Replay, seen
 
 APART = 1.03
 """two algorithms with closer goodput have no order"""
+CHANCE = 2.0
+"""standard errors of a difference that chance makes"""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class TruePath:
 
 
 LONE, JITTER, RIVALS = "lone", "jitter", "beside rivals"
+LOSSY, EARLY = "random loss", "own queue"
 
 
 def group(run: Path, result: Mapping[str, Any]) -> str:
@@ -59,7 +62,13 @@ def group(run: Path, result: Mapping[str, Any]) -> str:
     if len(result["flows"]) > 1:
         return RIVALS
     link = load(run / "scenario.toml").link
-    return JITTER if link and link.jitter_us else LONE
+    if not link:
+        return LONE
+    if link.jitter_us:
+        return JITTER
+    if link.qdisc != "droptail":
+        return EARLY
+    return LOSSY if link.loss or link.burst else LONE
 
 
 def true_paths(folders: Iterable[Path], copies: Path) -> tuple[dict[str, TruePath], dict[str, str]]:
@@ -86,12 +95,20 @@ def true_paths(folders: Iterable[Path], copies: Path) -> tuple[dict[str, TruePat
     return made, ccs
 
 
+def standard_error(runs: Iterable[Seen]) -> float:
+    """Of the logarithm of their mean goodput; 0 for one run, or alike ones."""
+    got = np.array([one.goodput_mbps for one in runs])
+    return float(np.std(got, ddof=1) / math.sqrt(len(got)) / got.mean()) if len(got) > 1 else 0.0
+
+
 @dataclass
 class Errors:
     """Of predicted over true values, natural logarithms; and pairs of algorithms."""
 
     goodput: list[float]
     rtt: list[float]
+    chance: int = 0
+    """goodputs that are as far off as their draws and runs make them"""
     pairs: int = 0
     right: int = 0
 
@@ -101,6 +118,8 @@ class Errors:
             got = found[other]
             self.goodput.append(math.log(got.goodput_mbps.mean / path.goodput(other)))
             self.rtt.append(math.log(got.rtt_mean_ms.mean / path.rtt(other)))
+            noise = math.hypot(standard_error(got.draws), standard_error(path.runs[other]))
+            self.chance += abs(self.goodput[-1]) < CHANCE * noise
         for a, b in itertools.combinations(sorted(path.runs), 2):
             apart = math.log(path.goodput(a) / path.goodput(b))
             if abs(apart) > math.log(APART):
@@ -115,6 +134,7 @@ class Errors:
         for values in (self.goodput, self.rtt):
             off = 100 * np.expm1(np.abs(values))
             cells.append(f"{np.median(off):.1f} / {np.percentile(off, 90):.1f}")
+        cells.insert(1, f"{self.chance} of {len(self.goodput)}")
         cells.append(f"{self.right} of {self.pairs}")
         return f"| {group} | {len(self.goodput)} | {' | '.join(cells)} |"
 
@@ -155,8 +175,8 @@ def main() -> None:
         row = f"{path.group}, {'rate and queue measured' if known else 'with a lower bound'}"
         errors.setdefault(row, Errors([], [])).add(path, cc, found[one.name])
     print("median / 90th percentile of the error, %; pairs whose goodput differs by over 3 %\n")
-    print("| paths | predictions | goodput | mean RTT | pairs in the right order |")
-    print("|---|---|---|---|---|")
+    print("| paths | predictions | goodput | by chance | mean RTT | pairs in the right order |")
+    print("|---|---|---|---|---|---|")
     for name, of in sorted(errors.items()):
         print(of.row(name))
 
