@@ -144,7 +144,8 @@ def accepted(copies: Path, ccs: dict[str, str], out: Path, where: Workers) -> li
     found, refused = families.replayed(sorted(copies / name for name in ccs), ccs, out, where)
     good = [one.model for one in found.values() if isinstance(one, Replay) and one.accepted]
     print(
-        f"{len(ccs)} captures: {len(refused)} refused, {len(found) - len(good)} not replayed well"
+        f"{len(ccs)} captures: {len(refused)} refused; {len(found) - len(good)} of {len(found)} "
+        "flows not replayed well"
     )
     return good
 
