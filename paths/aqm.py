@@ -24,7 +24,7 @@ EVEN = 0.35
 """median change of the log of the time between drops; 0.5 to 2.8 where losses are random"""
 SHORTEST_PERCENTILE, APART, APART_LOSSES = 5, 0.4, 16
 """of the time between drops, over its median: CoDel waits before the next drop, however the flow
-changes; 0.27 at most where losses are random. With fewer losses chance gives as much."""
+changes; 0.23 at most where losses are random. With fewer losses chance gives as much."""
 NOT_FULL, NOT_FULL_PACKETS = 0.7, 4
 """of the longest queue, and below it by packets: half of the drops come there; at a full queue they
 come at 0.9 to 1"""

@@ -27,11 +27,11 @@ READ_WAIT_US = 10_000
 """ACK gathering up to this is the receiving program's, more is the link's"""
 UNSEEN_WAIT_SHARE = 0.1
 """of the baseline RTT: receivers gather for less than that unseen, as the lab's own do for 3 ms"""
-SPREAD = 1.96
 BUFFER_BYTES = 6_291_456
 """the lab's own, which is Linux's default"""
 WINDOW_BDP, BUFFER_OVERHEAD = 2.0, 2.0
 """what BBR has in flight besides the queue; bytes of a buffer for a byte of data"""
+SPREAD = 1.96
 """standard deviations of a normal distribution on each side of a 95 % interval"""
 
 
@@ -143,7 +143,7 @@ def _buffer_decides(model: PathModel) -> bool:
 def _sent_s(model: PathModel) -> int:
     """For how long the captured flow sent, whole seconds: its last packets waited in the queue.
 
-    A second too much favours algorithms: BBR leaves the path almost empty in its eleventh second.
+    A second too much shifts predictions: BBR leaves the path almost empty in its eleventh second.
     """
     rtt_s = model.seen.rtt_mean_ms / 1e3 if model.seen else 0.0
     return max(1, round(model.seconds - max(0.0, rtt_s - model.rtt_us.value / 1e6)))
