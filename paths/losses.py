@@ -42,7 +42,7 @@ SIZE_PERCENTILE = 75
 IN_SERVICE, SHORT_QUEUE = 0.62, 15
 """Packets: the last one that was let in saw a queue shorter by up to one. In short queues bursts
 end early more often."""
-MANY_OVERFLOWS, MANY_PERCENTILE = 100, 90
+MANY_OVERFLOWS = 100
 """From so many on packets came at any part of the transmission of the one in service. The last
 one that was let in waited for that, too, so it saw a queue longer by up to one."""
 STRAGGLERS, STRAGGLERS_SHARE = 4, 0.08
@@ -138,7 +138,7 @@ def measure(o: Observed, order: Order, queue: Floats, pps: float, alone_s: float
         at_overflow = level[full]
         size = float(np.percentile(at_overflow, SIZE_PERCENTILE))
         if not blur:
-            size = _whole(at_overflow, size)
+            size = _whole(size, len(at_overflow))
     counted = (queue <= edge if overflow else queue > -np.inf) & (o.at <= alone_s)
     stray = max(STRAGGLERS, STRAGGLERS_SHARE * n[near].sum()) if overflow else LEAST_RANDOM
     blurred = overflow and bool(order.jitter)
@@ -161,10 +161,10 @@ def measure(o: Observed, order: Order, queue: Floats, pps: float, alone_s: float
     return Losses(size, highest, overflow, random, lost, passed, burst, share, at_overflow)
 
 
-def _whole(at_overflow: Floats, size: float) -> float:
-    """The queue in whole packets, from its lengths at overflows."""
-    if len(at_overflow) >= MANY_OVERFLOWS:
-        return float(np.floor(np.percentile(at_overflow, MANY_PERCENTILE)))
+def _whole(size: float, overflows: int) -> float:
+    """The queue in whole packets."""
+    if overflows >= MANY_OVERFLOWS:
+        return float(np.floor(size))
     return float(np.floor(size + (IN_SERVICE if size < SHORT_QUEUE else 0.5)))
 
 
