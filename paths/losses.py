@@ -39,9 +39,8 @@ LEAST_QUEUE = 2.0
 """packets; below, the level of a loss is not known"""
 SIZE_PERCENTILE = 75
 """of the queue at overflows: bursts that end early are below, pauses above"""
-IN_SERVICE, SHORT_QUEUE = 0.62, 15
-"""Packets: the last one that was let in saw a queue shorter by up to one. In short queues bursts
-end early more often."""
+SHORT_QUEUE = 15
+"""packets; a shorter one overflows so often that hardly a time is long after it"""
 MANY_OVERFLOWS = 100
 """From so many on packets came at any part of the transmission of the one in service. The last
 one that was let in waited for that, too, so it saw a queue longer by up to one."""
@@ -163,9 +162,7 @@ def measure(o: Observed, order: Order, queue: Floats, pps: float, alone_s: float
 
 def _whole(size: float, overflows: int) -> float:
     """The queue in whole packets."""
-    if overflows >= MANY_OVERFLOWS:
-        return float(np.floor(size))
-    return float(np.floor(size + (IN_SERVICE if size < SHORT_QUEUE else 0.5)))
+    return float(np.floor(size if overflows >= MANY_OVERFLOWS else size + 0.5))
 
 
 def _below(
