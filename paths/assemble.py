@@ -43,7 +43,7 @@ RECEIVER_LIMITED = 0.5
 LOCAL_S = 1e-3
 """Baseline RTT below which packets of up to 64 KB and pauses of the hosts look like rivals."""
 SCALED_BYTES = 49_152
-"""of a receive buffer at scale 0: the middle of those that have a scale in common, 2:1"""
+"""of a receive buffer at scale 0: between 32 and 64 KiB, so that scale 7 gives Linux's 6 MiB"""
 UNKNOWN, ROUGH, JITTERED, UNFILLED, FILLED = 1.0, 0.4, 0.15, 0.1, 0.03
 """Expected |log2| errors of a target window, by what is known: docs/paths.md has those measured."""
 KINDS = {False: Kind.MEASURED, True: Kind.AT_LEAST}

@@ -39,7 +39,7 @@ class Holds:
     longest: float
     """usually at most, from one ACK to the next; 0: ACKs are not held"""
     beyond: float
-    """of `longest`, what the packets themselves did not take"""
+    """usually at most, after the second packet had come, if packets came evenly; or the timer's"""
 
 
 NONE = Holds(0.0, 0.0, 0.0)

@@ -64,7 +64,7 @@ def _labelled(flow: FlowRecords, model_of: Callable[[], PathModel]) -> FlowRecor
         model = model_of()
         if model.label_error_log2 > WORST:
             return _without(flow, "the estimate of its path is too uncertain to teach")
-        text = scenario.text(model, model.seconds)  # of the last round trip, too
+        text = scenario.text(model, model.seconds)  # else the last ACKs have none
     except NdmError as error:
         return _without(flow, str(error))
     start_us = round(1e6 * scenario.first_ack_s(model))

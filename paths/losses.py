@@ -42,8 +42,9 @@ SIZE_PERCENTILE = 75
 SHORT_QUEUE = 15
 """packets; a shorter one overflows so often that hardly a time is long after it"""
 MANY_OVERFLOWS = 100
-"""From so many on packets came at any part of the transmission of the one in service. The last
-one that was let in waited for that, too, so it saw a queue longer by up to one."""
+"""ACKs that marked losses of a full queue. From so many on packets came at any part of the
+transmission of the one in service. The last one that was let in waited for that, too, so it saw a
+queue longer by up to one."""
 STRAGGLERS, STRAGGLERS_SHARE = 4, 0.08
 """Overflow losses noticed late, of retransmissions: so few are no random loss."""
 QUIET_RTTS = 2.0

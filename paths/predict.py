@@ -8,7 +8,7 @@ algorithms run the same draws, so that two of them are compared pair by pair.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,7 +57,12 @@ class Prediction:
 
 
 def jobs_of(
-    models: Sequence[PathModel], name: str, entrant: Entrant, draws: Sequence[int], out: Path
+    models: Sequence[PathModel],
+    name: str,
+    entrant: Entrant,
+    draws: Sequence[int],
+    out: Path,
+    seconds: Callable[[PathModel], float],
 ) -> list[tuple[PathModel, suite.Job]]:
     """The runs of one algorithm; a folder's name has a digest of what decides its content.
 
@@ -67,7 +72,8 @@ def jobs_of(
     found = []
     for model in models:
         for draw in draws:
-            made = scenario.scenario(scenario.draw(model, draw), f"{model.name}-{draw}")
+            drawn = scenario.draw(model, draw)
+            made = scenario.scenario(drawn, f"{model.name}-{draw}", seconds(model))
             folder = out / f"{made.name}--{name}--{suite.tag(made, entrant.cc, entrant.kmod)}"
             found.append((model, suite.Job(made, entrant.cc, draw + 1, folder, entrant.kmod)))
     return found
@@ -84,6 +90,7 @@ def predict(
     draws: Sequence[int] = range(DRAWS),
     where: Workers = ONE,
     quiet: bool = False,
+    seconds: Callable[[PathModel], float] = scenario.sent_s,
 ) -> dict[str, dict[str, Prediction]]:
     """Run algorithms on models.
 
@@ -94,6 +101,7 @@ def predict(
         draws: their numbers; 0 is the model itself.
         where: guests run.
         quiet: no progress.
+        seconds: duration of a model's runs.
 
     Returns:
         name of the model to name of the entrant to its prediction.
@@ -101,7 +109,10 @@ def predict(
     Raises:
         NdmError: a run failed, or the lab cannot make a path.
     """
-    work = {name: jobs_of(models, name, entrant, draws, out) for name, entrant in entrants.items()}
+    work = {
+        name: jobs_of(models, name, entrant, draws, out, seconds)
+        for name, entrant in entrants.items()
+    }
     # All at once: between two suites a CPU would wait for the other.
     runs = [job for pairs in work.values() for _, job in pairs]
     outcomes = {}

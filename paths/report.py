@@ -101,7 +101,7 @@ def facts(model: PathModel) -> list[tuple[str, str]]:
         ("jitter", value(model.jitter_us, 1e-3, "ms", 3) + order if jitter else "none seen"),
         ("ACKs gathered for", value(model.ack_hold_us, 1e-3, "ms", 3) if hold else "not seen"),
         ("rivals", ", ".join(told) or "none seen"),
-        ("receiver's buffer", f"about {buffer / 1e6:.0f} MB" if buffer else "not known"),
+        ("receiver's buffer", f"about {buffer / 1e6:.2g} MB" if buffer else "not known"),
         *([("best constant window", f"{model.window_bdp:.2f} BDP")] if model.window_bdp else []),
         *(("cannot be known", note) for note in model.notes),
     ]

@@ -30,7 +30,8 @@ UNSEEN_WAIT_SHARE = 0.1
 BUFFER_BYTES = 6_291_456
 """the lab's own, which is Linux's default"""
 WINDOW_BDP, BUFFER_OVERHEAD = 2.0, 2.0
-"""what BBR has in flight besides the queue; bytes of a buffer for a byte of data"""
+"""what an algorithm has in flight besides the queue, at most; bytes of a buffer for a byte of
+data"""
 SPREAD = 1.96
 """standard deviations of a normal distribution on each side of a 95 % interval"""
 
@@ -140,13 +141,19 @@ def _buffer_decides(model: PathModel) -> bool:
     return known and needed > min(model.buffer_bytes, BUFFER_BYTES)
 
 
-def _sent_s(model: PathModel) -> int:
-    """For how long the captured flow sent, whole seconds: its last packets waited in the queue.
+def queued_s(model: PathModel) -> float:
+    """How long the captured flow's last packets waited in the queue; a log ends with a poll."""
+    if model.seen is None or model.sampling == "poll":
+        return 0.0
+    return max(0.0, model.seen.rtt_mean_ms / 1e3 - model.rtt_us.value / 1e6)
+
+
+def sent_s(model: PathModel) -> int:
+    """For how long the captured flow sent, whole seconds.
 
     A second too much shifts predictions: BBR leaves the path almost empty in its eleventh second.
     """
-    rtt_s = model.seen.rtt_mean_ms / 1e3 if model.seen else 0.0
-    return max(1, round(model.seconds - max(0.0, rtt_s - model.rtt_us.value / 1e6)))
+    return max(1, round(model.seconds - queued_s(model)))
 
 
 def text(model: PathModel, seconds: float | None = None) -> str:
@@ -156,7 +163,7 @@ def text(model: PathModel, seconds: float | None = None) -> str:
         model: of a path.
         seconds: duration of the flow under test; None: as captured, in whole seconds.
     """
-    lasts = _sent_s(model) if seconds is None else math.ceil(seconds) or 1
+    lasts = sent_s(model) if seconds is None else math.ceil(seconds) or 1
     lead_s = _lead_s(model)
     lines = [f'title = "path model {model.name}"', f"seconds = {lasts}", 'topology = "path"']
     lines += _table("[link]", _link(model))

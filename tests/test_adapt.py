@@ -49,6 +49,8 @@ def path(name: str, mbps: float = 10.0, **changes: object) -> PathModel:
 
 def test_recordings_last_as_long_as_they_teach_and_no_longer() -> None:
     assert recordings.seconds(path("a", seconds=4.0)) == 4
+    # The capture ends when the queue of the flow's end has drained.
+    assert recordings.seconds(path("a", seconds=10.05)) == 10
     assert recordings.seconds(path("a", seconds=100.0)) == recordings.LONGEST_S
     assert recordings.seconds(path("a", seconds=0.5)) == recordings.SHORTEST_S
     far = path("a", seconds=2.0, rtt_us=Value.exact(600_000))

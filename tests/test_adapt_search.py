@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ndm_tcp.adapt import steps, verdict
+from ndm_tcp.adapt import recordings, steps, verdict
 from ndm_tcp.lab.guest import uml_build
 from ndm_tcp.lab.guest.workers import ONE
 from ndm_tcp.paths.model import PathModel
@@ -28,7 +28,10 @@ def test_the_loop_chooses_what_to_teach(
     """Target windows only if they win; each way as long as the score grows, `MOST_OFFSETS` far."""
     tried: list[str] = []
 
-    def predicted(models: list[PathModel], entrants: dict[str, Entrant], *_: object) -> verdict.Of:
+    def predicted(
+        models: list[PathModel], entrants: dict[str, Entrant], *_: object, seconds: object
+    ) -> verdict.Of:
+        assert seconds is recordings.seconds  # as long as what trains on these models
         tried.extend(entrants)
         found: verdict.Of = {one.name: {} for one in models}
         for name in entrants:
@@ -64,8 +67,14 @@ def test_draws_are_doubled_until_it_is_clear_what_to_teach(
     ran: list[Sequence[int]] = []
 
     def predicted(
-        models: list[PathModel], entrants: dict[str, Entrant], _: Path, draws: range, *__: object
+        models: list[PathModel],
+        entrants: dict[str, Entrant],
+        _: Path,
+        draws: range,
+        *__: object,
+        seconds: object,
     ) -> verdict.Of:
+        assert seconds is recordings.seconds
         ran.append(draws)
         of = {
             name: prediction(*(math.exp(gains[n] * name.startswith("targets")) for n in draws))

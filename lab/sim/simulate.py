@@ -46,7 +46,7 @@ def refusal(scenario: Scenario) -> str:
         "packets that overtake others": link.reorder,
         "its bottleneck on the sending host": link.shaper == "sender",
         "jitter that is neither normal nor uniform": link.jitter_distribution == "pareto",
-        "larger buffers": scenario.host.buffer_bytes > 0,
+        "buffers of its own": scenario.host.buffer_bytes > 0,
     }
     return next((f"it has {what}" for what, has in reasons.items() if has), "")
 

@@ -224,7 +224,7 @@ def label_error(model: PathModel, known: Known, flow: FlowRecords) -> float:
     t_us = np.round(grid * 1e6).astype(np.int64)
     srtt = flow.acks["srtt_us"][np.searchsorted(flow.acks["now_us"], t_us) - 1]
     true = truth.windows(known.scenario.text, cc)[known.number]
-    said = truth.windows(scenario.text(model), _own(known, cc))[0]
+    said = truth.windows(scenario.text(model, model.seconds), _own(known, cc))[0]
     right = true.packets(t_us + flow.truth.start_us, srtt)
     ours = said.packets(t_us + round(1e6 * scenario.first_ack_s(model)), srtt)
     ok = (right > 0) & (ours > 0)

@@ -342,7 +342,10 @@ def test_every_value_of_a_model_is_named() -> None:
     assert dict(report.facts(made_model()))["rivals"] == "none seen"
     assert told["receiver's buffer"] == "not known"
     assert dict(report.facts(made_model(buffer_bytes=49_152 << 7)))["receiver's buffer"].startswith(
-        "about 6 MB"
+        "about 6.3 MB"
+    )
+    assert dict(report.facts(made_model(buffer_bytes=49_152 << 2)))["receiver's buffer"] == (
+        "about 0.2 MB"
     )
 
 
@@ -428,7 +431,7 @@ def test_codel_is_no_full_queue(clean: FlowRecords) -> None:
     ("share", "losses_", "early"),
     [
         (np.tile([0.4, 1.0, 1.0], 20), 60, True),
-        (np.tile([0.4, 1.0, 1.0], 20), 12, False),
+        (np.tile([0.4, 1.0, 1.0], 20), 24, False),
         (np.random.default_rng(1).exponential(1, 60), 60, False),
     ],
     ids=["uneven, never soon", "too few to show it", "random"],
@@ -451,7 +454,7 @@ def test_codel_waits_before_the_next_drop(
 def test_many_overflows_show_the_whole_packets_of_a_queue() -> None:
     """The packet in service waits, too, so lengths exceed the queue by up to one."""
     assert losses._whole(6.7, 200) == 6
-    # Few overflows come at one part of the service, and it may be before the packet left.
+    # Few overflows come at one part of the service, and it may be its end.
     assert losses._whole(5.8, 9) == 6
 
 

@@ -172,6 +172,7 @@ def _models(args: argparse.Namespace, started_s: float) -> tuple[list[PathModel]
         NdmError: there is none.
     """
     from ndm_tcp.paths import report as path_report
+    from ndm_tcp.paths import scenario
     from ndm_tcp.paths.estimate_command import estimate_all
     from ndm_tcp.paths.replay_command import replayed
 
@@ -188,7 +189,8 @@ def _models(args: argparse.Namespace, started_s: float) -> tuple[list[PathModel]
         print(f"ndm: {name}: rejected: {why}", file=sys.stderr)
     found = []
     for one in replays.replays:
-        cut = replace(one.model, seconds=min(one.model.seconds, args.seconds))
+        asked = args.seconds + scenario.queued_s(one.model)
+        cut = replace(one.model, seconds=min(one.model.seconds, asked))
         if recordings.teaches(cut):
             found.append(cut)
         else:

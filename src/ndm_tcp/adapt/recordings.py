@@ -32,7 +32,7 @@ MOST_PACKETS = 150_000
 
 def seconds(model: PathModel) -> float:
     """Duration of a recording."""
-    wanted = max(model.seconds, LEAST_RTTS * model.rtt_us.value / 1e6)
+    wanted = max(scenario.sent_s(model), LEAST_RTTS * model.rtt_us.value / 1e6)
     longest = min(LONGEST_S, MOST_PACKETS / max(model.packets_per_s, 1.0))
     return float(math.ceil(max(SHORTEST_S, min(wanted, longest))))
 

@@ -265,7 +265,6 @@ def search(steps: Steps, models: Sequence[PathModel], kmod: Path) -> tuple[bool,
     from ndm_tcp.lab.guest import uml_build
     from ndm_tcp.paths.predict import Entrant, predict
 
-    lasting = [replace(model, seconds=recordings.seconds(model)) for model in models]
     runs = steps.out / "offsets" / "runs"
 
     scores: dict[tuple[bool, int], list[float]] = {}
@@ -282,7 +281,14 @@ def search(steps: Steps, models: Sequence[PathModel], kmod: Path) -> tuple[bool,
             entrants[targets, number] = name, Entrant(recordings.OWN, tried)
         if not entrants:
             return
-        found = predict(lasting, dict(entrants.values()), runs, range(draws), steps.where)
+        found = predict(
+            models,
+            dict(entrants.values()),
+            runs,
+            range(draws),
+            steps.where,
+            seconds=recordings.seconds,
+        )
         scores.update({key: verdict.scores(found, name) for key, (name, _) in entrants.items()})
 
     run((True, 0), (False, 0))
@@ -358,12 +364,12 @@ def judge(steps: Steps, plan: recordings.Plan, kmod: Path, started_s: float) -> 
     """All algorithms on paths that were held out; on all, with draws of their own, if none was."""
     from ndm_tcp.paths.predict import Entrant, predict
 
-    models = plan.held_out or plan.models
-    judged = [replace(model, seconds=recordings.seconds(model)) for model in models]
+    judged = plan.held_out or plan.models
     entrants = {cc: Entrant(cc) for cc in recordings.RIVALS}
     entrants |= {verdict.SHIPPED: Entrant(recordings.OWN)}
     entrants |= {verdict.ADAPTED: Entrant(recordings.OWN, kmod)}
     draws = range(JUDGED, JUDGED + max(steps.draws, 3))
-    found = predict(judged, entrants, steps.out / "judged", draws, steps.where)
+    out = steps.out / "judged"
+    found = predict(judged, entrants, out, draws, steps.where, seconds=recordings.seconds)
     say(f"measured on {len(judged)} paths", started_s)
     return found

@@ -246,10 +246,9 @@ def on_models(
     where: Workers,
 ) -> dict[str, dict[str, list[Seen]]]:
     """The same on draws of the models that no recording had."""
-    lasting = [replace(model, seconds=recordings.seconds(model)) for model in models]
     entrants = {name: Entrant(ccs[name], kmod) for name, kmod in kmods.items()}
     draws = range(steps.JUDGED, steps.JUDGED + SEEDS)
-    found = predict(lasting, entrants, out / "judged", draws, where)
+    found = predict(models, entrants, out / "judged", draws, where, seconds=recordings.seconds)
     return {name: {m: [*found[m][name].draws] for m in found} for name in kmods}
 
 
