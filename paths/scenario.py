@@ -9,8 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from ndm_tcp.datasets.rounds.flow import Sampling
 from ndm_tcp.lab.guest.scrub import toml
-from ndm_tcp.lab.paths.scenario import MIN_RATE_BPS, UNDER_TEST, Host, Scenario, parse
+from ndm_tcp.lab.paths.scenario import (
+    MIN_RATE_BPS,
+    RECEIVE_BYTES,
+    UNDER_TEST,
+    Host,
+    Scenario,
+    parse,
+)
 from ndm_tcp.paths.model import Kind, Level, PathModel, Rival, Value
 
 FIRST_ACK_RTTS = 4.5
@@ -27,8 +35,6 @@ READ_WAIT_US = 10_000
 """ACK gathering up to this is the receiving program's, more is the link's"""
 UNSEEN_WAIT_SHARE = 0.1
 """of the baseline RTT: receivers gather for less than that unseen, as the lab's own do for 3 ms"""
-BUFFER_BYTES = 6_291_456
-"""the lab's own, which is Linux's default"""
 WINDOW_BDP, BUFFER_OVERHEAD = 2.0, 2.0
 """what an algorithm has in flight besides the queue, at most; bytes of a buffer for a byte of
 data"""
@@ -137,13 +143,13 @@ def _buffer_decides(model: PathModel) -> bool:
     """May the receiver's buffer, unlike the lab's, be what limits an algorithm?"""
     packets = WINDOW_BDP * model.bdp_packets + queue_packets(model)
     needed = BUFFER_OVERHEAD * packets * model.mss
-    known = model.buffer_bytes not in (0, BUFFER_BYTES)
-    return known and needed > min(model.buffer_bytes, BUFFER_BYTES)
+    known = model.buffer_bytes not in (0, RECEIVE_BYTES)
+    return known and needed > min(model.buffer_bytes, RECEIVE_BYTES)
 
 
 def queued_s(model: PathModel) -> float:
     """How long the captured flow's last packets waited in the queue; a log ends with a poll."""
-    if model.seen is None or model.sampling == "poll":
+    if model.seen is None or model.sampling == Sampling.POLL:
         return 0.0
     return max(0.0, model.seen.rtt_mean_ms / 1e3 - model.rtt_us.value / 1e6)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from ndm_tcp.lab.paths.scenario import UNDER_TEST, Link, Scenario
+from ndm_tcp.lab.paths.scenario import RECEIVE_BYTES, SEND_BYTES, UNDER_TEST, Link, Scenario
 
 FIRST_PORT = 20_001
 """port at the sender of the first flow; the next have the next ones"""
@@ -191,7 +191,7 @@ def _network_lines(scenario: Scenario) -> list[str]:
 
 
 def _buffer_lines(scenario: Scenario) -> list[str]:
-    send, receive = 4_194_304, 6_291_456
+    send, receive = SEND_BYTES, RECEIVE_BYTES
     lines = []
     if scenario.host.buffer_bytes:
         send = receive = scenario.host.buffer_bytes

@@ -83,6 +83,8 @@ DISTRIBUTIONS = ("normal", "uniform", "pareto")
 MAX_SENDERS = 64
 MAX_FLOWS = 256
 MAX_RTT_US = 10_000_000
+SEND_BYTES, RECEIVE_BYTES = 4_194_304, 6_291_456
+"""upper limits of TCP's buffers where a scenario sets none: Linux's own"""
 MIN_RATE_BPS = 10_000
 MAX_RATE_BPS = 100_000_000_000
 CC_NAME = re.compile(r"[A-Za-z0-9_.-]{1,15}")
