@@ -1,22 +1,39 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Queues that drop early: CoDel, alone or in fq_codel and cake (RFC 8289, RFC 8290).
 
-CoDel drops while the queue delays packets by more than 5 ms, and one packet after an interval that
-shrinks slowly. So no loss comes below 5 ms of queue, losses come at even intervals or never soon
-after another, and the queue was longer at other times: a full queue drops at its full length only.
+CoDel drops once the queue has delayed packets by more than 5 ms for 100 ms, then again and again at
+intervals that shrink with the square root of the number of drops. So no loss comes below 5 ms of
+queue, losses follow that law, and the queue was longer at other times: a full queue drops at its
+full length only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from ndm_tcp.paths.losses import loss_levels
-from ndm_tcp.paths.observed import Floats, Observed
+from ndm_tcp.paths.losses import Losses, loss_levels
+from ndm_tcp.paths.observed import Floats, Ints, Observed
 
+FQ_CODEL, CAKE = "fq_codel", "cake"
+"""Linux's default queue, and that of many home routers. The first stands for both where the times
+of drops do not tell them apart."""
 TARGET_S, TARGET_SLACK = 5e-3, 0.9
 """CoDel's default target; what a measured delay may lack"""
-BELOW_SHARE = 0.02
-"""of the losses below the target: stray ones"""
+BELOW_SHARE, BY_CHANCE = 0.02, 1e-4
+"""of the losses below the target: stray ones; and the probability that random ones are so few"""
+INTERVAL_S, NEW_ROW = 0.1, 0.95
+"""CoDel's default interval; a row of drops begins at least so many of them after another"""
+LATE_S, LATE_SHARE = 2e-3, 0.03
+"""by which a loss is noticed late, beside the time of a packet; and of the interval"""
+LEAST_LAW, LAW_SHARE, LEAST_AGAIN = 3, 0.9, 2
+"""drops that follow the law, also as a share of those that come so soon after another: at other
+queues of docs/paths.md at most 0.6; and that follow another such drop"""
+LEAST_LONGER_LOSSES = 4
+LONGER, LONGER_PACKETS, LONGER_SHARE = 1.15, 2, 0.0015
+"""A queue that was so much longer than where it drops, for that share of the packets, was not
+full then."""
 LEAST_LOSSES = 8
 ONE_DROP_S = 2e-3
 """losses so close together are one drop and its neighbours"""
@@ -31,30 +48,110 @@ come at 0.9 to 1"""
 LONGEST_PERCENTILE = 99.7
 
 
-def drops_early(o: Observed, excess: Floats, queue: Floats) -> bool:
-    """Does the queue drop before it is full?
+def drops_early(o: Observed, excess: Floats, queue: Floats, steady: bool = True) -> str:
+    """The queue that drops before it is full; empty: none.
 
     Args:
         excess: [k] RTT above the baseline, s.
         queue: [k] packets in the queue.
+        steady: the link's rate does not change: an error of its steps makes queues seem longer.
     """
     at = np.flatnonzero(o.lost)
-    if len(at) < LEAST_LOSSES:
-        return False
-    position = np.searchsorted(o.at, o.t[at])
-    below = loss_levels(position, excess) < TARGET_SLACK * TARGET_S
-    if below.mean() > BELOW_SHARE:
-        return False
-    longest = np.percentile(queue, LONGEST_PERCENTILE)
-    if np.median(loss_levels(position, queue)) > min(
-        NOT_FULL * longest, longest - NOT_FULL_PACKETS
-    ):
-        return False
+    if not len(at) or not _above_target(o, excess):
+        return ""
     times = o.t[at][np.concatenate([[True], np.diff(o.t[at]) > ONE_DROP_S])]
-    if len(times) < LEAST_LOSSES:
+    for name, law in ((FQ_CODEL, _linux), (CAKE, _cake)):
+        if _follows(times, law, LATE_S + 1 / o.rough_rate):
+            return name
+    if len(times) < LEAST_LOSSES or not steady or not _not_full(o, at, queue):
+        return ""
+    return FQ_CODEL if _spaced(np.diff(times)) else ""
+
+
+def was_longer(o: Observed, excess: Floats, queue: Floats, lost: Losses) -> bool:
+    """Was the queue of a lone flow longer at other times than at losses?
+
+    Then it was not full; and random losses would not all come above CoDel's target.
+
+    Args:
+        excess: [k] RTT above the baseline, s.
+        queue: [k] packets in the queue.
+        lost: what was lost, if the queue drops when it is full.
+    """
+    at, packets = np.flatnonzero(o.lost), max(1, o.acked.sum())
+    if not len(at) or not _above_target(o, excess):
         return False
-    waits = np.diff(times)
+    if lost.overflow and len(lost.at_overflow) >= LEAST_LONGER_LOSSES:
+        longer = queue > LONGER * lost.queue + LONGER_PACKETS
+        if o.acked[longer].sum() > LONGER_SHARE * packets:
+            return True
+    above = o.acked[excess >= TARGET_SLACK * TARGET_S].sum() / packets
+    return bool(above ** len(at) < BY_CHANCE) and _not_full(o, at, queue)
+
+
+def _not_full(o: Observed, at: Ints, queue: Floats) -> bool:
+    """Was the queue at most losses much shorter than at other times?"""
+    longest = np.percentile(queue, LONGEST_PERCENTILE)
+    level = np.median(loss_levels(np.searchsorted(o.at, o.t[at]), queue))
+    return bool(level <= min(NOT_FULL * longest, longest - NOT_FULL_PACKETS))
+
+
+def _above_target(o: Observed, excess: Floats) -> bool:
+    """Was the queue long enough for CoDel at all losses but stray ones?"""
+    position = np.searchsorted(o.at, o.t[np.flatnonzero(o.lost)])
+    below = loss_levels(position, excess) < TARGET_SLACK * TARGET_S
+    return bool(below.mean() <= BELOW_SHARE)
+
+
+State = tuple[int, float, int]
+"""After a drop: its number, what the interval is multiplied by until the next drop, and the number
+at which this row began."""
+
+
+def _linux(state: State, new_row: bool) -> State | None:
+    """The next state of `include/net/codel_impl.h`, which takes one step of Newton's method for
+    the square root; a new row goes on where the one before had come to.
+    """
+    count, factor, begun = state
+    number = count - begun if new_row else count + 1
+    factor *= (3 - number * factor * factor) / 2
+    if (new_row and number <= 1) or factor <= 0:
+        return None
+    return number, factor, number if new_row else begun
+
+
+def _cake(state: State, new_row: bool) -> State | None:
+    """The same of `sch_cake.c`, whose root is exact."""
+    count, _, begun = state
+    return None if new_row else (count + 1, float(1 / np.sqrt(count + 2)), begun)
+
+
+Law = Callable[[State, bool], State | None]
+BEGINS: dict[Law, State] = {_linux: (1, 1.0, 1), _cake: (1, float(1 / np.sqrt(2)), 1)}
+
+
+def _follows(times: Floats, law: Law, late_s: float) -> bool:
+    """Do drops that come soon after another come when this law says?"""
+    soon, right, again, before = 0, 0, 0, False
+    states: set[State] = {BEGINS[law]}
+    for gap in np.diff(times):
+        on_time = {s for s in states if abs(gap - INTERVAL_S * s[1]) < late_s + LATE_SHARE * gap}
+        after = {law(state, False) for state in on_time}
+        if gap < NEW_ROW * INTERVAL_S:
+            soon += 1
+            right += bool(on_time)
+            again += bool(on_time) and before
+        else:
+            after |= {BEGINS[law], *(law(state, True) for state in states)}
+        # One that was noticed late does not end the row.
+        after = after or {BEGINS[law], *(law(state, False) for state in states)}
+        states, before = {state for state in after if state}, bool(on_time)
+    return right >= max(LEAST_LAW, LAW_SHARE * soon) and again >= LEAST_AGAIN
+
+
+def _spaced(waits: Floats) -> bool:
+    """Are the times between drops even, or hardly any short?"""
     if np.median(np.abs(np.diff(np.log(waits)))) < EVEN:
         return True
     shortest = np.percentile(waits, SHORTEST_PERCENTILE)
-    return len(times) >= APART_LOSSES and bool(shortest >= APART * np.median(waits))
+    return len(waits) + 1 >= APART_LOSSES and bool(shortest >= APART * np.median(waits))

@@ -9,7 +9,7 @@ import numpy as np
 
 from ndm_tcp import files
 from ndm_tcp.datasets.rounds.flow import FlowRecords
-from ndm_tcp.paths import holds
+from ndm_tcp.paths import aqm, holds
 from ndm_tcp.paths.losses import Losses
 from ndm_tcp.paths.model import Kind, Level, PathModel, Rival, Value
 from ndm_tcp.paths.observed import Observed, seen
@@ -21,11 +21,9 @@ from ndm_tcp.paths.varying import Stretch
 
 STAND_IN = "cubic"
 """Linux's default: the algorithm that stands for a rival"""
-EARLY = "fq_codel"
-"""stands for all queues that drop early: Linux's default, and CoDel drops in cake, too"""
 RATE_SLACK, BASE_SLACK, QUEUE_SLACK, QUEUE_SLACK_PACKETS = 0.005, 0.02, 0.04, 1.0
 """half of a 95 % interval beside what the scatter gives: shares, and packets of a full queue"""
-JITTERED_RATE, JITTERED_BASE, JITTERED_QUEUE = 0.01, 0.8, 0.2
+JITTERED_RATE, JITTERED_BASE, JITTERED_QUEUE = 0.01, 1.2, 0.2
 """the same beside jitter: share, standard deviations, share"""
 BUCKET_SLACK = 0.1
 """of a policer's bucket"""
@@ -42,8 +40,6 @@ RECEIVER_LIMITED = 0.5
 """of the ACKs: from here on the receiver's window, not the path, held the flow back"""
 LOCAL_S = 1e-3
 """Baseline RTT below which packets of up to 64 KB and pauses of the hosts look like rivals."""
-SCALED_BYTES = 49_152
-"""of a receive buffer at scale 0: between 32 and 64 KiB, so that scale 7 gives Linux's 6 MiB"""
 UNKNOWN, ROUGH, JITTERED, UNFILLED, FILLED = 1.0, 0.4, 0.15, 0.1, 0.03
 """Expected |log2| errors of a target window, by what is known: docs/paths.md has those measured."""
 KINDS = {False: Kind.MEASURED, True: Kind.AT_LEAST}
@@ -67,8 +63,8 @@ class Found:
     unfilled: bool
     """the levels are lower bounds, all of them"""
     losses: Losses
-    early: bool
-    """the queue drops before it is full"""
+    early: str
+    """the queue that drops before it is full; empty: none does"""
     policer: Policer | None
     """instead of a queue"""
     fair: bool
@@ -98,7 +94,7 @@ def model(flow: FlowRecords, name: str, source: str, o: Observed, f: Found) -> P
         levels=_levels(f, levels, bits),
         rtt_us=_base(f),
         queue_packets=_queue(f, mean(levels, o.seconds)),
-        qdisc=EARLY if f.early else "droptail",
+        qdisc=f.early or "droptail",
         loss=_loss(o, f.losses),
         burst=f.losses.burst,
         jitter_us=_jitter(f),
@@ -109,20 +105,11 @@ def model(flow: FlowRecords, name: str, source: str, o: Observed, f: Found) -> P
         bucket_packets=_bucket(f.policer),
         app_limited=float(np.mean(flow.acks["app_limited"])),
         rwnd_limited=rwnd,
-        buffer_bytes=_buffer_bytes(o),
+        buffer_bytes=o.buffer_bytes,
         seen=seen(flow, o),
         label_error_log2=_label_error(f),
         notes=_notes(f, rwnd),
     )
-
-
-def _buffer_bytes(o: Observed) -> int:
-    """Of the receiver: Linux chooses the least scale that has room for it.
-
-    Without a scale the option may be what the capture cut off.
-    """
-    scale = int(o.facts.get("window_scale", 0))
-    return SCALED_BYTES << scale if scale > 0 else 0
 
 
 def _levels(f: Found, levels: Levels, bits: float) -> tuple[Level, ...]:
@@ -281,8 +268,10 @@ def _notes(f: Found, rwnd: float) -> tuple[str, ...]:
         notes.append("Random loss beside rivals is not known; none is assumed.")
     if f.order.jitter and not f.shared.rivals:
         notes.append("Rivals cannot be told from jitter; none is assumed.")
-    if f.early:
-        notes.append("The queue drops early; fq_codel stands for it, cake would look the same.")
+    if f.early == aqm.CAKE:
+        notes.append("The queue drops early, at the times of cake.")
+    elif f.early:
+        notes.append("The queue drops early; fq_codel stands for it.")
     elif not f.losses.overflow and not f.policer:
         notes.append("The queue was not seen to overflow: its size is a lower bound.")
     if not f.shared.rivals and not f.policer and _hides_rivals(f):

@@ -65,21 +65,28 @@ def find(o: Observed, cc: str | None) -> Found:
     hold = held.timer
     rate = rates.measure(o, ordered, held.longest, clock)
     shared = rivals.measure(o, ordered, held.beyond, rate, gaps, cc)
-    if not shared.rivals and len(rate.levels) > 1 and rivals.clock_stays(o, rate, gaps):
-        rate = replace(rate, levels=())  # the flow's own doing
+    if not shared.rivals and len(rate.levels) > 1 and _own_doing(o, rate, gaps):
+        rate = replace(rate, levels=())
     levels, unfilled = _levels(o, ordered, rate, shared)
     steps = _stretches(o, ordered, rate, shared)
     if steps:
         levels = tuple((one.from_s, one.pps) for one in steps)
         unfilled = not any(one.measured for one in steps)
+    if len(levels) == 1 and not shared.rivals:
+        ordered = order.refined(o, ordered, 0.0 if unfilled else levels[0][1])
     queue = losses.queue_length(o, ordered, at(levels, o.at), lone=not shared.rivals)
-    early = aqm.drops_early(o, o.rtt - ordered.base, queue)
+    excess = o.rtt - ordered.base
+    early = aqm.drops_early(o, excess, queue, steady=len(levels) == 1)
     if early and shared.rivals:  # in a queue of its own a flow does not meet them
         shared = rivals.NONE
         levels, unfilled = _levels(o, ordered, rate, shared)
         queue = losses.queue_length(o, ordered, at(levels, o.at), lone=True)
     alone_s = shared.from_s if shared.rivals else np.inf
-    lost = losses.measure(o, ordered, queue, assemble.mean(levels, o.seconds), alone_s)
+    later = np.array([from_s for from_s, _ in levels[1:]])
+    lost = losses.measure(o, ordered, queue, assemble.mean(levels, o.seconds), alone_s, later)
+    clear = not shared.rivals and not ordered.jitter and len(levels) == 1
+    if not early and clear and aqm.was_longer(o, excess, queue, lost):
+        early = aqm.FQ_CODEL
     if early:
         lost = replace(losses.unknown(lost), queue=lost.highest)
     policer = policers.measure(o, ordered, rate) if not early else None
@@ -87,7 +94,7 @@ def find(o: Observed, cc: str | None) -> Found:
         levels, shared = ((0.0, policer.pps),), rivals.NONE
         lost = losses.unknown(lost)
         only = policer.at_least
-        return Found(ordered, hold, rate, shared, levels, (), only, lost, False, policer, False)
+        return Found(ordered, hold, rate, shared, levels, (), only, lost, "", policer, False)
     # A queue shorter than the receiver's timer cannot be told from it.
     unfilled |= not clock.pps and rate.queue_s < hold
     fair = cc in rivals.FAIR
@@ -105,6 +112,12 @@ def _clock(o: Observed, gaps: Gaps) -> Clock:
     """The link's clock, unless more came over the link: then it is jitter's, or others' doing."""
     clock = trains.clock(gaps)
     return clock if clock.pps >= SLOWEST_CLOCK * o.rough_rate else trains.NONE
+
+
+def _own_doing(o: Observed, rate: Rates, gaps: Gaps) -> bool:
+    """Did the flow or its receiver change the rate, not the link?"""
+    gathered = not rate.clock.pps and rivals.is_gathered(o, rate)
+    return gathered or rivals.clock_stays(o, rate, gaps)
 
 
 def _levels(

@@ -15,7 +15,7 @@ import functools
 import numpy as np
 import numpy.typing as npt
 
-from ndm_tcp.paths.observed import Floats, Observed
+from ndm_tcp.paths.observed import Floats, Ints, Observed
 from ndm_tcp.paths.smooth import running_median, spread
 from ndm_tcp.paths.trains import waits
 
@@ -38,10 +38,8 @@ def in_order(o: Observed, rate: float, near: int) -> float:
     """
     k = len(o.rtt)
     part = slice(max(0, (k - ACKS) // 2), (k + ACKS) // 2)
-    newest = np.cumsum(o.acked[part].clip(1)) - 1
-    # Those that one ACK acknowledges left between its newest and the newest of the ACK before.
-    number = np.arange(newest[-1] + 1)
-    sent = np.interp(number, newest, np.maximum.accumulate(o.sent[part]))
+    newest, sent = _packets(o.acked[part], o.sent[part])
+    number = np.arange(len(sent))
 
     def seen(x: Floats) -> float:
         return spread(x - running_median(x, near))
@@ -52,8 +50,36 @@ def in_order(o: Observed, rate: float, near: int) -> float:
     noise, rate = min((unexplained(pps), pps) for pps in rate * RATES)
     left = sent + waits(number, sent, rate)
     normal, sigmas = _normal(np.random.default_rng(SEED), len(sent)), SIZES / rate
-    shows = [seen((np.maximum.accumulate(left + s * normal) - left)[newest]) for s in sigmas]
+    shows = [seen(_late(left, s * normal)[newest]) for s in sigmas]
     return float(np.interp(noise, np.maximum.accumulate(shows), sigmas))
+
+
+def added(o: Observed, wait: Floats, sigma: float, reorder: bool) -> Floats:
+    """[k] s that one draw of jitter adds to the RTTs.
+
+    Args:
+        o: the flow.
+        wait: [k] s before the newest packets left the link.
+        sigma: standard deviation of the jitter, s.
+        reorder: packets overtake one another.
+    """
+    newest, left = _packets(o.acked, o.sent + wait)
+    delay = sigma * _normal(np.random.default_rng(SEED), len(left))
+    found: Floats = (delay if reorder else _late(left, delay))[newest]
+    return found
+
+
+def _packets(acked: Ints, at: Floats) -> tuple[Ints, Floats]:
+    """[k] numbers of the newest packets, and [n] the time of each packet."""
+    newest = np.cumsum(acked.clip(1)) - 1
+    # Those that one ACK acknowledges come between its newest and the newest of the ACK before.
+    return newest, np.interp(np.arange(newest[-1] + 1), newest, np.maximum.accumulate(at))
+
+
+def _late(left: Floats, delay: Floats) -> Floats:
+    """[n] s by which packets come late that keep their order."""
+    found: Floats = np.maximum.accumulate(left + delay) - left
+    return found
 
 
 def _normal(rng: np.random.Generator, n: int) -> Floats:

@@ -62,6 +62,7 @@ CAP_PACKETS, CAP_JITTER = 4, 3
 """Beyond its own packets in flight nothing of a lone flow waits: slack in packets, and sigmas."""
 CAP_BASE = 0.97
 """of the BDP is surely on the way and not in the queue"""
+NO_STEPS = np.zeros(0)
 
 
 @dataclass(frozen=True)
@@ -107,13 +108,16 @@ def queue_length(o: Observed, order: Order, pps: Floats, lone: bool) -> Floats:
     return np.minimum(queue, np.maximum(cap, LEAST_QUEUE) + CAP_JITTER * order.jitter * pps)
 
 
-def measure(o: Observed, order: Order, queue: Floats, pps: float, alone_s: float) -> Losses:
+def measure(
+    o: Observed, order: Order, queue: Floats, pps: float, alone_s: float, steps: Floats = NO_STEPS
+) -> Losses:
     """Queue and losses of a flow.
 
     Args:
         queue: [k] see `queue_length`.
         pps: mean rate of the bottleneck.
         alone_s: until when the flow was alone. Beside rivals every loss may be an overflow.
+        steps: s at which the rate changes.
     """
     at = np.flatnonzero(o.lost)
     n = o.lost[at]
@@ -136,7 +140,8 @@ def measure(o: Observed, order: Order, queue: Floats, pps: float, alone_s: float
         full = level > edge
         near |= full
         at_overflow = level[full]
-        size = float(np.percentile(at_overflow, SIZE_PERCENTILE))
+        usual = at_overflow[_commonest(np.searchsorted(steps, o.t[at[full]], side="right"))]
+        size = float(np.percentile(usual, SIZE_PERCENTILE))
         if not blur:
             size = _whole(size, len(at_overflow))
     counted = (queue <= edge if overflow else queue > -np.inf) & (o.at <= alone_s)
@@ -159,6 +164,12 @@ def measure(o: Observed, order: Order, queue: Floats, pps: float, alone_s: float
     burst = _burst(o, at[~near], n[~near], random) if pure else None
     share = total / o.packets
     return Losses(size, highest, overflow, random, lost, passed, burst, share, at_overflow)
+
+
+def _commonest(number: Ints) -> Bools:
+    """[m] those of the number that most have."""
+    found: Bools = number == np.bincount(number).argmax()
+    return found
 
 
 def _whole(size: float, overflows: int) -> float:

@@ -35,6 +35,10 @@ WINDOW_PACKETS = 25
 """packets in a window: a rate to about a packet in 25"""
 WINDOW_RTTS = 2.0
 """A flight that leaves in a burst comes back within an RTT; two even it out."""
+SCALED_BYTES = 49_152
+"""of a receive buffer at scale 0: between 32 and 64 KiB, so that scale 7 gives Linux's 6 MiB"""
+MOST_SCALE = 14
+"""RFC 7323, 2.3"""
 GRID_S = 0.01
 """the lab's own interval between two looks at a socket"""
 
@@ -81,6 +85,15 @@ class Observed:
     def wire_bits(self) -> int:
         """Of a full segment, IP header included."""
         return (self.mss + self.header_bytes) * 8
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Of the receiver: Linux chooses the least scale that has room for it; 0: not known.
+
+        Without a scale the option may be what a capture cut off.
+        """
+        scale = min(int(self.facts.get("window_scale", 0)), MOST_SCALE)
+        return SCALED_BYTES << scale if scale > 0 else 0
 
     @functools.cached_property
     def min_rtt(self) -> float:

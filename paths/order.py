@@ -6,12 +6,12 @@ Packets that others overtook show jitter that changes the order; `jitter` has th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ndm_tcp.paths import jitter
-from ndm_tcp.paths.observed import Observed
+from ndm_tcp.paths import jitter, trains
+from ndm_tcp.paths.observed import Floats, Observed
 from ndm_tcp.paths.smooth import running_median, spread
 from ndm_tcp.paths.trains import Clock
 
@@ -42,6 +42,9 @@ SURE_JITTER = 0.1
 """...but where the RTT varies by so much of the lowest one"""
 BASE_BELOW = 0.08
 """sigmas of the baseline RTT below the mean of the lowest running medians"""
+FILLED_BELOW, REORDERED_ABOVE = 0.25, 0.35
+"""sigmas of the baseline RTT from what a draw of the jitter explains: where the flow fills the
+link, and beside reordering"""
 BASE_ABOVE = 1.0
 """sigmas of the baseline RTT above the lowest running median beside reordering"""
 JITTER_WINDOW = 30
@@ -79,13 +82,36 @@ def measure(o: Observed, clock: Clock) -> Order:
     sigma = jitter.in_order(o, rate, NEAR) if not clock.pps and (off or sure) else 0.0
     if not sigma or (not sure and sigma * rate < LEAST_JITTER_PACKETS):
         return Order(o.min_rtt, 0.0, False, noise, 0.0)
-    base = max(o.min_rtt, _low(o, sigma) - BASE_BELOW * sigma)
+    base = max(o.min_rtt, _low(o.rtt, sigma) - BASE_BELOW * sigma)
     return Order(base, sigma, False, noise, float(jitter.lifts(sigma * rate, sigma)))
 
 
-def _low(o: Observed, jitter: float) -> float:
+def refined(o: Observed, order: Order, pps: float) -> Order:
+    """The same, with the baseline RTT that explains the lowest RTTs beside jitter.
+
+    How low they are depends on how many packets jitter met, and whether the queue ever emptied. So
+    the lowest of what one draw of jitter and the flow's own queue add is taken off.
+
+    Args:
+        pps: rate of the link; 0: not known, or not filled.
+    """
+    if not order.jitter:
+        return order
+    # Packets that the queue dropped count in o.used, but did not use the link.
+    wait = trains.waits(np.cumsum(o.acked), o.sent, pps) if pps else np.zeros(len(o.sent))
+    sigma = order.jitter
+    lowest = _low(wait + jitter.added(o, wait, sigma, order.reorder), sigma)
+    base = _low(o.rtt, sigma) - lowest
+    if order.reorder:
+        base += REORDERED_ABOVE * sigma
+    elif pps:
+        base -= FILLED_BELOW * sigma
+    return replace(order, base=max(o.min_rtt, base))
+
+
+def _low(rtt: Floats, jitter: float) -> float:
     """The lowest RTT that is not an exception, s."""
-    short, long = running_median(o.rtt, BASE_SHORT), running_median(o.rtt, BASE_LONG)
+    short, long = running_median(rtt, BASE_SHORT), running_median(rtt, BASE_LONG)
     k = int(np.argmin(long))
     far = np.concatenate([long[: max(0, k - ONE_MOMENT)], long[k + ONE_MOMENT :]])
     if not len(far) or far.min() > long[k] + ONCE * jitter:

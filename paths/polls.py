@@ -87,6 +87,7 @@ def estimate(flow: FlowRecords, o: Observed, name: str, source: str) -> PathMode
         bucket_packets=Value.exact(1.0, Kind.ASSUMED),
         app_limited=float(np.mean(acks["app_limited"])),
         rwnd_limited=float(np.mean(rwnd)) if rwnd is not None else 0.0,
+        buffer_bytes=o.buffer_bytes,
         seen=seen(flow, o),
         label_error_log2=1.0 if unfilled else LABEL_ERROR,
         notes=tuple(notes),

@@ -110,13 +110,13 @@ def measure(o: Observed, order: Order, hold: float, clock: Clock) -> Rates:
     excess = o.rtt - order.base
     held = min(HOLD_SLACK * hold, HOLD_SHARE * float(np.percentile(excess, 99)))
     queue_s = max(LEAST_QUEUE_PACKETS / o.rough_rate, held) + order.jitter
-    busy = _queued(o, w, excess, queue_s)
+    queued = busy = _queued(o, w, excess, queue_s)
     crowded = np.zeros(len(busy), dtype=bool)
     if clock.pps and not order.jitter:
         slow = busy & (w.rate < SLOW * clock.pps)
         foreign = excess - trains.own_wait(o, clock.pps)
         crowded = slow & _queued(o, w, foreign, max(queue_s, HOLD_SLACK * hold))
-        busy &= ~slow | crowded
+        busy = queued & (~slow | crowded)
     use = np.flatnonzero(_used(w, busy))
     if len(use) < MIN_WINDOWS:
         return Rates(w, busy, queue_s, (), 0.0, crowded, clock)
@@ -124,12 +124,28 @@ def measure(o: Observed, order: Order, hold: float, clock: Clock) -> Rates:
     least = max(5, min(len(use) // 8, int(STEP_S / (width / 4))))
     levels, scatters, sizes = [], [], []
     for p, q in segments(log_rate, least):
-        begin = float(w.middle[use[p]] + w.middle[use[max(p - 1, 0)]]) / 2 if p else 0.0
-        levels.append(Level(begin, float(np.median(w.rate[use[p:q]])), use[p:q]))
+        pps = float(np.median(w.rate[use[p:q]]))
+        begin = _begin(w, queued, use[:p], int(use[p]), pps) if p else 0.0
+        levels.append(Level(begin, pps, use[p:q]))
         scatters.append(spread(log_rate[p:q]))
         sizes.append(q - p)
     scatter = float(np.average(scatters, weights=sizes))
     return Rates(w, busy, queue_s, tuple(levels), scatter, crowded, clock)
+
+
+def _begin(w: Windows, queued: Bools, before: Ints, first: int, pps: float) -> float:
+    """When a level begins, s: between the windows of the level before and its own.
+
+    Windows in between that are as fast, with a queue, are its own, too: what the queue drops after
+    a step looks like a rival's doing.
+    """
+    own = queued & (np.abs(np.log(w.rate.clip(1) / pps)) < STEP / 2)
+    while first > 0 and own[first - 1]:
+        first -= 1
+    last = int(before[before < first][-1]) if (before < first).any() else 0
+    # A link that becomes faster empties its queue, so the level begins where no queue stands.
+    at = last + 1 if pps > w.rate[last] else first
+    return float(w.middle[at] + w.middle[max(at - 1, 0)]) / 2
 
 
 def _span(o: Observed, w: Windows) -> tuple[Ints, Ints]:
@@ -143,6 +159,13 @@ def _queued(o: Observed, w: Windows, excess: Floats, queue_s: float) -> Bools:
     low = np.concatenate([[0], np.cumsum(excess <= queue_s)])
     found: Bools = low[last] - low[first] <= (last - first) // 10
     return found & (last > first + IN_WINDOW)
+
+
+def packets_an_ack(o: Observed, rates: Rates) -> float:
+    """Mean of the busy windows; 0: there are none."""
+    first, last = (ends[rates.busy] for ends in _span(o, rates.windows))
+    total = np.concatenate([[0], np.cumsum(o.acked)])
+    return float((total[last] - total[first]).sum() / max(1, (last - first).sum()))
 
 
 def mean_excess(o: Observed, w: Windows, excess: Floats) -> Floats:

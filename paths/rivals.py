@@ -14,7 +14,7 @@ import numpy as np
 from ndm_tcp.paths import trains
 from ndm_tcp.paths.observed import Bools, Floats, Ints, Observed
 from ndm_tcp.paths.order import Order
-from ndm_tcp.paths.rates import MIN_WINDOWS, UNFILLED_PERCENTILE, Rates, mean_excess
+from ndm_tcp.paths.rates import MIN_WINDOWS, UNFILLED_PERCENTILE, Rates, mean_excess, packets_an_ack
 from ndm_tcp.paths.smooth import spread
 from ndm_tcp.paths.trains import Gaps
 
@@ -27,6 +27,8 @@ SCATTER_PACKETS = 0.3
 SCATTER_LOSSES = 1.5
 """standard deviations of the number of random losses in a window"""
 SCATTER_JITTER = 0.06
+GATHERED = 5
+"""packets an ACK; beside rivals that no train of packets shows there are up to 3.7"""
 MOST_LEVELS = 4
 """Links seldom change more often in one capture; rivals do."""
 OWN_SLACK, OWN_SLACK_PACKETS = 1.1, 5
@@ -124,11 +126,18 @@ def _present(o: Observed, order: Order, hold: float, rates: Rates, gaps: Gaps) -
             return False
     if rates.busy.sum() < MIN_WINDOWS or order.jitter:  # jitter looks like rivals
         return False
+    if not rates.clock.pps and is_gathered(o, rates):
+        return False
     if scattered or len(rates.levels) > MOST_LEVELS:
         return True
     if len(rates.levels) == 1:
         return _foreign_s(o, order, excess, best) > max(order.base, PAUSE_S)
     return clock_stays(o, rates, gaps) or _levels_are_rivals(o, rates, excess)
+
+
+def is_gathered(o: Observed, rates: Rates) -> bool:
+    """Do ACKs come when holes are filled, so that their times say little of the link?"""
+    return packets_an_ack(o, rates) > GATHERED
 
 
 def _slow(o: Observed, rates: Rates) -> Bools:

@@ -19,6 +19,7 @@ from ndm_tcp.lab.paths.scenario import (
     Scenario,
     parse,
 )
+from ndm_tcp.paths import aqm
 from ndm_tcp.paths.model import Kind, Level, PathModel, Rival, Value
 
 FIRST_ACK_RTTS = 4.5
@@ -31,6 +32,8 @@ UNSEEN_QUEUE = 1.25
 UNSEEN_QUEUE_BDP = 1.0
 """...and at least so many bandwidth-delay products: what a lone Reno needs for a full link."""
 MIN_QUEUE_PACKETS = 2
+FQ_CODEL_PACKETS = 10_240
+"""Linux's default limit; CoDel keeps the queue shorter"""
 READ_WAIT_US = 10_000
 """ACK gathering up to this is the receiving program's, more is the link's"""
 UNSEEN_WAIT_SHARE = 0.1
@@ -82,9 +85,15 @@ def draw(model: PathModel, seed: int) -> PathModel:
 def queue_packets(model: PathModel) -> int:
     """The queue of the scenario: as measured, or a guess above what the capture saw."""
     packets = model.queue_packets.value
-    if model.queue_packets.kind != Kind.MEASURED:
-        packets = max(UNSEEN_QUEUE * packets, UNSEEN_QUEUE_BDP * model.bdp_packets)
-    return max(MIN_QUEUE_PACKETS, round(packets))
+    if model.qdisc == aqm.FQ_CODEL:
+        return max(FQ_CODEL_PACKETS, round(packets))
+    return max(MIN_QUEUE_PACKETS, round(_queue(model, packets, model.bdp_packets)))
+
+
+def _queue(model: PathModel, packets: float, bdp_packets: float) -> float:
+    if model.queue_packets.kind == Kind.MEASURED:
+        return packets
+    return max(UNSEEN_QUEUE * packets, UNSEEN_QUEUE_BDP * bdp_packets)
 
 
 def _toml(value: Any) -> str:
@@ -140,9 +149,16 @@ def _rate(bps: float) -> int:
 
 
 def _buffer_decides(model: PathModel) -> bool:
-    """May the receiver's buffer, unlike the lab's, be what limits an algorithm?"""
-    packets = WINDOW_BDP * model.bdp_packets + queue_packets(model)
-    needed = BUFFER_OVERHEAD * packets * model.mss
+    """May the receiver's buffer, unlike the lab's, be what limits an algorithm?
+
+    By the upper ends of the intervals, which all draws of a model have.
+    """
+    packet_bits = 8 * (model.mss + model.header_bytes)
+    bps = max(level.rate_bps.high for level in model.levels)
+    bdp = bps * model.rtt_us.high / 1e6 / packet_bits
+    # CoDel keeps a queue short, whatever its limit.
+    queue = _queue(model, model.queue_packets.high, bdp) if model.qdisc == "droptail" else 0.0
+    needed = BUFFER_OVERHEAD * (WINDOW_BDP * bdp + queue) * model.mss
     known = model.buffer_bytes not in (0, RECEIVE_BYTES)
     return known and needed > min(model.buffer_bytes, RECEIVE_BYTES)
 

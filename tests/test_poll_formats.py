@@ -54,7 +54,7 @@ def _check(item: FlowRecords, format: str) -> None:
 
 # --- ss --------------------------------------------------------------------------------------
 SS_LINE = (
-    "ESTAB 0 37 10.0.0.1:40000 10.0.0.2:5201 cubic wscale:7,7 rto:240 rtt:{rtt} mss:1448 "
+    "ESTAB 0 37 10.0.0.1:40000 10.0.0.2:5201 cubic wscale:9,7 rto:240 rtt:{rtt} mss:1448 "
     "cwnd:{cwnd} bytes_acked:{acked} send 9.1Mbps pacing_rate 1.2Gbps delivery_rate {rate} "
     "delivered:{delivered} {more} minrtt:28"
 )
@@ -88,6 +88,7 @@ def test_ss_units_and_omitted_fields(tmp_path: Path) -> None:
     _check(item, "ss")
     acks = item.acks
     assert item.cc_name == "cubic" and item.mss == 1448
+    assert item.facts["window_scale"] == 9  # the receiver's, not the own
     assert acks["now_us"].tolist() == [0, 100_000, 200_000]
     assert acks["srtt_us"].tolist() == [40_500, 41_000, 40_500]
     assert acks["rttvar_us"].tolist() == [2000, 1250, 2000]
@@ -345,8 +346,8 @@ def test_tcp_probe_refuses(tmp_path: Path, text: str, message: str) -> None:
 def _tcp_info(size: int, **fields: int) -> bytes:
     data = bytearray(280)
     data[0] = 1
-    widths = {1: "<B", 7: "<B", 120: "<Q", 160: "<Q", 176: "<Q"}
-    offsets = {"ca": 1, "flags": 7, "mss": 16, "unacked": 24, "sacked": 28, "lost": 32}
+    widths = {1: "<B", 6: "<B", 7: "<B", 120: "<Q", 160: "<Q", 176: "<Q"}
+    offsets = {"ca": 1, "scales": 6, "flags": 7, "mss": 16, "unacked": 24, "sacked": 28, "lost": 32}
     offsets |= {"retrans": 36, "rtt": 68, "rttvar": 72, "ssthresh": 76, "cwnd": 80}
     offsets |= {"total_retrans": 100, "bytes_acked": 120, "min_rtt": 148, "rate": 160}
     offsets |= {"rwnd_limited": 176, "delivered": 192}
@@ -386,7 +387,7 @@ def test_tcp_info_names_the_algorithm_of_most_snapshots(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [144, 168, 192, 224, 232, 280])
 def test_tcp_info_of_every_length(tmp_path: Path, size: int) -> None:
-    first = {"mss": 1400, "cwnd": 10, "rtt": 30_000, "rttvar": 900, "ssthresh": 7}
+    first = {"scales": 0x79, "mss": 1400, "cwnd": 10, "rtt": 30_000, "rttvar": 900, "ssthresh": 7}
     first |= {"bytes_acked": 2801, "delivered": 3, "min_rtt": 28_000, "rate": 5000}
     second = first | {"ca": 3, "flags": 0x81, "unacked": 9, "sacked": 2, "lost": 3, "retrans": 1}
     second |= {"bytes_acked": 14_001, "delivered": 12, "total_retrans": 4, "cwnd": 5}
@@ -396,6 +397,7 @@ def test_tcp_info_of_every_length(tmp_path: Path, size: int) -> None:
     (item,) = mlab.read(path)
     _check(item, "mlab_tcpinfo")
     assert item.cc_name == "cubic" and item.mss == 1400
+    assert item.facts["window_scale"] == 9
     assert item.acks["now_us"].tolist() == [0, 100_000]
     assert item.acks["cwnd"].tolist() == [10, 5]
     assert item.acks["inflight"].tolist() == [0, 5]
@@ -426,12 +428,12 @@ def test_mlab_refuses(tmp_path: Path, text: str, message: str) -> None:
 def test_ndt7_upload_is_application_limited(tmp_path: Path) -> None:
     info = {"SndMSS": 1400, "SndCwnd": 10, "RTT": 9000, "RTTVar": 1, "MinRTT": 8000, "CAState": 0}
     info |= {"SndSsThresh": 0x7FFFFFFF, "Unacked": 0, "Sacked": 0, "Lost": 0, "Retrans": 0}
-    info |= {"TotalRetrans": 2, "Delivered": 5, "AppLimited": 0, "DeliveryRate": 10}
+    info |= {"TotalRetrans": 2, "Delivered": 5, "AppLimited": 0, "DeliveryRate": 10, "WScale": 0x79}
     snapshots = [
         {"TCPInfo": info | {"ElapsedTime": 250_000}},
         {"TCPInfo": info | {"ElapsedTime": 500_000, "Delivered": 9}},
     ]
-    for direction, limited in (("Upload", 1), ("Download", 0)):
+    for direction, limited, scale in (("Upload", 1, 7), ("Download", 0, 9)):
         result = {"ClientIP": "192.0.2.1", direction: {"ServerMeasurements": snapshots}}
         path = tmp_path / f"{direction}.json.gz"
         path.write_bytes(gzip.compress(json.dumps(result).encode()))
@@ -441,4 +443,5 @@ def test_ndt7_upload_is_application_limited(tmp_path: Path) -> None:
         assert item.acks["app_limited"].tolist() == [limited, limited]
         assert item.acks["acked"].tolist() == [0, 4]
         assert item.facts["direction"] == direction.lower() and item.facts["retransmitted"] == 2
+        assert item.facts["window_scale"] == scale
         assert "192.0.2.1" not in repr(item)

@@ -80,9 +80,9 @@ struct fields {
 	bool window, closed;
 };
 
-static bool slash(struct span s, struct span *left, struct span *right)
+static bool halves(struct span s, char between, struct span *left, struct span *right)
 {
-	const char *at = memchr(s.p, '/', (size_t)(s.end - s.p));
+	const char *at = memchr(s.p, between, (size_t)(s.end - s.p));
 
 	if (!at)
 		return false;
@@ -126,10 +126,10 @@ static bool take_field(struct span key, struct span value, struct fields *f,
 		break;
 	case 'r':
 		if (KEY("rtt"))
-			return slash(value, &left, &right) && ms_to_us(left, &row->srtt_us) &&
+			return halves(value, '/', &left, &right) && ms_to_us(left, &row->srtt_us) &&
 			       ms_to_us(right, &row->rttvar_us);
 		if (KEY("retrans"))
-			return slash(value, &left, &right) && whole_int(left, &f->resending) &&
+			return halves(value, '/', &left, &right) && whole_int(left, &f->resending) &&
 			       whole_int(right, &row->retransmitted);
 		if (KEY("rwnd_limited")) {
 			while (cut.p < value.end && *cut.p != '(')
@@ -146,6 +146,11 @@ static bool take_field(struct span key, struct span value, struct fields *f,
 	case 'u':
 		if (KEY("unacked"))
 			return whole_int(value, &f->unacked);
+		break;
+	case 'w':
+		if (KEY("wscale"))
+			return halves(value, ',', &left, &right) &&
+			       whole_int(left, &row->window_scale);
 		break;
 	}
 	return among(key, KNOWN, COUNT(KNOWN));

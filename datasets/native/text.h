@@ -50,6 +50,7 @@ struct ndm_ss_row {
 	int64_t cwnd, srtt_us, rttvar_us, min_rtt_us, ssthresh, delivered, bytes_acked;
 	int64_t retransmitted, inflight, delivery_rate_bps, app_limited, ca_state;
 	int64_t rwnd_limited_us, mss;
+	int64_t window_scale;	/* of the receiver; 0: none */
 	int64_t at, n;		/* the record's bytes in the chunk, if it is left to Python */
 	int32_t ends;		/* number of "local remote"; -1: left to Python */
 	int32_t cc;		/* number of the congestion control; -1: not said */

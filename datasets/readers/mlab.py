@@ -47,8 +47,9 @@ SHORTEST = 104
 ESTABLISHED_OR_CLOSING = (1, 4, 5, 8, 9, 11)
 
 OFFSETS: dict[str, tuple[int, str]] = {
-    "options": (7, "u1"),
     "ca_state": (1, "u1"),
+    "window_scales": (6, "u1"),
+    "options": (7, "u1"),
     "mss": (16, "<u4"),
     "unacked": (24, "<u4"),
     "sacked": (28, "<u4"),
@@ -66,6 +67,9 @@ OFFSETS: dict[str, tuple[int, str]] = {
     "delivered": (192, "<u4"),
 }
 """Byte offset and type of the fields used here, little endian."""
+
+RECEIVERS_SCALE = 0xF
+"""of the byte with both scales: tcpi_snd_wscale"""
 
 TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)")
 
@@ -126,8 +130,8 @@ def _column(data: npt.NDArray[np.uint8], sizes: Ints, name: str) -> Ints:
     return np.where((sizes >= end) & (signed >= 0), signed, MISSING)
 
 
-def _polls(rows: npt.NDArray[Any]) -> tuple[PollColumns, int | None]:
-    """The polls of a connection and its segment size."""
+def _polls(rows: npt.NDArray[Any]) -> tuple[PollColumns, int | None, int]:
+    """The polls of a connection, its segment size, and the receiver's window scale."""
     data, sizes = rows["info"], rows["size"].astype(np.int64)
     values = {name: _column(data, sizes, name) for name in OFFSETS}
     inflight = values["unacked"] - values["sacked"] - values["lost"] + values["resending"]
@@ -145,7 +149,8 @@ def _polls(rows: npt.NDArray[Any]) -> tuple[PollColumns, int | None]:
         delivery_rate_bps=np.where(rate == MISSING, MISSING, rate * 8),
         app_limited=np.where(sizes >= 168, values["options"] & 1, MISSING),
     )
-    return polls, int(values["mss"].max()) or None
+    scale = int((values["window_scales"] & RECEIVERS_SCALE).max())
+    return polls, int(values["mss"].max()) or None, scale
 
 
 def _take(connection: Connection, rows: npt.NDArray[Any], names: list[str]) -> None:
@@ -217,14 +222,14 @@ def _flows(path: Path, archive: Archive, warn: Warn) -> list[FlowRecords]:
         is_open = np.isin(rows["info"][:, 0], ESTABLISHED_OR_CLOSING)
         if not is_open.any():
             continue
-        polls, mss = _polls(rows[is_open])
+        polls, mss, scale = _polls(rows[is_open])
         found = flow(
             polls,
             flow_id=flow_id(digest, str(number)),
             format="mlab_tcpinfo",
             cc_name=prevailing(item.ccs),
             mss=mss,
-            facts={"not_open": int((~is_open).sum())},
+            facts={"not_open": int((~is_open).sum()), "window_scale": scale},
         )
         if found is not None:
             flows.append(found)

@@ -136,6 +136,12 @@ def _tests(documents: list[Any]) -> list[_Test]:
     return tests
 
 
+def _window_scale(infos: list[dict[str, Any]], upload: bool) -> int:
+    """Of the data's receiver: the server's own is in the upper half of the byte."""
+    both = max(int(info.get("WScale", 0)) for info in infos)
+    return both >> 4 if upload else both & 0xF
+
+
 def read(path: Path, data: bytes, warn: Warn) -> list[FlowRecords]:
     """The transfers of a file of results.
 
@@ -159,7 +165,10 @@ def read(path: Path, data: bytes, warn: Warn) -> list[FlowRecords]:
                 format="ndt7",
                 cc_name="bbr" if test.bbr else None,
                 mss=max(int(info["SndMSS"]) for info in test.infos) or None,
-                facts={"direction": test.direction.lower()},
+                facts={
+                    "direction": test.direction.lower(),
+                    "window_scale": _window_scale(test.infos, upload),
+                },
                 hosts=test.hosts,
             )
             if found is not None:

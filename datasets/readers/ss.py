@@ -227,6 +227,7 @@ class SocketReader:
             for name in SS_POLL:
                 row[name] = getattr(poll, name)
             row["mss"] = int(fields.get("mss", "0"))
+            row["window_scale"] = int(fields.get("wscale", "0").partition(",")[0])
         except (ValueError, OverflowError) as error:
             raise ValueError(f"a value is not a number ({error})") from None
         name = " ".join(tokens[first : first + 2])
@@ -362,6 +363,7 @@ def read(path: Path, parse: Callable[[Path], Log] = parse, warn: Warn = quiet) -
             facts={
                 "unknown_tokens": int(log.unknown[item].sum()) + stray,
                 "not_open": log.not_open,
+                "window_scale": int(rows["window_scale"].max()),
             },
         )
         if found is not None:

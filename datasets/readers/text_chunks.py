@@ -38,7 +38,7 @@ SS_POLL = (
 SS_DTYPE = np.dtype(
     [
         ("line", "<i8"),
-        *((name, "<i8") for name in (*SS_POLL, "mss", "at", "n")),
+        *((name, "<i8") for name in (*SS_POLL, "mss", "window_scale", "at", "n")),
         *((name, "<i4") for name in ("ends", "cc")),
     ],
     align=True,

@@ -18,10 +18,10 @@ from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.readers import run_folder, sources
 from ndm_tcp.datasets.rounds.flow import FlowRecords
 from ndm_tcp.errors import NdmError
-from ndm_tcp.paths import aqm, assemble, holds, label, losses, model, rates, report, trains
+from ndm_tcp.paths import assemble, holds, label, losses, model, rates, report, trains
 from ndm_tcp.paths.estimate import estimate, name_of
 from ndm_tcp.paths.model import Burst, Kind, PathModel, Rival
-from ndm_tcp.paths.observed import Floats, observe
+from ndm_tcp.paths.observed import observe
 from ndm_tcp.paths.smooth import most_frequent, running_median
 
 from ..conftest import TRACES
@@ -244,6 +244,33 @@ def test_jitter_is_known_however_the_flow_sends(
     assert found == pytest.approx(jitter_s * 1e6, rel=0.2)
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("pps", "jitter_s", "window", "base_s", "saw"),
+    [(1000, 0.006, 150, 0.06, 400), (300, 0.03, 60, 0.1, 0), (1000, 0.01, 5, 0.06, 0)],
+    ids=["seldom empty", "never empty", "few packets"],
+)
+def test_the_baseline_beside_jitter_is_not_that_of_the_lowest_rtts(
+    pps: float, jitter_s: float, window: int, base_s: float, saw: int, seed: int
+) -> None:
+    """Many packets, and a queue, leave the lowest RTTs too high; few packets leave them too low."""
+    flow = jittered(((0.0, pps),), jitter_s, window, base_s, saw=saw, seed=seed)
+    found = estimate(flow, "jittered").rtt_us
+    assert found.value == pytest.approx(base_s * 1e6, abs=0.65 * jitter_s * 1e6)
+    assert found.low < base_s * 1e6 < found.high
+
+
+def test_a_level_begins_where_its_rate_does() -> None:
+    """Drops after a step hide its queue; a faster link empties it."""
+    pps = np.array([10.0, 10, 7, 5, 5, 5, 5])
+    w = rates.Windows(np.zeros(7, int), np.zeros(7, int), pps, np.arange(7.0), 1.0)
+    queued = np.ones(7, dtype=bool)
+    assert rates._begin(w, queued, np.array([0, 1]), 6, 5.0) == 2.5
+    assert rates._begin(w, ~queued, np.array([0, 1]), 6, 5.0) == 5.5
+    up = replace(w, rate=np.array([5.0, 5, 5, 8, 8, 8, 10]))
+    assert rates._begin(up, queued & (pps > 8), np.array([0, 1]), 6, 10.0) == 1.5
+
+
 @pytest.mark.parametrize("blurred", [False, True])
 def test_losses_near_a_full_queue_are_no_random_loss(blurred: bool) -> None:
     """Random losses come at any length of the queue; those that jitter blurs only near the top."""
@@ -358,6 +385,18 @@ def test_the_window_scale_tells_the_receivers_buffer(clean: FlowRecords) -> None
         assert not estimate(replace(clean, facts=facts), "cut").buffer_bytes
 
 
+def test_an_ss_log_tells_the_receivers_buffer(tmp_path: Path) -> None:
+    line = (
+        "ESTAB 0 0 10.0.0.1:4 10.0.0.2:5 cubic wscale:9,7 rto:240 rtt:{}/2 mss:1448 cwnd:50 "
+        "bytes_acked:{} delivered:{} minrtt:40"
+    )
+    polls = [(k, 40 + k % 10, 1448 * 100 * k, 100 * k) for k in range(1, 60)]
+    log = "".join(f"{1_700_000_000 + k / 10:.9f}\n{line.format(*of)}\n" for k, *of in polls)
+    (tmp_path / "ss.log").write_text(log)
+    (flow,) = sources.read(tmp_path / "ss.log").flows
+    assert estimate(flow, "ss").buffer_bytes == 49_152 << 9
+
+
 def test_names_are_file_names(clean: FlowRecords) -> None:
     assert name_of("a b ü.pcap.gz", clean) == "a-b--20001"
     assert name_of("run.json.zst", replace(clean, sender_port=None)) == f"run-{clean.flow_id[:8]}"
@@ -411,44 +450,6 @@ def test_packets_of_a_train_wait_for_one_another(clean: FlowRecords) -> None:
     o = replace(observe(clean), used=number + 1, sent=(number // 4 * 0.01).astype(np.float64))
     assert trains.own_wait(o, 1000.0) == pytest.approx(number % 4 * 1e-3)
     assert trains.own_wait(o, 200.0)[-1] == pytest.approx(39 / 200 - 0.09)
-
-
-def test_codel_is_no_full_queue(clean: FlowRecords) -> None:
-    """Drops of a full queue, then at even times far below its longest."""
-    o = observe(clean)
-    queue = np.full(len(o.at), 20.0)
-    queue[::50] = 100.0
-    lost = np.zeros_like(o.lost)
-    lost[525::150] = 1
-    early = replace(o, lost=lost)
-    assert aqm.drops_early(early, np.full(len(o.at), 0.02), queue)
-    assert not aqm.drops_early(early, np.full(len(o.at), 0.002), queue)
-    assert not aqm.drops_early(early, np.full(len(o.at), 0.02), np.full(len(o.at), 20.0))
-    assert not aqm.drops_early(o, o.rtt - o.min_rtt, (o.rtt - o.min_rtt) * 700)
-
-
-@pytest.mark.parametrize(
-    ("share", "losses_", "early"),
-    [
-        (np.tile([0.4, 1.0, 1.0], 20), 60, True),
-        (np.tile([0.4, 1.0, 1.0], 20), 24, False),
-        (np.random.default_rng(1).exponential(1, 60), 60, False),
-    ],
-    ids=["uneven, never soon", "too few to show it", "random"],
-)
-def test_codel_waits_before_the_next_drop(
-    clean: FlowRecords, share: Floats, losses_: int, early: bool
-) -> None:
-    """A flow of BBR makes the times between CoDel's drops uneven, but none is short."""
-    o = observe(clean)
-    at = 500 + np.cumsum(1 + 15 * share[:losses_]).astype(int)
-    queue = np.full(len(o.at), 20.0)
-    queue[::50] = 100.0
-    lost = np.zeros_like(o.lost)
-    lost[at] = 1
-    t: Floats = 0.01 * np.arange(len(o.t), dtype=np.float64)
-    steady = replace(o, t=t, at=t[: len(o.at)], lost=lost)
-    assert aqm.drops_early(steady, np.full(len(o.at), 0.02), queue) is early
 
 
 def test_many_overflows_show_the_whole_packets_of_a_queue() -> None:

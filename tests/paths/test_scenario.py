@@ -75,6 +75,14 @@ def test_a_queue_that_never_overflowed_is_larger_than_what_it_held() -> None:
     assert scenario.queue_packets(model(queue_packets=at_least(100))) == 125
 
 
+def test_codel_has_room_for_all_that_it_delays() -> None:
+    """A short queue in the capture is CoDel's doing, not its limit."""
+    made = model(queue_packets=at_least(50.0), qdisc="fq_codel")
+    assert scenario.queue_packets(made) == 10_240
+    link = scenario.scenario(made).link
+    assert link and (link.qdisc, link.queue_packets) == ("fq_codel", 10_240)
+
+
 def test_draws_stay_around_the_intervals_and_zero_stays_zero() -> None:
     given = model(loss=Value(0.01, 0.005, 0.02))
     assert scenario.draw(given, 0) is given
@@ -153,3 +161,13 @@ def test_the_receivers_buffer_arrives_where_it_decides(
     one = model(levels=levels, rtt_us=rtt, buffer_bytes=49_152 << scale)
     assert scenario.scenario(one).host.buffer_bytes == bytes_
     assert "buffer_bytes" not in scenario.text(dataclasses.replace(one, buffer_bytes=0))
+
+
+def test_all_draws_of_a_model_have_the_same_buffers() -> None:
+    """Just at the limit some draws need more, some less."""
+    for mbps in np.linspace(60, 90, 16):
+        rate = Value(mbps * 1e6, mbps * 0.9e6, mbps * 1.1e6)
+        one = model(levels=(Level(0.0, rate),), rtt_us=Value(170_000, 150_000, 190_000))
+        one = dataclasses.replace(one, buffer_bytes=49_152 << 11, queue_packets=at_least(60.0))
+        drawn = {scenario.scenario(scenario.draw(one, k)).host.buffer_bytes for k in range(12)}
+        assert len(drawn) == 1
