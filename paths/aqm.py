@@ -22,7 +22,7 @@ of drops do not tell them apart."""
 TARGET_S, TARGET_SLACK = 5e-3, 0.9
 """CoDel's default target; what a measured delay may lack"""
 BELOW_SHARE, BY_CHANCE = 0.02, 1e-4
-"""of the losses below the target: stray ones; and the probability that random ones are so few"""
+"""of the losses below the target: stray ones; and the probability that of random ones none is"""
 INTERVAL_S, NEW_ROW = 0.1, 0.95
 """CoDel's default interval; a row of drops begins at least so many of them after another"""
 LATE_S, LATE_SHARE = 2e-3, 0.03
@@ -54,12 +54,13 @@ def drops_early(o: Observed, excess: Floats, queue: Floats, steady: bool = True)
     Args:
         excess: [k] RTT above the baseline, s.
         queue: [k] packets in the queue.
-        steady: the link's rate does not change: an error of its steps makes queues seem longer.
+        steady: the link's rate does not change, and no rival fills the queue; else it only seems to
+            be longer at times.
     """
-    at = np.flatnonzero(o.lost)
-    if not len(at) or not _above_target(o, excess):
+    at = _drops(o)
+    if not len(at) or _below_target(o, at, excess) > BELOW_SHARE:
         return ""
-    times = o.t[at][np.concatenate([[True], np.diff(o.t[at]) > ONE_DROP_S])]
+    times = o.t[at]
     for name, law in ((FQ_CODEL, _linux), (CAKE, _cake)):
         if _follows(times, law, LATE_S + 1 / o.rough_rate):
             return name
@@ -78,15 +79,23 @@ def was_longer(o: Observed, excess: Floats, queue: Floats, lost: Losses) -> bool
         queue: [k] packets in the queue.
         lost: what was lost, if the queue drops when it is full.
     """
-    at, packets = np.flatnonzero(o.lost), max(1, o.acked.sum())
-    if not len(at) or not _above_target(o, excess):
+    at, packets = _drops(o), max(1, o.acked.sum())
+    if not len(at) or _below_target(o, at, excess) > BELOW_SHARE:
         return False
     if lost.overflow and len(lost.at_overflow) >= LEAST_LONGER_LOSSES:
         longer = queue > LONGER * lost.queue + LONGER_PACKETS
         if o.acked[longer].sum() > LONGER_SHARE * packets:
             return True
-    above = o.acked[excess >= TARGET_SLACK * TARGET_S].sum() / packets
-    return bool(above ** len(at) < BY_CHANCE) and _not_full(o, at, queue)
+    around = loss_levels(np.arange(1, len(excess) + 1), excess)  # as of the losses
+    above = o.acked[around >= TARGET_SLACK * TARGET_S].sum() / packets
+    by_chance = above ** len(at) if _below_target(o, at, excess) == 0 else 1.0
+    return bool(by_chance < BY_CHANCE) and _not_full(o, at, queue)
+
+
+def _drops(o: Observed) -> Ints:
+    """Numbers of the ACKs that marked a loss, without those that follow at once."""
+    at = np.flatnonzero(o.lost)
+    return at[np.diff(o.t[at], prepend=-np.inf) > ONE_DROP_S]
 
 
 def _not_full(o: Observed, at: Ints, queue: Floats) -> bool:
@@ -96,11 +105,10 @@ def _not_full(o: Observed, at: Ints, queue: Floats) -> bool:
     return bool(level <= min(NOT_FULL * longest, longest - NOT_FULL_PACKETS))
 
 
-def _above_target(o: Observed, excess: Floats) -> bool:
-    """Was the queue long enough for CoDel at all losses but stray ones?"""
-    position = np.searchsorted(o.at, o.t[np.flatnonzero(o.lost)])
-    below = loss_levels(position, excess) < TARGET_SLACK * TARGET_S
-    return bool(below.mean() <= BELOW_SHARE)
+def _below_target(o: Observed, at: Ints, excess: Floats) -> float:
+    """Share of these losses at which the queue was too short for CoDel."""
+    level = loss_levels(np.searchsorted(o.at, o.t[at]), excess)
+    return float((level < TARGET_SLACK * TARGET_S).mean())
 
 
 State = tuple[int, float, int]

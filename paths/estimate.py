@@ -76,7 +76,8 @@ def find(o: Observed, cc: str | None) -> Found:
         ordered = order.refined(o, ordered, 0.0 if unfilled else levels[0][1])
     queue = losses.queue_length(o, ordered, at(levels, o.at), lone=not shared.rivals)
     excess = o.rtt - ordered.base
-    early = aqm.drops_early(o, excess, queue, steady=len(levels) == 1)
+    steady = len(levels) == 1 and not shared.rivals
+    early = aqm.drops_early(o, excess, queue, steady)
     if early and shared.rivals:  # in a queue of its own a flow does not meet them
         shared = rivals.NONE
         levels, unfilled = _levels(o, ordered, rate, shared)
@@ -84,8 +85,7 @@ def find(o: Observed, cc: str | None) -> Found:
     alone_s = shared.from_s if shared.rivals else np.inf
     later = np.array([from_s for from_s, _ in levels[1:]])
     lost = losses.measure(o, ordered, queue, assemble.mean(levels, o.seconds), alone_s, later)
-    clear = not shared.rivals and not ordered.jitter and len(levels) == 1
-    if not early and clear and aqm.was_longer(o, excess, queue, lost):
+    if not early and steady and not ordered.jitter and aqm.was_longer(o, excess, queue, lost):
         early = aqm.FQ_CODEL
     if early:
         lost = replace(losses.unknown(lost), queue=lost.highest)
