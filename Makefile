@@ -292,7 +292,7 @@ lint: setup ## ruff and mypy alone
 
 shipped: setup ## make the committed network anew: kmod/generated from datasets/traces
 	rm -rf $(OUT)/shipped
-	$(BIN)/ndm dataset build datasets/traces -o $(OUT)/shipped/data
+	$(BIN)/ndm dataset build datasets/traces --paths datasets/path-models -o $(OUT)/shipped/data
 	$(BIN)/ndm train --data $(OUT)/shipped/data $(ROUNDS) --shares $(SHARES) --seed $(SEED) \
 		-o $(OUT)/shipped/seed-$(SEED)
 	ln -s seed-$(SEED) $(OUT)/shipped/run

@@ -15,7 +15,7 @@ from ndm_tcp.datasets.rounds.flow import LABEL_ERROR, NO_LABEL, FlowRecords
 from ndm_tcp.datasets.store import describe, store
 from ndm_tcp.lab.paths import truth
 from ndm_tcp.lab.paths.scenario import parse
-from ndm_tcp.paths import label
+from ndm_tcp.paths import label, model
 from ndm_tcp.paths.estimate import estimate
 from ndm_tcp.training import derived, objective
 from ndm_tcp.training.config import TrainConfig
@@ -73,6 +73,41 @@ def test_a_known_model_labels_its_flow_and_no_other() -> None:
     other = by.label(replace(bare, flow_id="0123456789abcdef"))
     assert other.truth is None and "no model of its path was accepted" in other.facts[NO_LABEL]
     assert by.digest not in (label.labeller([]).digest, label.labeller().digest)
+
+
+def test_models_of_a_folder_label_in_place_of_estimates(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Such as one that its user has mended; or those that labelled the shipped captures."""
+    models, out = tmp_path / "models", tmp_path / "out"
+    assert run_command(["path", "estimate", str(HOST), "-o", str(models)]) == 0
+    (file,) = models.glob("*.path.json")
+    mended = replace(model.read(file), rtt_us=model.Value.exact(123_456))
+    model.write(mended, file)
+    words = ["dataset", "build", str(HOST), "--paths", str(models), "-o", str(out)]
+    assert run_command(words) == 0
+    assert "1 flows of captures have a target window" in capsys.readouterr().out
+    texts = store.load(out, ["scenario"]).rounds["scenario"]
+    assert all("rtt_us = 123456" in text for text in set(map(str, texts)))
+    assert run_command([*words[:4], str(tmp_path), "-o", str(tmp_path / "none")]) == 2
+    assert "no path model in it" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
+
+
+def test_the_shipped_captures_have_models_that_are_not_out_of_date() -> None:
+    """Better estimates may differ, but for nine in ten by less than a label may be off."""
+    known = {one.flow_id: one for one in model.load_all(TRACES.parent / "path-models")}
+    off = []
+    for capture in sorted(TRACES.glob("*/sender.pcap*")) + sorted(
+        TRACES.glob("third_party/*.pcap*")
+    ):
+        for flow in sources.read(capture).flows:
+            now, then = label.label(flow), label.labeller([known[flow.flow_id]]).label(flow)
+            assert (now.truth is None) == (then.truth is None)
+            if now.truth:
+                off.append(np.median(np.abs(np.log2(windows(now) / windows(then)))))
+    assert len(off) >= 26
+    assert np.percentile(off, 90) < label.WORST
 
 
 def test_an_uncertain_estimate_does_not_teach(monkeypatch: pytest.MonkeyPatch) -> None:
