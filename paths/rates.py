@@ -123,9 +123,11 @@ def measure(o: Observed, order: Order, hold: float, clock: Clock) -> Rates:
     log_rate = np.log(w.rate[use].clip(1))
     least = max(5, min(len(use) // 8, int(STEP_S / (width / 4))))
     levels, scatters, sizes = [], [], []
+    before = use[:0]
     for p, q in segments(log_rate, least):
         pps = float(np.median(w.rate[use[p:q]]))
-        begin = _begin(w, queued, use[:p], int(use[p]), pps) if p else 0.0
+        begin = _begin(w, queued, before, int(use[p]), pps) if p else 0.0
+        before = use[p:q]
         levels.append(Level(begin, pps, use[p:q]))
         scatters.append(spread(log_rate[p:q]))
         sizes.append(q - p)
@@ -138,14 +140,20 @@ def _begin(w: Windows, queued: Bools, before: Ints, first: int, pps: float) -> f
 
     Windows in between that are as fast, with a queue, are its own, too: what the queue drops after
     a step looks like a rival's doing.
+
+    Args:
+        queued: [w] a queue stood.
+        before: windows of the level before; the first of them stays its own.
+        first: window of the level.
+        pps: its rate.
     """
     own = queued & (np.abs(np.log(w.rate.clip(1) / pps)) < STEP / 2)
-    while first > 0 and own[first - 1]:
+    while first > before[0] + 1 and own[first - 1]:
         first -= 1
-    last = int(before[before < first][-1]) if (before < first).any() else 0
+    last = int(before[before < first][-1])
     # A link that becomes faster empties its queue, so the level begins where no queue stands.
     at = last + 1 if pps > w.rate[last] else first
-    return float(w.middle[at] + w.middle[max(at - 1, 0)]) / 2
+    return float(w.middle[at - 1] + w.middle[at]) / 2
 
 
 def _span(o: Observed, w: Windows) -> tuple[Ints, Ints]:

@@ -269,6 +269,8 @@ def test_a_level_begins_where_its_rate_does() -> None:
     assert rates._begin(w, ~queued, np.array([0, 1]), 6, 5.0) == 5.5
     up = replace(w, rate=np.array([5.0, 5, 5, 8, 8, 8, 10]))
     assert rates._begin(up, queued & (pps > 8), np.array([0, 1]), 6, 10.0) == 1.5
+    # Whatever its rate, the level before keeps its first window.
+    assert rates._begin(replace(w, rate=np.full(7, 5.0)), queued, np.array([2, 3]), 6, 5.0) == 2.5
 
 
 @pytest.mark.parametrize("blurred", [False, True])
