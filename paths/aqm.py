@@ -140,21 +140,27 @@ BEGINS: dict[Law, State] = {_linux: (1, 1.0, 1), _cake: (1, float(1 / np.sqrt(2)
 
 def _follows(times: Floats, law: Law, late_s: float) -> bool:
     """Do drops that come soon after another come when this law says?"""
-    soon, right, again, before = 0, 0, 0, False
+    gaps = np.diff(times)
+    soon = int((gaps < NEW_ROW * INTERVAL_S).sum())
+    if soon < LEAST_LAW:
+        return False
+    right, wrong, again, before = 0, 0, 0, False
     states: set[State] = {BEGINS[law]}
-    for gap in np.diff(times):
+    for gap in gaps.tolist():
         on_time = {s for s in states if abs(gap - INTERVAL_S * s[1]) < late_s + LATE_SHARE * gap}
         after = {law(state, False) for state in on_time}
         if gap < NEW_ROW * INTERVAL_S:
-            soon += 1
             right += bool(on_time)
+            wrong += not on_time
             again += bool(on_time) and before
+            if wrong > (1 - LAW_SHARE) * soon:
+                return False
         else:
             after |= {BEGINS[law], *(law(state, True) for state in states)}
         # One that was noticed late does not end the row.
         after = after or {BEGINS[law], *(law(state, False) for state in states)}
         states, before = {state for state in after if state}, bool(on_time)
-    return right >= max(LEAST_LAW, LAW_SHARE * soon) and again >= LEAST_AGAIN
+    return right >= LEAST_LAW and again >= LEAST_AGAIN
 
 
 def _spaced(waits: Floats) -> bool:
