@@ -21,15 +21,21 @@ FQ_CODEL, CAKE = "fq_codel", "cake"
 of drops do not tell them apart."""
 TARGET_S, TARGET_SLACK = 5e-3, 0.9
 """CoDel's default target; what a measured delay may lack"""
-BELOW_SHARE, BY_CHANCE = 0.02, 1e-4
-"""of the losses below the target: stray ones; and the probability that of random ones none is"""
+BELOW_SHARE = 0.02
+"""of the losses below the target: stray ones"""
+BY_CHANCE = 1e-4
+"""probability that of so many random losses none comes below the target"""
 INTERVAL_S, NEW_ROW = 0.1, 0.95
-"""CoDel's default interval; a row of drops begins at least so many of them after another"""
+"""CoDel's default interval; drops that come in less of it after another are one row"""
 LATE_S, LATE_SHARE = 2e-3, 0.03
 """by which a loss is noticed late, beside the time of a packet; and of the interval"""
-LEAST_LAW, LAW_SHARE, LEAST_AGAIN = 3, 0.9, 2
-"""drops that follow the law, also as a share of those that come so soon after another: at other
-queues of docs/paths.md at most 0.6; and that follow another such drop"""
+LATEST = 0.1
+"""of the interval: beside longer delays any losses seem to come when a law says"""
+LEAST_LAW, LAW_SHARE = 3, 0.9
+"""drops in rows that come when the law says; and their share of all in rows, which elsewhere is at
+most 0.6 (docs/paths.md has the captures)"""
+LEAST_AGAIN = 2
+"""of these, drops whose predecessor came when the law says, too"""
 LEAST_LONGER_LOSSES = 4
 LONGER, LONGER_PACKETS, LONGER_SHARE = 1.15, 2, 0.0015
 """A queue that was so much longer than where it drops, for that share of the packets, was not
@@ -61,8 +67,11 @@ def drops_early(o: Observed, excess: Floats, queue: Floats, steady: bool = True)
     if not len(at) or _below_target(o, at, excess) > BELOW_SHARE:
         return ""
     times = o.t[at]
-    for name, law in ((FQ_CODEL, _linux), (CAKE, _cake)):
-        if _follows(times, law, LATE_S + 1 / o.rough_rate):
+    late_s = LATE_S + 1 / o.rough_rate
+    if late_s < LATEST * INTERVAL_S:
+        right = {name: _follows(times, law, late_s) for name, law in LAWS.items()}
+        name = max(right, key=lambda name: right[name])
+        if right[name]:
             return name
     if len(times) < LEAST_LOSSES or not steady or not _not_full(o, at, queue):
         return ""
@@ -80,16 +89,16 @@ def was_longer(o: Observed, excess: Floats, queue: Floats, lost: Losses) -> bool
         lost: what was lost, if the queue drops when it is full.
     """
     at, packets = _drops(o), max(1, o.acked.sum())
-    if not len(at) or _below_target(o, at, excess) > BELOW_SHARE:
+    below = _below_target(o, at, excess)
+    if not len(at) or below > BELOW_SHARE:
         return False
     if lost.overflow and len(lost.at_overflow) >= LEAST_LONGER_LOSSES:
         longer = queue > LONGER * lost.queue + LONGER_PACKETS
         if o.acked[longer].sum() > LONGER_SHARE * packets:
             return True
-    around = loss_levels(np.arange(1, len(excess) + 1), excess)  # as of the losses
+    around = loss_levels(np.arange(len(excess)), excess)  # as of the losses
     above = o.acked[around >= TARGET_SLACK * TARGET_S].sum() / packets
-    by_chance = above ** len(at) if _below_target(o, at, excess) == 0 else 1.0
-    return bool(by_chance < BY_CHANCE) and _not_full(o, at, queue)
+    return below == 0 and bool(above ** len(at) < BY_CHANCE) and _not_full(o, at, queue)
 
 
 def _drops(o: Observed) -> Ints:
@@ -99,14 +108,26 @@ def _drops(o: Observed) -> Ints:
 
 
 def _not_full(o: Observed, at: Ints, queue: Floats) -> bool:
-    """Was the queue at most losses much shorter than at other times?"""
+    """Was the queue at most losses much shorter than at other times?
+
+    Args:
+        at: [m] numbers of the ACKs that marked them.
+        queue: [k] packets in the queue.
+    """
     longest = np.percentile(queue, LONGEST_PERCENTILE)
     level = np.median(loss_levels(np.searchsorted(o.at, o.t[at]), queue))
     return bool(level <= min(NOT_FULL * longest, longest - NOT_FULL_PACKETS))
 
 
 def _below_target(o: Observed, at: Ints, excess: Floats) -> float:
-    """Share of these losses at which the queue was too short for CoDel."""
+    """Share of these losses at which the queue was too short for CoDel; 0: no losses.
+
+    Args:
+        at: [m] numbers of the ACKs that marked them.
+        excess: [k] RTT above the baseline, s.
+    """
+    if not len(at):
+        return 0.0
     level = loss_levels(np.searchsorted(o.at, o.t[at]), excess)
     return float((level < TARGET_SLACK * TARGET_S).mean())
 
@@ -135,15 +156,21 @@ def _cake(state: State, new_row: bool) -> State | None:
 
 
 Law = Callable[[State, bool], State | None]
+LAWS: dict[str, Law] = {FQ_CODEL: _linux, CAKE: _cake}
 BEGINS: dict[Law, State] = {_linux: (1, 1.0, 1), _cake: (1, float(1 / np.sqrt(2)), 1)}
 
 
-def _follows(times: Floats, law: Law, late_s: float) -> bool:
-    """Do drops that come soon after another come when this law says?"""
+def _follows(times: Floats, law: Law, late_s: float) -> int:
+    """How many drops that come soon after another come when this law says; 0: too few of them.
+
+    Args:
+        times: [m] of drops, s.
+        late_s: by which a drop may be noticed late, beside a share of the gap.
+    """
     gaps = np.diff(times)
     soon = int((gaps < NEW_ROW * INTERVAL_S).sum())
     if soon < LEAST_LAW:
-        return False
+        return 0
     right, wrong, again, before = 0, 0, 0, False
     states: set[State] = {BEGINS[law]}
     for gap in gaps.tolist():
@@ -154,13 +181,13 @@ def _follows(times: Floats, law: Law, late_s: float) -> bool:
             wrong += not on_time
             again += bool(on_time) and before
             if wrong > (1 - LAW_SHARE) * soon:
-                return False
+                return 0
         else:
             after |= {BEGINS[law], *(law(state, True) for state in states)}
         # One that was noticed late does not end the row.
         after = after or {BEGINS[law], *(law(state, False) for state in states)}
         states, before = {state for state in after if state}, bool(on_time)
-    return right >= LEAST_LAW and again >= LEAST_AGAIN
+    return right if right >= LEAST_LAW and again >= LEAST_AGAIN else 0
 
 
 def _spaced(waits: Floats) -> bool:

@@ -50,7 +50,7 @@ def label_by(models: Mapping[str, PathModel], flow: FlowRecords) -> FlowRecords:
     def known() -> PathModel:
         if flow.flow_id in models:
             return models[flow.flow_id]
-        raise NdmError("no model of its path was accepted; ndm path replay shows why")
+        raise NdmError("no model of its path was accepted or given; ndm path replay shows why")
 
     return _labelled(flow, known)
 
@@ -84,7 +84,12 @@ def labeller(models: Sequence[PathModel] | None = None) -> Labeller:
     """
     if models is None:
         return Labeller(label, _code())
-    known = {model.flow_id: model for model in models}
+    known: dict[str, PathModel] = {}
+    for model in models:
+        other = known.setdefault(model.flow_id, model)
+        if other is not model:
+            names = f"{other.name} and {model.name}"
+            raise NdmError(f"{names} are models of one flow, {model.flow_id}; delete one of them")
     digest = hashlib.sha256(_code().encode() + msgspec.json.encode(known, order="sorted"))
     return Labeller(functools.partial(label_by, known), digest.hexdigest())
 

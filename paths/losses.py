@@ -167,7 +167,7 @@ def measure(
 
 
 def _commonest(number: Ints) -> Bools:
-    """[m] those of the number that most have."""
+    """[m] which of these, each at a level of this number, are at the level that most are at?"""
     found: Bools = number == np.bincount(number).argmax()
     return found
 

@@ -169,11 +169,15 @@ def _queued(o: Observed, w: Windows, excess: Floats, queue_s: float) -> Bools:
     return found & (last > first + IN_WINDOW)
 
 
-def packets_an_ack(o: Observed, rates: Rates) -> float:
-    """Mean of the busy windows; 0: there are none."""
+def of_busy(o: Observed, rates: Rates) -> tuple[float, float]:
+    """Packets an ACK in busy windows, and the share of these ACKs outside recovery; 0: none."""
     first, last = (ends[rates.busy] for ends in _span(o, rates.windows))
-    total = np.concatenate([[0], np.cumsum(o.acked)])
-    return float((total[last] - total[first]).sum() / max(1, (last - first).sum()))
+    acks = max(1, int((last - first).sum()))
+    found = []
+    for of_ack in (o.acked, o.calm):
+        total = np.concatenate([[0], np.cumsum(of_ack)])
+        found.append(float((total[last] - total[first]).sum() / acks))
+    return found[0], found[1]
 
 
 def mean_excess(o: Observed, w: Windows, excess: Floats) -> Floats:

@@ -132,7 +132,8 @@ def algorithms(model: PathModel, given: str | None = None) -> tuple[str, ...]:
 
 def candidates(model: PathModel) -> Iterator[PathModel]:
     """The model with each combination of what the capture leaves open."""
-    queues = QUEUE_FACTORS if model.queue_packets.kind == Kind.AT_LEAST else (1.0,)
+    open_queue = model.qdisc == "droptail" and model.queue_packets.kind == Kind.AT_LEAST
+    queues = QUEUE_FACTORS if open_queue else (1.0,)
     open_rivals = any(rival.kind == Kind.ASSUMED for rival in model.rivals)
     ccs: Sequence[str | None] = RIVAL_CCS if open_rivals else (None,)
     for factor, cc in itertools.product(queues, ccs):

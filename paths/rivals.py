@@ -14,7 +14,7 @@ import numpy as np
 from ndm_tcp.paths import trains
 from ndm_tcp.paths.observed import Bools, Floats, Ints, Observed
 from ndm_tcp.paths.order import Order
-from ndm_tcp.paths.rates import MIN_WINDOWS, UNFILLED_PERCENTILE, Rates, mean_excess, packets_an_ack
+from ndm_tcp.paths.rates import MIN_WINDOWS, UNFILLED_PERCENTILE, Rates, mean_excess, of_busy
 from ndm_tcp.paths.smooth import spread
 from ndm_tcp.paths.trains import Gaps
 
@@ -27,8 +27,9 @@ SCATTER_PACKETS = 0.3
 SCATTER_LOSSES = 1.5
 """standard deviations of the number of random losses in a window"""
 SCATTER_JITTER = 0.06
-GATHERED = 5
-"""packets an ACK; beside rivals that no train of packets shows there are up to 3.7"""
+GATHERED, RECOVERING = 5, 0.9
+"""Packets an ACK, and share of the ACKs in recovery, while a queue seems to stand. Beside rivals
+there are up to 3.7 packets an ACK."""
 MOST_LEVELS = 4
 """Links seldom change more often in one capture; rivals do."""
 OWN_SLACK, OWN_SLACK_PACKETS = 1.1, 5
@@ -137,7 +138,8 @@ def _present(o: Observed, order: Order, hold: float, rates: Rates, gaps: Gaps) -
 
 def is_gathered(o: Observed, rates: Rates) -> bool:
     """Do ACKs come when holes are filled, so that their times say little of the link?"""
-    return packets_an_ack(o, rates) > GATHERED
+    packets, calm = of_busy(o, rates)
+    return packets > GATHERED and calm < 1 - RECOVERING
 
 
 def _slow(o: Observed, rates: Rates) -> Bools:

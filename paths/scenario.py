@@ -85,8 +85,6 @@ def draw(model: PathModel, seed: int) -> PathModel:
 def queue_packets(model: PathModel) -> int:
     """The queue of the scenario: as measured, or a guess above what the capture saw."""
     packets = model.queue_packets.value
-    if model.qdisc == aqm.FQ_CODEL:
-        return max(FQ_CODEL_PACKETS, round(packets))
     return max(MIN_QUEUE_PACKETS, round(_queue(model, packets, model.bdp_packets)))
 
 
@@ -122,7 +120,8 @@ def _link(model: PathModel) -> dict[str, Any]:
     rtt_us = max(0, round(model.rtt_us.value))
     link: dict[str, Any] = {"rate_bps": _rate(first.rate_bps.value), "rtt_us": rtt_us}
     if model.qdisc != "cake":
-        link["queue_packets"] = queue_packets(model)
+        early = model.qdisc == aqm.FQ_CODEL and model.queue_packets.kind != Kind.MEASURED
+        link["queue_packets"] = max(queue_packets(model), FQ_CODEL_PACKETS if early else 0)
     if model.bucket_packets.value > 1:
         link |= {"queue_packets": 1, "bucket_packets": round(model.bucket_packets.value)}
     if model.qdisc != "droptail":
@@ -156,7 +155,7 @@ def _buffer_decides(model: PathModel) -> bool:
     packet_bits = 8 * (model.mss + model.header_bytes)
     bps = max(level.rate_bps.high for level in model.levels)
     bdp = bps * model.rtt_us.high / 1e6 / packet_bits
-    # CoDel keeps a queue short, whatever its limit.
+    # Other queues than droptail keep a flow's share short, whatever their limit.
     queue = _queue(model, model.queue_packets.high, bdp) if model.qdisc == "droptail" else 0.0
     needed = BUFFER_OVERHEAD * (WINDOW_BDP * bdp + queue) * model.mss
     known = model.buffer_bytes not in (0, RECEIVE_BYTES)

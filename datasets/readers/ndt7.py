@@ -138,7 +138,7 @@ def _tests(documents: list[Any]) -> list[_Test]:
 
 def _window_scale(infos: list[dict[str, Any]], upload: bool) -> int:
     """Of the data's receiver: the server's own is in the upper half of the byte."""
-    both = max(int(info.get("WScale", 0)) for info in infos)
+    both = max(int(info.get("WScale") or 0) for info in infos)
     return both >> 4 if upload else both & 0xF
 
 

@@ -227,7 +227,7 @@ class SocketReader:
             for name in SS_POLL:
                 row[name] = getattr(poll, name)
             row["mss"] = int(fields.get("mss", "0"))
-            row["window_scale"] = int(fields.get("wscale", "0").partition(",")[0])
+            row["window_scale"] = int(fields.get("wscale", "0").partition(",")[0] or 0)
         except (ValueError, OverflowError) as error:
             raise ValueError(f"a value is not a number ({error})") from None
         name = " ".join(tokens[first : first + 2])

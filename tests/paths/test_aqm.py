@@ -12,6 +12,7 @@ import pytest
 from ndm_tcp.datasets.readers import run_folder
 from ndm_tcp.datasets.rounds.flow import FlowRecords
 from ndm_tcp.paths import aqm, losses
+from ndm_tcp.paths.estimate import estimate
 from ndm_tcp.paths.observed import Floats, Observed, observe
 
 from ..conftest import TRACES
@@ -69,16 +70,21 @@ def _dropping(o: Observed, at_s: Floats) -> Observed:
     return replace(o, t=t, at=t[: len(o.at)], lost=lost)
 
 
-def _linux_gaps() -> Iterator[float]:
-    """As codel_Newton_step() makes them, from count 1 on."""
-    factor = 1.0
-    for count in range(1, 9):
+def _linux_gaps(again: bool) -> Iterator[float]:
+    """As codel_Newton_step() makes them, from count 1 on; and of a second row, which goes on."""
+    factor, row = 1.0, 12
+    for count in range(1, row):
         yield 0.1 * factor
         factor *= 1.5 - 0.5 * (count + 1) * factor**2
+    if again:
+        yield 0.3
+        for count in range(row - 1, 2 * row):  # what the first row counted
+            factor *= 1.5 - 0.5 * count * factor**2
+            yield 0.1 * factor
 
 
 ROWS = {
-    "fq_codel": [*_linux_gaps(), 0.8, 0.1, 0.05, 0.3, 0.1, 0.05],
+    "fq_codel": [*_linux_gaps(True), 0.8, 0.1, 0.05, 0.3, 0.1, 0.05],
     "cake": [*(0.1 / np.sqrt(np.arange(2, 10))), 0.9, 0.0707, 0.0577, 0.05],
 }
 
@@ -113,6 +119,35 @@ def test_other_losses_follow_no_law(clean: FlowRecords, gaps: Floats) -> None:
     assert not aqm.drops_early(o, np.full(len(o.at), 0.02), np.full(len(o.at), 20.0))
 
 
+def test_most_drops_of_rows_follow_the_law(clean: FlowRecords) -> None:
+    """One that was noticed late does not end a row; where a third is unlawful, none is."""
+    o, rows = observe(clean), np.array([*_linux_gaps(False), 0.4] * 3)
+    delayed, full = np.full(len(o.at), 0.02), np.full(len(o.at), 20.0)
+    for late, found in (([6], "fq_codel"), ([2, 6, 15, 19, 27, 31], "")):
+        gaps = rows.copy()
+        gaps[late] += 0.012
+        gaps[np.array(late) + 1] -= 0.012
+        at = 1 + np.cumsum([0.0, *gaps])
+        assert aqm.drops_early(_dropping(o, at), delayed, full) == found
+
+
+def test_on_slow_links_losses_say_nothing_of_a_law(clean: FlowRecords) -> None:
+    """A packet takes as long as the gaps of a law differ."""
+    gaps = np.random.default_rng(5).uniform(0.04, 0.09, 40)
+    o = _dropping(observe(clean), 1 + np.cumsum(gaps))
+    slow = replace(o, delivered=o.delivered // 40)
+    assert slow.rough_rate < 60
+    assert not aqm.drops_early(slow, np.full(len(o.at), 0.02), np.full(len(o.at), 20.0))
+
+
+def test_a_changing_rate_makes_queues_seem_longer(clean: FlowRecords) -> None:
+    o = _dropping(observe(clean), 1 + 0.3 * np.arange(20))
+    delayed, queue = np.full(len(o.at), 0.02), np.full(len(o.at), 20.0)
+    queue[:60] = 100.0
+    assert aqm.drops_early(o, delayed, queue) == "fq_codel"
+    assert not aqm.drops_early(o, delayed, queue, steady=False)
+
+
 def _longer(o: Observed, at_losses: float, excess_s: Floats) -> bool:
     """With a queue of 40 packets that loses them when it has so many."""
     number = np.flatnonzero(o.lost)
@@ -135,6 +170,24 @@ def test_a_queue_that_was_longer_than_full_drops_early(clean: FlowRecords) -> No
     assert not _longer(o, 20.0, excess / 10)
 
 
+@pytest.mark.parametrize(
+    ("name", "early"),
+    [
+        ("train-01-clean--cubic--1", True),
+        ("train-10-step--cubic--1", False),
+        ("train-08-jitter--cubic--1", False),
+        ("train-11-compete--bbr--1", False),
+    ],
+)
+def test_only_a_lone_flow_at_a_steady_rate_shows_a_longer_queue(
+    name: str, early: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps, jitter and rivals make queues seem longer than they were."""
+    monkeypatch.setattr(aqm, "was_longer", lambda *_: True)
+    flow = run_folder.read(TRACES / "lab" / name)[0][0]
+    assert (estimate(flow, name).qdisc == "fq_codel") is early
+
+
 def test_random_losses_also_come_below_the_target(clean: FlowRecords) -> None:
     """Of 60 random losses some come in the time without a queue: one is enough."""
     o = _dropping(observe(clean), np.linspace(2, 9, 60))
@@ -148,4 +201,5 @@ def test_random_losses_also_come_below_the_target(clean: FlowRecords) -> None:
     stray = excess.copy()
     stray[np.flatnonzero(o.lost)[3] - 3 :][:4] = 0.001
     assert not aqm.was_longer(o, stray, queue, none)
+    assert not aqm.was_longer(o, excess, 1000 * excess, none)  # never longer
     assert not aqm.was_longer(o, np.full(len(o.at), 0.02), queue, none)

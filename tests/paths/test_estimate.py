@@ -273,6 +273,22 @@ def test_a_level_begins_where_its_rate_does() -> None:
     assert rates._begin(replace(w, rate=np.full(7, 5.0)), queued, np.array([2, 3]), 6, 5.0) == 2.5
 
 
+@pytest.mark.parametrize("cc", ["cubic", "bbr"])
+def test_steps_stay_where_a_receiver_merges_acks(cc: str) -> None:
+    """Six packets an ACK, as with GRO; only in recovery such ACKs say little of the link."""
+    (flow,), _ = run_folder.read(TRACES / "lab" / f"train-10-step--{cc}--1")
+    last = np.arange(2, len(flow.acks), 3)
+    acks = flow.acks[last].copy()
+    for name in ("acked", "lost"):
+        total = np.cumsum(flow.acks[name].astype(np.int64))[last]
+        acks[name] = np.diff(total, prepend=0)
+    merged = replace(flow, acks=acks, rwnd_limited=None)
+    known, found = estimate(flow, "as it was"), estimate(merged, "merged")
+    assert len(known.levels) == len(found.levels) == 2
+    for one, other in zip(known.levels, found.levels, strict=True):
+        assert other.rate_bps.value == pytest.approx(one.rate_bps.value, rel=0.02)
+
+
 @pytest.mark.parametrize("blurred", [False, True])
 def test_losses_near_a_full_queue_are_no_random_loss(blurred: bool) -> None:
     """Random losses come at any length of the queue; those that jitter blurs only near the top."""

@@ -78,7 +78,6 @@ def test_a_queue_that_never_overflowed_is_larger_than_what_it_held() -> None:
 def test_codel_has_room_for_all_that_it_delays() -> None:
     """A short queue in the capture is CoDel's doing, not its limit."""
     made = model(queue_packets=at_least(50.0), qdisc="fq_codel")
-    assert scenario.queue_packets(made) == 10_240
     link = scenario.scenario(made).link
     assert link and (link.qdisc, link.queue_packets) == ("fq_codel", 10_240)
 
