@@ -26,6 +26,7 @@ from ndm_tcp.datasets.store import card, store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export.integers import model_c
 from ndm_tcp.paths import label
+from ndm_tcp.paths.model import load_all
 
 from .captures import RECEIVER, Captured
 from .conftest import TRACES
@@ -211,7 +212,8 @@ def test_no_address_in_any_file_of_a_dataset(tmp_path: Path) -> None:
 def test_the_shipped_network_learned_from_what_ships(root: Path, tmp_path: Path) -> None:
     """What changes a recorded round makes another network: run `make shipped`."""
     model = model_c.from_json(root / "kmod" / "generated" / "ndm_model.json")
-    build.build([TRACES], tmp_path, jobs=2, quiet=True, labeller=label.labeller())
+    models = load_all(root / "datasets" / "path-models")
+    build.build([TRACES], tmp_path, jobs=2, quiet=True, labeller=label.labeller(models))
     rounds = root / "datasets" / "lab-rounds"
     (names,) = re.findall(r"^ROUNDS = .*/,(.+)\)$", (root / "Makefile").read_text(), re.MULTILINE)
     recorded = [rounds / name / "dataset.json" for name in names.split()]

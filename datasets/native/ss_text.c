@@ -95,7 +95,7 @@ static bool halves(struct span s, char between, struct span *left, struct span *
 static bool take_field(struct span key, struct span value, struct fields *f,
 		       struct ndm_ss_row *row)
 {
-	struct span left, right, cut = value;
+	struct span left, right;
 
 #define KEY(word) ((size_t)(key.end - key.p) == sizeof(word) - 1 && \
 		   !memcmp(key.p, word, sizeof(word) - 1))
@@ -131,11 +131,9 @@ static bool take_field(struct span key, struct span value, struct fields *f,
 		if (KEY("retrans"))
 			return halves(value, '/', &left, &right) && whole_int(left, &f->resending) &&
 			       whole_int(right, &row->retransmitted);
-		if (KEY("rwnd_limited")) {
-			while (cut.p < value.end && *cut.p != '(')
-				cut.p++;
-			return ms_to_us((struct span){ value.p, cut.p }, &row->rwnd_limited_us);
-		}
+		if (KEY("rwnd_limited"))
+			return ms_to_us(halves(value, '(', &left, &right) ? left : value,
+					&row->rwnd_limited_us);
 		break;
 	case 's':
 		if (KEY("ssthresh"))
