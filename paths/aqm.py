@@ -18,7 +18,7 @@ from ndm_tcp.paths.observed import Floats, Ints, Observed
 
 FQ_CODEL, CAKE = "fq_codel", "cake"
 """Linux's default queue, and that of many home routers. The first stands for both where the times
-of drops do not tell them apart."""
+of drops do not distinguish them."""
 TARGET_S, TARGET_SLACK = 5e-3, 0.9
 """CoDel's default target; what a measured delay may lack"""
 BELOW_SHARE = 0.02
@@ -89,8 +89,10 @@ def was_longer(o: Observed, excess: Floats, queue: Floats, lost: Losses) -> bool
         lost: what was lost, if the queue drops when it is full.
     """
     at, packets = _drops(o), max(1, o.acked.sum())
+    if not len(at):
+        return False
     below = _below_target(o, at, excess)
-    if not len(at) or below > BELOW_SHARE:
+    if below > BELOW_SHARE:
         return False
     if lost.overflow and len(lost.at_overflow) >= LEAST_LONGER_LOSSES:
         longer = queue > LONGER * lost.queue + LONGER_PACKETS
@@ -120,14 +122,12 @@ def _not_full(o: Observed, at: Ints, queue: Floats) -> bool:
 
 
 def _below_target(o: Observed, at: Ints, excess: Floats) -> float:
-    """Share of these losses at which the queue was too short for CoDel; 0: no losses.
+    """Share of these losses at which the queue was too short for CoDel.
 
     Args:
-        at: [m] numbers of the ACKs that marked them.
+        at: [m] numbers of the ACKs that marked them, m at least 1.
         excess: [k] RTT above the baseline, s.
     """
-    if not len(at):
-        return 0.0
     level = loss_levels(np.searchsorted(o.at, o.t[at]), excess)
     return float((level < TARGET_SLACK * TARGET_S).mean())
 

@@ -116,8 +116,7 @@ def _clock(o: Observed, gaps: Gaps) -> Clock:
 
 def _own_doing(o: Observed, rate: Rates, gaps: Gaps) -> bool:
     """Did the flow or its receiver change the rate, not the link?"""
-    gathered = not rate.clock.pps and rivals.is_gathered(o, rate)
-    return gathered or rivals.clock_stays(o, rate, gaps)
+    return rivals.is_gathered(o, rate) or rivals.clock_stays(o, rate, gaps)
 
 
 def _levels(

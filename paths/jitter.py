@@ -103,6 +103,5 @@ def _excess() -> tuple[Floats, Floats]:
     rng = np.random.default_rng(SEED)
     for size in sizes:
         due = np.arange(n) / size
-        late = np.maximum.accumulate(due + _normal(rng, n)) - due
-        median.append(float(np.median(late)))
+        median.append(float(np.median(_late(due, _normal(rng, n)))))
     return sizes, np.array(median)

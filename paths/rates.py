@@ -122,12 +122,10 @@ def measure(o: Observed, order: Order, hold: float, clock: Clock) -> Rates:
         return Rates(w, busy, queue_s, (), 0.0, crowded, clock)
     log_rate = np.log(w.rate[use].clip(1))
     least = max(5, min(len(use) // 8, int(STEP_S / (width / 4))))
-    levels, scatters, sizes = [], [], []
-    before = use[:0]
+    levels, scatters, sizes = list[Level](), [], []
     for p, q in segments(log_rate, least):
         pps = float(np.median(w.rate[use[p:q]]))
-        begin = _begin(w, queued, before, int(use[p]), pps) if p else 0.0
-        before = use[p:q]
+        begin = _begin(w, queued, levels[-1].windows, int(use[p]), pps) if levels else 0.0
         levels.append(Level(begin, pps, use[p:q]))
         scatters.append(spread(log_rate[p:q]))
         sizes.append(q - p)

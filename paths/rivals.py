@@ -127,7 +127,7 @@ def _present(o: Observed, order: Order, hold: float, rates: Rates, gaps: Gaps) -
             return False
     if rates.busy.sum() < MIN_WINDOWS or order.jitter:  # jitter looks like rivals
         return False
-    if not rates.clock.pps and is_gathered(o, rates):
+    if is_gathered(o, rates):
         return False
     if scattered or len(rates.levels) > MOST_LEVELS:
         return True
@@ -137,9 +137,9 @@ def _present(o: Observed, order: Order, hold: float, rates: Rates, gaps: Gaps) -
 
 
 def is_gathered(o: Observed, rates: Rates) -> bool:
-    """Do ACKs come when holes are filled, so that their times say little of the link?"""
+    """Do ACKs come when holes are filled, so that only trains would show the link?"""
     packets, calm = of_busy(o, rates)
-    return packets > GATHERED and calm < 1 - RECOVERING
+    return not rates.clock.pps and packets > GATHERED and calm < 1 - RECOVERING
 
 
 def _slow(o: Observed, rates: Rates) -> Bools:
