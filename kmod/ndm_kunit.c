@@ -12,6 +12,7 @@
 #include "ndm_features.h"
 #include "ndm_kunit_ceiling.h"
 #include "ndm_path.h"
+#include "ndm_rivals.h"
 #include "ndm_selftest.h"
 #include "ndm_watchdog.h"
 
@@ -349,6 +350,32 @@ static void ndm_test_scatter(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, ndm_lan_is_steady(8 * 16001, 0));
 }
 
+static void ndm_test_rivals(struct kunit *test)
+{
+	s16 x[NDM_N_DENSE] = {};
+
+	/* 41 ms: 53^2 x 41^3 is below the bound, 54^2 x 41^3 is not. */
+	KUNIT_EXPECT_TRUE(test, ndm_cubic_is_reno(53, 40999));
+	KUNIT_EXPECT_FALSE(test, ndm_cubic_is_reno(54, 40999));
+	KUNIT_EXPECT_TRUE(test, ndm_cubic_is_reno(0, U32_MAX));
+	KUNIT_EXPECT_FALSE(test, ndm_cubic_is_reno(U32_MAX, 0));
+	KUNIT_EXPECT_FALSE(test, ndm_cubic_is_reno(U32_MAX, U32_MAX));
+
+	/* An eighth more, or a packet; every second one of the law's packets. */
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 40, 40000, x, 0, 9, false), 45U);
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(9, 7, 40000, x, 0, 9, false), 8U);
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(41, 40, 40000, x, 0, 9, true), 40U);
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(90, 60, 40000, x, 0, 9, true), 90U);
+	/* A quarter less, at every window. */
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 41, 40000, x, 2 << 16, 1, false), 30U);
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(90, 80, 40000, x, 2 << 16, 1, false), 60U);
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(20, 80, 40000, x, 2 << 16, 1, false), 20U);
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(90, 80, 40000, x, (2 << 16) - 1, 1, false), 90U);
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(90, 80, 40000, x, 2 << 16, 0, false), 90U);
+	x[NDM_IN_RTT_VARIATION] = NDM_ONE / 8;
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 40, 40000, x, 2 << 16, 1, false), 60U);
+}
+
 static void ndm_test_full_pipe(struct kunit *test)
 {
 	s16 x[NDM_N_DENSE] = {};
@@ -420,6 +447,7 @@ static struct kunit_case ndm_cases[] = {
 	KUNIT_CASE(ndm_test_queue),
 	KUNIT_CASE(ndm_test_queue_us),
 	KUNIT_CASE(ndm_test_scatter),
+	KUNIT_CASE(ndm_test_rivals),
 	KUNIT_CASE(ndm_test_full_pipe),
 	KUNIT_CASE(ndm_test_pauses),
 	KUNIT_CASE(ndm_test_golden),

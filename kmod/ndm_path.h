@@ -18,14 +18,15 @@
  *   ndm_bursts_overflow	baseline RTT > 2/3 srtt, and	pacing under a ceiling
  *				packets were lost lately
  *   ndm_queue_shows		baseline RTT < 15/16 srtt	ceiling of an unfilled window
- *   ndm_queue_empties		queue_floor < 1/4		ceiling
+ *   ndm_queue_empties		queue_floor < 1/4		ceiling; else others share
  *   ndm_queue_persists		shortest queue > 1/2 baseline	a drain begins
  *   ndm_queue_is_drained	shortest queue <= 1/8 baseline	a drain succeeded
  *   ndm_path_is_longer		a drain took <= 1/16 of the	min RTT rises
  *				lowest RTT
  *
  * Scatter (jitter, or packets that overtake others)
- *   ndm_rtt_is_steady		rttvar < srtt / 8		the queue tests of slow start
+ *   ndm_rtt_is_steady		rttvar < srtt / 8		the queue tests of slow start,
+ *								a quarter for an overflow
  *   ndm_nothing_overtakes	rttvar < srtt / 16		ceiling
  *   ndm_losses_are_real	rttvar < srtt / 4		ceiling of an unfilled window
  *   ndm_path_scatters		srtt > 16 ms, or reordering	the guard (NDM_LAW_JITTER)

@@ -45,6 +45,7 @@
 #include "ndm_flow.h"
 #include "ndm_pacing.h"
 #include "ndm_recovery.h"
+#include "ndm_rivals.h"
 #include "ndm_round.h"
 #include "ndm_slow_start.h"
 
@@ -257,17 +258,6 @@ static void ndm_next_phase(struct ndm *ca)
 }
 
 /*
- * Does the law's packet not count in this round? CUBIC adds 0.53 packets in a round where RTTs
- * are short (RFC 9438, section 4.3). A packet in each round would take its share; on longer
- * paths CUBIC grows faster. Half of the phases make half of the packets.
- */
-static bool ndm_skips_packet(const struct ndm *ca, const struct ndm_facts *r)
-{
-	return r->used && (ca->phase & 1) && ndm_path_is_local(r->min_rtt_us) &&
-	       !ndm_queue_empties(r->x);
-}
-
-/*
  * NETWORK: the target of the control law, below the ceiling. Where hosts pause, a round with
  * a low rate stops the growth and does not shrink the window: the pause may be the cause.
  */
@@ -280,8 +270,10 @@ static u32 ndm_network_target(struct sock *sk, const struct ndm_facts *r)
 	u32 target = ndm_law(r->window, gain, ca->phase, r->x, r->lost, r->flags, bound);
 	bool held;
 
-	if (target > ndm_min_cwnd && ndm_skips_packet(ca, r))
-		target--;
+	/* Half of the phases make half of the packets. */
+	if (!ndm_queue_empties(r->x))
+		target = ndm_shared_target(target, r->window, tcp_sk(sk)->srtt_us >> 3, r->x,
+					   ca->congestion, r->lost, r->used && (ca->phase & 1));
 	ndm_next_phase(ca);
 	ndm_update_ceiling(ca, r);
 	held = ca->ceiling_rounds && !ca->f.paused && (r->limited || ndm_queue_shows(r->x));

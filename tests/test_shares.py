@@ -15,15 +15,45 @@ from .bench import bench_shares as bench
 from .kmod.lab import need_simulator
 
 
+def without(rule: str, folder: Path) -> Path:
+    """The simulator's program with the module without a rule."""
+    return build(rules.without(rule, uml_build.KMOD, folder / rule))
+
+
+def packets(path: bench.DrawnPath) -> float:
+    """What the path and its queue hold."""
+    link = path[1].link
+    assert link
+    return link.rate_bps * link.rtt_us / 12e9 + link.queue_packets
+
+
 def test_short_rounds_take_no_more_than_long_ones(tmp_path: Path) -> None:
     """A packet in each of them outgrew CUBIC, which adds about half a packet there."""
     program = need_simulator()
-    kmod = rules.without("half packets", uml_build.KMOD, tmp_path / "kmod")
     drawn = bench.drawn(8, 90, bench.beside_cubic)
     paths = [path for path in drawn if path[1].link and path[1].link.rtt_us < 16_000]
-    share, without = (
-        bench.means(one, "ndm_tcp", paths, bench.tested_share) for one in (program, build(kmod))
+    share, faster = (
+        bench.means(one, "ndm_tcp", paths, bench.tested_share)
+        for one in (program, without("half packets", tmp_path))
     )
-    print(f"\n{len(paths)} paths: {np.median(share):.3f}, {np.median(without):.3f} without")
-    assert 0.4 < np.median(share) < 0.58 < np.median(without)
+    print(f"\n{len(paths)} paths: {np.median(share):.3f}, {np.median(faster):.3f} without")
+    assert 0.4 < np.median(share) < 0.58 < np.median(faster)
     assert np.mean((share >= 0.4) & (share <= 0.6)) > 0.6
+
+
+def test_a_late_cubic_finds_a_share(tmp_path: Path) -> None:
+    """Four flows that hold theirs leave it half of what CUBICs do; each part of the rule adds."""
+    drawn = bench.drawn(22, 60, bench.late_cubic)
+    # Of fewer packets each of five flows has less than the smallest window.
+    paths = [path for path in drawn if path[0] >= 1 and packets(path) >= 30]
+    cubic = bench.means(need_simulator(), "cubic", paths, bench.last_share)
+    programs = {"": need_simulator()}
+    for rule in ("half packets", "quarter for an overflow"):
+        programs[rule] = without(rule, tmp_path)
+    part = {
+        name: np.median(bench.means(program, "ndm_tcp", paths, bench.last_share) / cubic)
+        for name, program in programs.items()
+    }
+    print(f"\n{len(paths)} paths: {part}")
+    assert part[""] > 0.8
+    assert all(one < 0.85 * part[""] for name, one in part.items() if name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Shares beside CUBIC and among equals on drawn paths, simulated, with CUBIC and BBR to compare.
+"""Shares beside CUBIC and among equals on drawn paths, simulated, beside CUBIC's and BBR's.
 
 python -m tests.bench.bench_shares [KMOD ...] [--draws 100] [--seed 7]
 """
@@ -49,6 +49,17 @@ def _equals(rng: random.Random) -> str:
     )
 
 
+def late_cubic(rng: random.Random) -> str:
+    """Four flows under test, and a CUBIC that comes seconds later."""
+    starts = [number * rng.uniform(0.1, 0.6) for number in range(4)]
+    flows = "".join(
+        f"[[flows]]\nsender = {number}\nstart_s = {at_s:.1f}\nseconds = 38\n"
+        for number, at_s in enumerate(starts)
+    )
+    at_s = rng.uniform(5, 7)
+    return f'{flows}[[flows]]\ncc = "cubic"\nsender = 4\nstart_s = {at_s:.1f}\nseconds = 30\n'
+
+
 def drawn(seed: int, count: int, flows: Callable[[random.Random], str]) -> list[DrawnPath]:
     """So many paths of 4 to 60 Mbit/s, 4 to 120 ms and 0.3 to 6 BDP of queue."""
     rng, paths = random.Random(seed), []
@@ -79,19 +90,25 @@ def tested_share(result: dict[str, Any]) -> float:
     return float(sum(flow["share"] for flow in result["flows"] if flow["tested"]))
 
 
+def last_share(result: dict[str, Any]) -> float:
+    """What the flow that came last gets."""
+    return float(result["flows"][-1]["share"])
+
+
 def table(
     what: str,
     runs: Sequence[Run],
     paths: Sequence[DrawnPath],
     value: Value,
     good: tuple[float, float],
+    over: np.ndarray[Any, np.dtype[np.float64]] | float = 1.0,
 ) -> None:
-    """Print a row for each run and class of queues."""
+    """Print a row for each run and class of queues; over: what the values count in."""
     low, high = good
     print(f"| | queue, BDP | paths | {what}: median | {low} to {high} | lowest |")
     print("|---|---|---|---|---|---|")
     for name, program, cc in runs:
-        found = means(program, cc, paths, value)
+        found = means(program, cc, paths, value) / over
         for shortest, longest in QUEUES_BDP:
             part = found[[shortest <= queue < longest for queue, _ in paths]]
             inside = np.mean((part >= low) & (part <= high))
@@ -115,6 +132,9 @@ def main() -> None:
     table("share beside CUBIC", runs, beside, tested_share, (0.4, 0.6))
     equals = drawn(args.seed, args.draws, _equals)
     table("Jain's index", runs, equals, lambda result: float(result["jain"]), (0.95, 1.0))
+    late = drawn(args.seed, args.draws, late_cubic)
+    over = means(build(), "cubic", late, last_share)
+    table("a late CUBIC, of what it gets beside CUBICs", runs, late, last_share, (0.8, 99), over)
 
 
 if __name__ == "__main__":

@@ -112,11 +112,17 @@ RULES = {
         "ndm_path_is_longer(",
         "ndm_path_is_longer(d->shortest, queue) ? NDM_DRAIN_IN_VAIN :",
     ),
-    "half packets": _never(
-        "add a packet in every second round beside others on short paths",
-        "ndm_policy.h",
-        "target > ndm_min_cwnd && ndm_skips_packet(ca, r)",
-        "if (target > ndm_min_cwnd && ndm_skips_packet(ca, r))",
+    "half packets": Rule(
+        "beside others grow as CUBIC does where it grows as Reno",
+        "ndm_rivals.h",
+        "bool slow = ndm_cubic_is_reno(window, srtt_us);",
+        "bool slow = false;",
+    ),
+    "quarter for an overflow": _never(
+        "give up a quarter of the window for an overflow beside others",
+        "ndm_rivals.h",
+        "congestion >= NDM_RIVALS_OVERFLOW",
+        "if (lost && congestion >= NDM_RIVALS_OVERFLOW)",
     ),
 }
 """name to rule"""
