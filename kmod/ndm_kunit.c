@@ -352,28 +352,36 @@ static void ndm_test_scatter(struct kunit *test)
 
 static void ndm_test_rivals(struct kunit *test)
 {
-	s16 x[NDM_N_DENSE] = {};
+	s16 x[NDM_N_DENSE] = {
+		[NDM_IN_LOSS_RATE_MEAN] = NDM_ONE / 128,
+		[NDM_IN_RTT_RATIO] = NDM_ONE / 2,
+	};
 
-	/* 41 ms: 53^2 x 41^3 is below the bound, 54^2 x 41^3 is not. */
-	KUNIT_EXPECT_TRUE(test, ndm_cubic_is_reno(53, 40999));
-	KUNIT_EXPECT_FALSE(test, ndm_cubic_is_reno(54, 40999));
-	KUNIT_EXPECT_TRUE(test, ndm_cubic_is_reno(0, U32_MAX));
-	KUNIT_EXPECT_FALSE(test, ndm_cubic_is_reno(U32_MAX, 0));
-	KUNIT_EXPECT_FALSE(test, ndm_cubic_is_reno(U32_MAX, U32_MAX));
+	KUNIT_EXPECT_TRUE(test, ndm_skips_packet(1, 16001, x));
+	KUNIT_EXPECT_FALSE(test, ndm_skips_packet(2, 1, x));
+	/* An eighth more, or a packet. */
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 40, x, 0, 9), 45U);
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(9, 7, x, 0, 9), 8U);
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(5, 7, x, 0, 9), 5U);
+	/* A quarter less, rounded up. */
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 41, x, NDM_RIVALS_SURE, 1), 30U);
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 40, x, NDM_RIVALS_SURE, 1), 30U);
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(20, 40, x, NDM_RIVALS_SURE, 1), 20U);
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 40, x, NDM_RIVALS_SURE - 1, 1), 45U);
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 40, x, NDM_RIVALS_SURE, 0), 45U);
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 0, x, NDM_RIVALS_SURE, 1), 0U);
 
-	/* An eighth more, or a packet; every second one of the law's packets. */
-	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 40, 40000, x, 0, 9, false), 45U);
-	KUNIT_EXPECT_EQ(test, ndm_shared_target(9, 7, 40000, x, 0, 9, false), 8U);
-	KUNIT_EXPECT_EQ(test, ndm_shared_target(41, 40, 40000, x, 0, 9, true), 40U);
-	KUNIT_EXPECT_EQ(test, ndm_shared_target(90, 60, 40000, x, 0, 9, true), 90U);
-	/* A quarter less, at every window. */
-	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 41, 40000, x, 2 << 16, 1, false), 30U);
-	KUNIT_EXPECT_EQ(test, ndm_shared_target(90, 80, 40000, x, 2 << 16, 1, false), 60U);
-	KUNIT_EXPECT_EQ(test, ndm_shared_target(20, 80, 40000, x, 2 << 16, 1, false), 20U);
-	KUNIT_EXPECT_EQ(test, ndm_shared_target(90, 80, 40000, x, (2 << 16) - 1, 1, false), 90U);
-	KUNIT_EXPECT_EQ(test, ndm_shared_target(90, 80, 40000, x, 2 << 16, 0, false), 90U);
+	/* Rare losses, a queue that the RTT does not show, scattered RTTs. */
+	x[NDM_IN_LOSS_RATE_MEAN]--;
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 40, x, NDM_RIVALS_SURE, 1), 60U);
+	KUNIT_EXPECT_FALSE(test, ndm_skips_packet(1, 16001, x));
+	KUNIT_EXPECT_TRUE(test, ndm_skips_packet(1, 16000, x));
+	x[NDM_IN_LOSS_RATE_MEAN]++;
+	x[NDM_IN_RTT_RATIO] = NDM_ONE * 9 / 10;
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 40, x, NDM_RIVALS_SURE, 1), 60U);
+	x[NDM_IN_RTT_RATIO] = NDM_ONE / 2;
 	x[NDM_IN_RTT_VARIATION] = NDM_ONE / 8;
-	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 40, 40000, x, 2 << 16, 1, false), 60U);
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 40, x, NDM_RIVALS_SURE, 1), 60U);
 }
 
 static void ndm_test_full_pipe(struct kunit *test)

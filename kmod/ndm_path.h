@@ -8,8 +8,8 @@
  * Queue			true when			decides
  *   ndm_queue_grows		srtt rose by > 1/4 in a round,	slow start ends
  *				rttvar < srtt / 8
- *   ndm_queue_stands		baseline RTT <= 4/5 srtt,	slow start does not return
- *				rttvar < srtt / 8
+ *   ndm_queue_stands		baseline RTT <= 4/5 srtt,	slow start does not return;
+ *				rttvar < srtt / 8		what others get
  *   ndm_queue_delays		srtt > 5/4 min RTT		a loss ends slow start
  *   ndm_lan_is_steady		srtt <= 16 ms,			with ndm_queue_delays: slow
  *				rttvar < srtt / 8		start takes a quarter per ACK
@@ -25,8 +25,7 @@
  *				lowest RTT
  *
  * Scatter (jitter, or packets that overtake others)
- *   ndm_rtt_is_steady		rttvar < srtt / 8		the queue tests of slow start,
- *								a quarter for an overflow
+ *   ndm_rtt_is_steady		rttvar < srtt / 8		the queue tests of slow start
  *   ndm_nothing_overtakes	rttvar < srtt / 16		ceiling
  *   ndm_losses_are_real	rttvar < srtt / 4		ceiling of an unfilled window
  *   ndm_path_scatters		srtt > 16 ms, or reordering	the guard (NDM_LAW_JITTER)

@@ -270,10 +270,11 @@ static u32 ndm_network_target(struct sock *sk, const struct ndm_facts *r)
 	u32 target = ndm_law(r->window, gain, ca->phase, r->x, r->lost, r->flags, bound);
 	bool held;
 
-	/* Half of the phases make half of the packets. */
-	if (!ndm_queue_empties(r->x))
-		target = ndm_shared_target(target, r->window, tcp_sk(sk)->srtt_us >> 3, r->x,
-					   ca->congestion, r->lost, r->used && (ca->phase & 1));
+	if (!ndm_queue_empties(r->x)) {
+		target -= target > ndm_min_cwnd && r->used &&
+			  ndm_skips_packet(ca->phase, r->min_rtt_us, r->x);
+		target = ndm_shared_target(target, r->window, r->x, ca->congestion, r->lost);
+	}
 	ndm_next_phase(ca);
 	ndm_update_ceiling(ca, r);
 	held = ca->ceiling_rounds && !ca->f.paused && (r->limited || ndm_queue_shows(r->x));

@@ -2,59 +2,54 @@
 /*
  * Beside other flows that keep the queue. Such a queue never empties, so a window is a share of
  * the link. The network learns its share in some rounds and holds it: two rounds after a loss
- * its window is as large as before, and a flow that comes late would never get one.
+ * its window is as large as before. Where losses come often, a flow that comes late would never
+ * get a window.
  *
- * So an overflow takes a quarter of the window. Where CUBIC grows as Reno does, the flow grows
- * as CUBIC there: half a packet in a round. What the network adds to that is an eighth of the
- * window at most, or the quarter would be back after a round. Where CUBIC grows faster, slow
- * growth would leave the link to it.
+ * So there an overflow takes a quarter of the window, and it grows back as CUBIC's would: by
+ * half a packet in a round. What the network adds to that is an eighth of the window at most, or
+ * the quarter would be back after a round. Where losses are rare, windows are large and CUBIC's
+ * grow faster; all of this would only leave the link to it.
  */
 #ifndef _NDM_RIVALS_H
 #define _NDM_RIVALS_H
 
 #include "ndm_path.h"
 
-/*
- * window^2 x RTT^3, packets^2 ms^3. After a cut to 7/10 CUBIC needs 0.3 window / 0.53 rounds for
- * the rest as Reno does, and cbrt(0.75 window) seconds by its cubic function (RFC 9438, 4.2 and
- * 4.3). Up to 4 packets^2 s^3 the rounds are shorter. A twentieth of it, because flows on one
- * path have windows of several sizes: only the large ones would grow freely.
- */
-#define NDM_RENO_REGION		200000000ULL
-/* Packets x ms, and ms: more is beyond that region, and the product fits u64. */
-#define NDM_RENO_MOST		0x1000000ULL
-#define NDM_RENO_MOST_MS	4095U
-/* The network's logit, Q16, a probability of 0.88: from here on losses are an overflow's. */
-#define NDM_RIVALS_OVERFLOW	(2 << 16)
-#define NDM_RIVALS_GIVE		2	/* a quarter of the window */
-#define NDM_RIVALS_GROW		3	/* an eighth of it, or a packet */
+/* loss_rate_mean, Q12; from here on losses come often. CUBIC has windows of about 14 there. */
+#define NDM_RIVALS_OFTEN	(NDM_ONE / 128)
+/* The network's logit, Q16, a probability of 0.88: random loss beside jitter has less. */
+#define NDM_RIVALS_SURE		(2 << 16)
+#define NDM_RIVALS_GIVE		4U	/* a quarter of the window, rounded up */
+#define NDM_RIVALS_GROW		8U	/* an eighth of it, or a packet */
 
-/* Would CUBIC grow as Reno does? window: packets. */
-static inline bool ndm_cubic_is_reno(u32 window, u32 srtt_us)
+/* Do losses come often, in a queue that the RTT shows? */
+static inline bool ndm_overflows_often(const s16 *x)
 {
-	u64 ms = ndm_min(srtt_us / 1000 + 1, NDM_RENO_MOST_MS);
-	u64 product = (u64)window * ms;
-
-	return product < NDM_RENO_MOST && product * product * ms <= NDM_RENO_REGION;
+	return x[NDM_IN_LOSS_RATE_MEAN] >= NDM_RIVALS_OFTEN && ndm_queue_stands(x);
 }
 
 /*
- * The target of a round beside flows that keep the queue, packets. congestion: the network's
- * logit; lost: packets in this round; skips: in every second round the law's packet does not
- * count.
+ * Does the law's packet not count in this round? CUBIC adds 0.53 packets in a round where
+ * windows are small or RTTs short (RFC 9438, section 4.3). A packet in each round would take its
+ * share. Half of the probe's phases make half of the packets.
  */
-static inline u32 ndm_shared_target(u32 target, u32 window, u32 srtt_us, const s16 *x,
-				    s32 congestion, u32 lost, bool skips)
+static inline bool ndm_skips_packet(u32 phase, u32 min_rtt_us, const s16 *x)
 {
-	bool slow = ndm_cubic_is_reno(window, srtt_us);
-	u32 most = window + ndm_max(window >> NDM_RIVALS_GROW, 1U);
+	return (phase & 1) && (ndm_path_is_local(min_rtt_us) || ndm_overflows_often(x));
+}
 
-	target -= target && skips && slow;
-	if (!ndm_rtt_is_steady(x))
+/*
+ * The target of a round of such a queue, packets, from the law's. congestion: the network's
+ * logit; lost: packets in this round.
+ */
+static inline u32 ndm_shared_target(u32 target, u32 window, const s16 *x, s32 congestion, u32 lost)
+{
+	if (!ndm_overflows_often(x))
 		return target;
-	if (lost && congestion >= NDM_RIVALS_OVERFLOW)
-		return ndm_min(target, window - ((window + 3) >> NDM_RIVALS_GIVE));
-	return slow ? ndm_min(target, most) : target;
+	if (lost && congestion >= NDM_RIVALS_SURE)
+		return ndm_min(target,
+			       window - (window + NDM_RIVALS_GIVE - 1) / NDM_RIVALS_GIVE);
+	return ndm_min(target, window + ndm_max(window / NDM_RIVALS_GROW, 1U));
 }
 
 #endif /* _NDM_RIVALS_H */

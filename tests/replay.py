@@ -77,20 +77,22 @@ def ceilings(rows: list[dict[str, Any]]) -> tuple[list[int | None], list[int]]:
     return found, held[1:]
 
 
-def beside_rivals(row: dict[str, Any], target: int, slow: bool) -> int:
+def beside_rivals(row: dict[str, Any], target: int, *, local: bool = False) -> int:
     """kmod/ndm_rivals.h once more: the target of a round that fills its window, packets.
 
     Args:
         row: the round.
         target: without those rules, packets.
-        slow: CUBIC would grow as Reno does. The rounds do not show it.
+        local: min RTT is at most 16 ms.
     """
     if row["queue_floor"] < EMPTIES:
         return target
     cwnd = int(row["cwnd"])
-    target -= slow and row["phase"] % 2
-    if row["rtt_variation"] >= 4096 // 8:
+    stands = row["rtt_ratio"] <= 4096 * 4 // 5 and row["rtt_variation"] < 4096 // 8
+    often = stands and row["loss_rate_mean"] >= 4096 // 128
+    target -= target > 4 and row["phase"] % 2 and (often or local)
+    if not often:
         return target
     if row["loss_rate"] and row["congestion"] >= 2 << 16:
         return min(target, cwnd - (cwnd + 3) // 4)
-    return min(target, cwnd + max(cwnd // 8, 1)) if slow else target
+    return min(target, cwnd + max(cwnd // 8, 1))

@@ -112,17 +112,23 @@ RULES = {
         "ndm_path_is_longer(",
         "ndm_path_is_longer(d->shortest, queue) ? NDM_DRAIN_IN_VAIN :",
     ),
-    "half packets": Rule(
-        "beside others grow as CUBIC does where it grows as Reno",
+    "half packets": _never(
+        "beside others add a packet in every second round, as CUBIC does",
         "ndm_rivals.h",
-        "bool slow = ndm_cubic_is_reno(window, srtt_us);",
-        "bool slow = false;",
+        "(phase & 1)",
+        "return (phase & 1) && (ndm_path_is_local(min_rtt_us) ||",
     ),
     "quarter for an overflow": _never(
-        "give up a quarter of the window for an overflow beside others",
+        "where losses come often beside others give up a quarter for an overflow",
         "ndm_rivals.h",
-        "congestion >= NDM_RIVALS_OVERFLOW",
-        "if (lost && congestion >= NDM_RIVALS_OVERFLOW)",
+        "lost",
+        "if (lost && congestion >= NDM_RIVALS_SURE)",
+    ),
+    "slow growth": Rule(
+        "there grow by an eighth of the window at most",
+        "ndm_rivals.h",
+        "return ndm_min(target, window + ndm_max(window / NDM_RIVALS_GROW, 1U));",
+        "return target;",
     ),
 }
 """name to rule"""
