@@ -357,31 +357,36 @@ static void ndm_test_rivals(struct kunit *test)
 		[NDM_IN_RTT_RATIO] = NDM_ONE / 2,
 	};
 
-	KUNIT_EXPECT_TRUE(test, ndm_skips_packet(1, 16001, x));
-	KUNIT_EXPECT_FALSE(test, ndm_skips_packet(2, 1, x));
+	KUNIT_EXPECT_TRUE(test, ndm_skips_packet(1, 16001, x, 0));
+	KUNIT_EXPECT_FALSE(test, ndm_skips_packet(2, 1, x, 0));
 	/* An eighth more, or a packet. */
-	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 40, x, 0, 9), 45U);
-	KUNIT_EXPECT_EQ(test, ndm_shared_target(9, 7, x, 0, 9), 8U);
-	KUNIT_EXPECT_EQ(test, ndm_shared_target(5, 7, x, 0, 9), 5U);
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 40, x, 0, 0, 9), 45U);
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(9, 7, x, 0, 0, 9), 8U);
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(5, 7, x, 0, 0, 9), 5U);
 	/* A quarter less, rounded up. */
-	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 41, x, NDM_RIVALS_SURE, 1), 30U);
-	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 40, x, NDM_RIVALS_SURE, 1), 30U);
-	KUNIT_EXPECT_EQ(test, ndm_shared_target(20, 40, x, NDM_RIVALS_SURE, 1), 20U);
-	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 40, x, NDM_RIVALS_SURE - 1, 1), 45U);
-	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 40, x, NDM_RIVALS_SURE, 0), 45U);
-	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 0, x, NDM_RIVALS_SURE, 1), 0U);
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 41, x, 0, NDM_RIVALS_SURE, 1), 30U);
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 40, x, 0, NDM_RIVALS_SURE, 1), 30U);
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(20, 40, x, 0, NDM_RIVALS_SURE, 1), 20U);
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 40, x, 0, NDM_RIVALS_SURE - 1, 1), 45U);
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 40, x, 0, NDM_RIVALS_SURE, 0), 45U);
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 0, x, 0, NDM_RIVALS_SURE, 1), 0U);
+
+	/* Losses that may be none. */
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 40, x, NDM_LAW_REORDERS, NDM_RIVALS_SURE, 1),
+			60U);
+	KUNIT_EXPECT_FALSE(test, ndm_skips_packet(1, 16001, x, NDM_LAW_REORDERS));
 
 	/* Rare losses, a queue that the RTT does not show, scattered RTTs. */
 	x[NDM_IN_LOSS_RATE_MEAN]--;
-	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 40, x, NDM_RIVALS_SURE, 1), 60U);
-	KUNIT_EXPECT_FALSE(test, ndm_skips_packet(1, 16001, x));
-	KUNIT_EXPECT_TRUE(test, ndm_skips_packet(1, 16000, x));
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 40, x, 0, NDM_RIVALS_SURE, 1), 60U);
+	KUNIT_EXPECT_FALSE(test, ndm_skips_packet(1, 16001, x, 0));
+	KUNIT_EXPECT_TRUE(test, ndm_skips_packet(1, 16000, x, 0));
 	x[NDM_IN_LOSS_RATE_MEAN]++;
 	x[NDM_IN_RTT_RATIO] = NDM_ONE * 9 / 10;
-	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 40, x, NDM_RIVALS_SURE, 1), 60U);
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 40, x, 0, NDM_RIVALS_SURE, 1), 60U);
 	x[NDM_IN_RTT_RATIO] = NDM_ONE / 2;
 	x[NDM_IN_RTT_VARIATION] = NDM_ONE / 8;
-	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 40, x, NDM_RIVALS_SURE, 1), 60U);
+	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 40, x, 0, NDM_RIVALS_SURE, 1), 60U);
 }
 
 static void ndm_test_full_pipe(struct kunit *test)

@@ -272,8 +272,9 @@ static u32 ndm_network_target(struct sock *sk, const struct ndm_facts *r)
 
 	if (!ndm_queue_empties(r->x)) {
 		target -= target > ndm_min_cwnd && r->used &&
-			  ndm_skips_packet(ca->phase, r->min_rtt_us, r->x);
-		target = ndm_shared_target(target, r->window, r->x, ca->congestion, r->lost);
+			  ndm_skips_packet(ca->phase, r->min_rtt_us, r->x, r->flags);
+		target = ndm_shared_target(target, r->window, r->x, r->flags, ca->congestion,
+					   r->lost);
 	}
 	ndm_next_phase(ca);
 	ndm_update_ceiling(ca, r);

@@ -13,6 +13,7 @@
 #ifndef _NDM_RIVALS_H
 #define _NDM_RIVALS_H
 
+#include "ndm_control.h"
 #include "ndm_path.h"
 
 /* loss_rate_mean, Q12; from here on losses come often. CUBIC has windows of about 14 there. */
@@ -22,10 +23,14 @@
 #define NDM_RIVALS_GIVE		4U	/* a quarter of the window, rounded up */
 #define NDM_RIVALS_GROW		8U	/* an eighth of it, or a packet */
 
-/* Do losses come often, in a queue that the RTT shows? */
-static inline bool ndm_overflows_often(const s16 *x)
+/*
+ * Do losses come often, in a queue that the RTT shows? Where packets overtake others, many that
+ * count as lost are late and arrive. flags: of enum ndm_law_flags.
+ */
+static inline bool ndm_overflows_often(const s16 *x, u32 flags)
 {
-	return x[NDM_IN_LOSS_RATE_MEAN] >= NDM_RIVALS_OFTEN && ndm_queue_stands(x);
+	return x[NDM_IN_LOSS_RATE_MEAN] >= NDM_RIVALS_OFTEN && ndm_queue_stands(x) &&
+	       !(flags & NDM_LAW_REORDERS);
 }
 
 /*
@@ -33,18 +38,19 @@ static inline bool ndm_overflows_often(const s16 *x)
  * windows are small or RTTs short (RFC 9438, section 4.3). A packet in each round would take its
  * share. Half of the probe's phases make half of the packets.
  */
-static inline bool ndm_skips_packet(u32 phase, u32 min_rtt_us, const s16 *x)
+static inline bool ndm_skips_packet(u32 phase, u32 min_rtt_us, const s16 *x, u32 flags)
 {
-	return (phase & 1) && (ndm_path_is_local(min_rtt_us) || ndm_overflows_often(x));
+	return (phase & 1) && (ndm_path_is_local(min_rtt_us) || ndm_overflows_often(x, flags));
 }
 
 /*
  * The target of a round of such a queue, packets, from the law's. congestion: the network's
  * logit; lost: packets in this round.
  */
-static inline u32 ndm_shared_target(u32 target, u32 window, const s16 *x, s32 congestion, u32 lost)
+static inline u32 ndm_shared_target(u32 target, u32 window, const s16 *x, u32 flags,
+				    s32 congestion, u32 lost)
 {
-	if (!ndm_overflows_often(x))
+	if (!ndm_overflows_often(x, flags))
 		return target;
 	if (lost && congestion >= NDM_RIVALS_SURE)
 		return ndm_min(target,
