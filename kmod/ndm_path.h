@@ -9,7 +9,7 @@
  *   ndm_queue_grows		srtt rose by > 1/4 in a round,	slow start ends
  *				rttvar < srtt / 8
  *   ndm_queue_stands		baseline RTT <= 4/5 srtt,	slow start does not return;
- *				rttvar < srtt / 8		what others get
+ *				rttvar < srtt / 8		ndm_rivals.h
  *   ndm_queue_delays		srtt > 5/4 min RTT		a loss ends slow start
  *   ndm_lan_is_steady		srtt <= 16 ms,			with ndm_queue_delays: slow
  *				rttvar < srtt / 8		start takes a quarter per ACK
@@ -18,7 +18,7 @@
  *   ndm_bursts_overflow	baseline RTT > 2/3 srtt, and	pacing under a ceiling
  *				packets were lost lately
  *   ndm_queue_shows		baseline RTT < 15/16 srtt	ceiling of an unfilled window
- *   ndm_queue_empties		queue_floor < 1/4		ceiling; else others share
+ *   ndm_queue_empties		queue_floor < 1/4		ceiling; else ndm_rivals.h
  *   ndm_queue_persists		shortest queue > 1/2 baseline	a drain begins
  *   ndm_queue_is_drained	shortest queue <= 1/8 baseline	a drain succeeded
  *   ndm_path_is_longer		a drain took <= 1/16 of the	min RTT rises

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Beside other flows that keep the queue. Such a queue never empties, so a window is a share of
- * the link. The network learns its share in some rounds and holds it: two rounds after a loss
+ * Beside competing flows that keep the queue. Such a queue never empties, so a window is a share
+ * of the link. The network learns its share in some rounds and holds it: two rounds after a loss
  * its window is as large as before. Where losses come often, a flow that comes late would never
  * get a window.
  *
- * So there an overflow takes a quarter of the window, and it grows back as CUBIC's would: by
- * half a packet in a round. What the network adds to that is an eighth of the window at most, or
- * the quarter would be back after a round. Where losses are rare, windows are large and CUBIC's
- * grow faster; all of this would only leave the link to it.
+ * So each round there with losses of overflow takes a quarter of the window, in a recovery of
+ * what that left. Any other round adds an eighth at most, the law's packet included, or the
+ * quarter would be back after a round. Where losses are rare, windows are large and CUBIC's grow
+ * faster; all of this would only leave the link to it.
  */
 #ifndef _NDM_RIVALS_H
 #define _NDM_RIVALS_H
@@ -16,16 +16,20 @@
 #include "ndm_control.h"
 #include "ndm_path.h"
 
-/* loss_rate_mean, Q12; from here on losses come often. CUBIC has windows of about 14 there. */
+/*
+ * loss_rate_mean, Q12, over about 16 rounds; from here on losses come often. With steady losses
+ * CUBIC has windows of about 14 packets there. A round that lost an eighth is enough, too.
+ */
 #define NDM_RIVALS_OFTEN	(NDM_ONE / 128)
-/* The network's logit, Q16, a probability of 0.88: random loss beside jitter has less. */
+/* The network's logit, Q16, a probability of 0.88. On drawn paths random loss had less. */
 #define NDM_RIVALS_SURE		(2 << 16)
 #define NDM_RIVALS_GIVE		4U	/* a quarter of the window, rounded up */
 #define NDM_RIVALS_GROW		8U	/* an eighth of it, or a packet */
 
 /*
- * Do losses come often, in a queue that the RTT shows? Where packets overtake others, many that
- * count as lost are late and arrive. flags: of enum ndm_law_flags.
+ * Do losses come often, in a standing queue? Where packets overtake others, many that count as
+ * lost are late and arrive, so a flow that once saw that does not count them. flags: of enum
+ * ndm_law_flags.
  */
 static inline bool ndm_overflows_often(const s16 *x, u32 flags)
 {
@@ -44,8 +48,8 @@ static inline bool ndm_skips_packet(u32 phase, u32 min_rtt_us, const s16 *x, u32
 }
 
 /*
- * The target of a round of such a queue, packets, from the law's. congestion: the network's
- * logit; lost: packets in this round.
+ * The target of a round of such a queue, packets, from the law's, whether the window was used or
+ * not. congestion: the network's logit; lost: packets in this round.
  */
 static inline u32 ndm_shared_target(u32 target, u32 window, const s16 *x, u32 flags,
 				    s32 congestion, u32 lost)

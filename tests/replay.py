@@ -77,20 +77,21 @@ def ceilings(rows: list[dict[str, Any]]) -> tuple[list[int | None], list[int]]:
     return found, held[1:]
 
 
-def beside_rivals(row: dict[str, Any], target: int, *, local: bool = False) -> int:
+def beside_rivals(row: dict[str, Any], target: int) -> int:
     """kmod/ndm_rivals.h once more: the target of a round that fills its window, packets.
+
+    For paths of more than 16 ms whose packets keep their order; the rounds show neither.
 
     Args:
         row: the round.
         target: without those rules, packets.
-        local: min RTT is at most 16 ms.
     """
     if row["queue_floor"] < EMPTIES:
         return target
     cwnd = int(row["cwnd"])
     stands = row["rtt_ratio"] <= 4096 * 4 // 5 and row["rtt_variation"] < 4096 // 8
     often = stands and row["loss_rate_mean"] >= 4096 // 128
-    target -= target > 4 and row["phase"] % 2 and (often or local)
+    target -= target > 4 and row["phase"] % 2 and often
     if not often:
         return target
     if row["loss_rate"] and row["congestion"] >= 2 << 16:

@@ -113,19 +113,19 @@ RULES = {
         "ndm_path_is_longer(d->shortest, queue) ? NDM_DRAIN_IN_VAIN :",
     ),
     "half packets": _never(
-        "beside others add a packet in every second round, as CUBIC does",
+        "beside others on short paths or with frequent losses add every second packet",
         "ndm_rivals.h",
         "(phase & 1)",
         "return (phase & 1) && (ndm_path_is_local(min_rtt_us) ||",
     ),
     "quarter for an overflow": _never(
-        "where losses come often beside others give up a quarter for an overflow",
+        "beside others with frequent losses give up a quarter for an overflow",
         "ndm_rivals.h",
         "lost",
         "if (lost && congestion >= NDM_RIVALS_SURE)",
     ),
     "slow growth": Rule(
-        "there grow by an eighth of the window at most",
+        "there too grow by an eighth of the window at most",
         "ndm_rivals.h",
         "return ndm_min(target, window + ndm_max(window / NDM_RIVALS_GROW, 1U));",
         "return target;",
