@@ -33,7 +33,8 @@ enum ndm_round {
 
 /*
  * Per flow. Times that only the end of a round reads have 24 bits, in microseconds: an RTT
- * of more than 16.7 s counts as 16.7 s.
+ * of more than 16.7 s counts as 16.7 s. :0 keeps the words apart: for BPF clang else loads and
+ * stores neighbours together.
  */
 struct ndm_features {
 	u64 rtt_ring;		/* bins of RTT samples, newest in the low nibble */
@@ -47,20 +48,25 @@ struct ndm_features {
 	u32 max_rate[2];	/* highest rate, Q24 packets/us: this half window, the last */
 	u32 floor_lo_us:24,	/* lowest raw RTT of this half window */
 	    ack_time:8;		/* of the newest ACK, 64 us, modulo 2^8 */
+	u32:0;
 	u32 floor_hi_us:24,	/* highest raw RTT, likewise */
 	    pause:8;		/* longest wait for an ACK, fading, 64 us */
+	u32:0;
 	u32 last_lo_us:24,	/* lowest raw RTT of the last half window */
 	    rtt_n:5,		/* samples in rtt_ring */
 	    rtt_taken:3;	/* samples taken in this round */
+	u32:0;
 	u32 last_hi_us:24,	/* highest raw RTT, likewise */
 	    gap_n:5,		/* samples in gap_ring */
 	    rate_rounds:3;	/* rounds in this half window of max_rate */
+	u32:0;
 	u32 srtt_us:24,		/* smoothed RTT when the previous round ended */
 	    floor_rounds:3,	/* rounds in this half window of floor_*_us */
 	    started:1,
 	    in_loss:1,		/* the previous ACK was in CA_Loss */
 	    paused:1,		/* hosts hold ACKs back for more than a quarter of min_rtt */
 	    callers_flags:2;	/* the caller's own */
+	u32:0;
 	u32 sample_us:24,	/* when the newest RTT entered the ring, modulo 2^24 */
 	    callers:8;		/* likewise the caller's own */
 	u16 plasticity;		/* Q12 */
