@@ -24,7 +24,7 @@ from ndm_tcp.export.integers import generated, golden, model_c, network, quantiz
 from ndm_tcp.export.integers.network import IntegerNetwork
 from ndm_tcp.export.onnx import writer
 from ndm_tcp.fixedpoint import Layer
-from ndm_tcp.training.model import Policy
+from ndm_tcp.training.model import Memory, Policy
 
 from .remembering import some
 
@@ -190,6 +190,36 @@ def test_a_different_network_does_not_pass_as_the_same(tmp_path: Path, shift: fl
     x = some(100)
     with pytest.raises(NdmError, match="onnxruntime differs from PyTorch"):
         writer.check_against(policy, tmp_path / "m.onnx", x)
+
+
+def test_rounding_that_differs_from_call_to_call_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Products of matrices may be rounded by where in memory they lie, as with AVX-512."""
+    policy = Policy((8,))
+    writer.write(policy, tmp_path / "m.onnx", {})
+    calls = itertools.count()
+    raw = Policy.raw
+    monkeypatch.setattr(Policy, "raw", lambda self, x: raw(self, x) * (1 + next(calls) * 1e-15))
+    assert writer.check_against(policy, tmp_path / "m.onnx", some(100)) < 1e-5
+    assert writer.check_against(policy, tmp_path / "m.onnx", some(100)) < 1e-5
+
+
+def test_another_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By one step of an input, or of the state."""
+    policy = Policy((8,))
+    writer.write(policy, tmp_path / "m.onnx", {})
+    forward = Memory.forward
+    for off in ((2.0**-12, 0.0), (0.0, 2.0**-14)):
+        with monkeypatch.context() as patch, pytest.raises(NdmError, match="its memory differs"):
+            patch.setattr(
+                Memory,
+                "forward",
+                lambda self, x, s, off=off: [
+                    a + b for a, b in zip(forward(self, x, s), off, strict=True)
+                ],
+            )
+            writer.check_against(policy, tmp_path / "m.onnx", some(100))
 
 
 def test_unsupported_operators_are_refused_by_name(tmp_path: Path) -> None:
