@@ -20,6 +20,10 @@ ROUNDS, SETTLES, SHRINKS = 31, 2, 8
 window without losses"""
 
 
+STANDS, SCATTERS, OFTEN, SURE = 4096 * 4 // 5, 4096 // 8, 4096 // 128, 2 << 16
+"""beside rivals: of rtt_ratio, rtt_variation and loss_rate_mean, and the logit of an overflow"""
+
+
 def inputs(table: pa.Table) -> npt.NDArray[np.int16]:
     """[rounds, dense], Q12."""
     columns = [table[name].to_numpy() for name in event_lines.INPUTS]
@@ -89,11 +93,11 @@ def beside_rivals(row: dict[str, Any], target: int) -> int:
     if row["queue_floor"] < EMPTIES:
         return target
     cwnd = int(row["cwnd"])
-    stands = row["rtt_ratio"] <= 4096 * 4 // 5 and row["rtt_variation"] < 4096 // 8
-    often = stands and row["loss_rate_mean"] >= 4096 // 128
+    stands = row["rtt_ratio"] <= STANDS and row["rtt_variation"] < SCATTERS
+    often = stands and row["loss_rate_mean"] >= OFTEN
     target -= target > 4 and row["phase"] % 2 and often
     if not often:
         return target
-    if row["loss_rate"] and row["congestion"] >= 2 << 16:
+    if row["loss_rate"] and row["congestion"] >= SURE:
         return min(target, cwnd - (cwnd + 3) // 4)
     return min(target, cwnd + max(cwnd // 8, 1))

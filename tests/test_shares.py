@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ndm_tcp.lab.guest import uml_build
+from ndm_tcp.lab.paths.truth import bdp_packets
 from ndm_tcp.lab.sim.build import build
 from ndm_tcp.worth import rules
 
@@ -28,7 +29,7 @@ def packets(path: bench.DrawnPath) -> float:
     """What the path and its queue hold."""
     link = path[1].link
     assert link
-    return link.rate_bps * link.rtt_us / 12e9 + link.queue_packets
+    return bdp_packets(link) + link.queue_packets
 
 
 def test_short_rounds_take_no_more_than_long_ones(tmp_path: Path) -> None:

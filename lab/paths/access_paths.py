@@ -194,7 +194,8 @@ def _marking(qdisc: str) -> Callable[[random.Random], _Path]:
     return draw
 
 
-def _flow(sender: int, start_s: float, seconds: int, cc: str = "$cc") -> str:
+def flow(sender: int, start_s: float, seconds: int, cc: str = "$cc") -> str:
+    """The lines of a flow in a scenario file; cc: its algorithm, `$cc` the one under test."""
     return (
         f'\n[[flows]]\ncc = "{cc}"\nsender = {sender}\nstart_s = {start_s:.1f}\n'
         f"seconds = {seconds}\n"
@@ -203,22 +204,22 @@ def _flow(sender: int, start_s: float, seconds: int, cc: str = "$cc") -> str:
 
 def _three_cubics(rng: random.Random) -> _Path:
     drawn = _draw(rng, SHARED_MBPS, (12.0, 60.0), SHARED_QUEUE_BDP)
-    flows = "".join(_flow(n, n * rng.uniform(0.1, 0.6), 22, "cubic") for n in range(3))
-    flows += _flow(3, rng.uniform(2, 4), 20)
+    flows = "".join(flow(n, n * rng.uniform(0.1, 0.6), 22, "cubic") for n in range(3))
+    flows += flow(3, rng.uniform(2, 4), 20)
     return _Path(*drawn, [], "joins three CUBICs", 24, flows)
 
 
 def _late_cubic(rng: random.Random) -> _Path:
     drawn = _draw(rng, SHARED_MBPS, (12.0, 60.0), SHARED_QUEUE_BDP)
-    flows = "".join(_flow(n, n * rng.uniform(0.1, 0.6), 26) for n in range(4))
-    flows += _flow(4, rng.uniform(5, 7), 20, "cubic")
+    flows = "".join(flow(n, n * rng.uniform(0.1, 0.6), 26) for n in range(4))
+    flows += flow(4, rng.uniform(5, 7), 20, "cubic")
     return _Path(*drawn, [], "four flows, and a late CUBIC: 1 - share is what it gets", 28, flows)
 
 
 def _staggered(rng: random.Random) -> _Path:
     drawn = _draw(rng, SHARED_MBPS, (12.0, 60.0), SHARED_QUEUE_BDP)
     starts = [0.0, *(n * 4 + rng.uniform(-1, 1) for n in (1, 2, 3))]
-    flows = "".join(_flow(n, at_s, int(27 - at_s)) for n, at_s in enumerate(starts))
+    flows = "".join(flow(n, at_s, int(27 - at_s)) for n, at_s in enumerate(starts))
     return _Path(*drawn, [], "four flows, one after the other", 27, flows)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ndm_tcp.lab.guest.uml_build import KMOD
+from ndm_tcp.lab.paths.access_paths import flow
 from ndm_tcp.lab.paths.scenario import Scenario, parse
 from ndm_tcp.lab.paths.training_paths import log_uniform
 from ndm_tcp.lab.sim.build import build
@@ -35,29 +36,18 @@ def beside_cubic(rng: random.Random) -> str:
     """A CUBIC and a flow under test, the second one 2 or 8 s late."""
     late = 8 if rng.random() < 0.5 else 2
     first, second = ("cubic", "$cc") if rng.random() < 0.5 else ("$cc", "cubic")
-    return (
-        f'[[flows]]\ncc = "{first}"\nseconds = 38\n'
-        f'[[flows]]\ncc = "{second}"\nsender = 1\nstart_s = {late}\nseconds = 30\n'
-    )
+    return flow(0, 0, 38, first) + flow(1, late, 30, second)
 
 
 def _equals(rng: random.Random) -> str:
     starts = [1.5 * number for number in range(rng.randint(2, 6))]
-    return "".join(
-        f"[[flows]]\nsender = {number}\nstart_s = {at_s}\nseconds = {39 - int(at_s)}\n"
-        for number, at_s in enumerate(starts)
-    )
+    return "".join(flow(n, at_s, 39 - int(at_s)) for n, at_s in enumerate(starts))
 
 
 def late_cubic(rng: random.Random) -> str:
     """Four flows under test, and a CUBIC that comes seconds later."""
-    starts = [number * rng.uniform(0.1, 0.6) for number in range(4)]
-    flows = "".join(
-        f"[[flows]]\nsender = {number}\nstart_s = {at_s:.1f}\nseconds = 38\n"
-        for number, at_s in enumerate(starts)
-    )
-    at_s = rng.uniform(5, 7)
-    return f'{flows}[[flows]]\ncc = "cubic"\nsender = 4\nstart_s = {at_s:.1f}\nseconds = 30\n'
+    flows = "".join(flow(n, n * rng.uniform(0.1, 0.6), 38) for n in range(4))
+    return flows + flow(4, rng.uniform(5, 7), 30, "cubic")
 
 
 def drawn(seed: int, count: int, flows: Callable[[random.Random], str]) -> list[DrawnPath]:

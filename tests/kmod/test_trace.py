@@ -19,6 +19,7 @@ from ndm_tcp.datasets.module_event import event_lines
 from ndm_tcp.datasets.readers import run_folder
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import run as lab_run
+from ndm_tcp.lab.paths.access_paths import flow
 
 from ..replay import assert_replays, beside_rivals, ceilings, inputs
 from .lab import EVENT, FILE, need_kernel, scenario
@@ -75,9 +76,13 @@ def test_every_round_replays_bit_by_bit(table: pa.Table) -> None:
     assert assert_replays(table) > 100
 
 
-def wanted(table: pa.Table) -> npt.NDArray[Any]:
-    """Targets of the rounds that the network decides, packets."""
-    rows = table.filter(pc.equal(table["why"], "network"))
+def decided(table: pa.Table) -> pa.Table:
+    """The rounds that the network decides."""
+    return table.filter(pc.equal(table["why"], "network"))
+
+
+def wanted(rows: pa.Table) -> npt.NDArray[Any]:
+    """Targets of such rounds, packets."""
     cwnd, gain = rows["cwnd"].to_numpy(), rows["cwnd_gain"].to_numpy()
     probed = np.clip(gain + PROBE[rows["phase"].to_numpy()], -65536, 65536)
     law = core.apply_gain(cwnd.astype(np.uint32), probed.astype(np.int32))
@@ -97,11 +102,11 @@ def flooded(rows: pa.Table) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
 
 
 def test_the_action_follows_from_the_outputs(table: pa.Table) -> None:
-    rows = table.filter(pc.equal(table["why"], "network"))
+    rows = decided(table)
     cwnd, target = rows["cwnd"].to_numpy(), rows["target"].to_numpy()
     below = [0xFFFFF if packets is None else packets for packets in ceilings(table.to_pylist())[0]]
     ceiling = np.maximum(below, 4)[np.array(table["why"].to_pylist()) == "network"]
-    aim = np.minimum(wanted(table), ceiling)
+    aim = np.minimum(wanted(rows), ceiling)
     held = target == np.maximum(cwnd, 4)  # the window was not used: it does not grow
     assert ((target == aim) | (held & (aim > cwnd))).all()
     assert flooded(rows)[0].any()
@@ -113,17 +118,14 @@ def test_the_action_follows_from_the_outputs(table: pa.Table) -> None:
 def test_flows_make_way_for_a_late_one(tmp_path: Path) -> None:
     """Of four flows and a late CUBIC: each round does as the rule says, and every part occurs."""
     need_kernel()
-    flows = [f"sender = {n}\nstart_s = {n / 4}\nseconds = 19\n" for n in range(4)]
-    late = 'sender = 4\nstart_s = 5\nseconds = 14\ncc = "cubic"\n'
-    text = "".join(f"[[flows]]\n{flow}" for flow in [*flows, late])
-    lab_run.run(scenario(f"{SHARED}{text}"), "ndm_tcp", SEED, tmp_path / "run", events=(EVENT,))
+    flows = "".join(flow(n, 0.3 * n, 19) for n in range(4)) + flow(4, 5, 14, "cubic")
+    lab_run.run(scenario(f"{SHARED}{flows}"), "ndm_tcp", SEED, tmp_path / "run", events=(EVENT,))
     table = event_lines.read(tmp_path / "run" / "tcp_probe.txt.zst")
     gave = grew = 0
     for port in set(table["sport"].to_pylist()):
-        flow = table.filter(pc.equal(table["sport"], port))
-        rows = flow.filter(pc.equal(flow["why"], "network"))
+        rows = decided(table.filter(pc.equal(table["sport"], port)))
         cwnd, target = rows["cwnd"].to_numpy().astype(np.int64), rows["target"].to_numpy()
-        aim = wanted(flow)
+        aim = wanted(rows)
         # Lower: under a ceiling. Held: the window was not used.
         assert (target <= np.maximum(aim, 4)).all()
         gave += int(((target == aim) & (aim == cwnd - (cwnd + 3) // 4)).sum())
