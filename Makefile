@@ -26,10 +26,12 @@ HEADERS_612 = $(shell apt-cache search --names-only '^linux-headers-6\.12\.[0-9]
 BUILD_PACKAGES = gcc libc6-dev make kmod linux-headers-amd64
 LAB_PACKAGES = flex bison bc patch xz-utils util-linux iproute2 iperf3
 TEST_PACKAGES = $(HEADERS_612) chromium qemu-system-x86 busybox-static tcpdump sparse clang dkms libelf-dev \
-	$(BPF_PACKAGES) \
+	$(BPF_PACKAGES) $(CLANGS) \
 	$(LAB_PACKAGES) $(CROSS_PACKAGES)
 # The BPF form of the module: for its loader.
 BPF_PACKAGES = libbpf-dev
+# What one compiler leaves out of the BPF form, the verifier may miss.
+CLANGS = $(shell apt-cache search --names-only '^clang-(16|19)$$' 2>/dev/null | awk '{print $$1}')
 # The sanitizers of whatever clang this release has.
 CLANG_RT = $(shell apt-cache depends clang 2>/dev/null | sed -n 's/.*clang-\([0-9]*\)$$/libclang-rt-\1-dev/p' | head -n 1)
 CROSS_PACKAGES = $(CLANG_RT) gcc-aarch64-linux-gnu gcc-arm-linux-gnueabihf gcc-i686-linux-gnu libc6-dev-i386-cross gcc-s390x-linux-gnu \

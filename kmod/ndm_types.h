@@ -26,14 +26,19 @@ static inline u32 ndm_bit_length(u32 x)
 	return n + x;
 }
 
+/* Of weights that it has as constants the compiler knows a sum's range; the verifier does not. */
+static inline u32 ndm_unknown(u32 value)
+{
+	asm volatile("" : "+r"(value));
+	return value;
+}
+
 /* An index that is at most `most`: only the verifier does not know. */
 static inline u32 ndm_known(u32 index, u32 most)
 {
-	if (index > most)
-		index = most;
-	/* Or the compiler compares a copy of it. */
-	asm volatile("" : "+r"(index));
-	return index;
+	index = ndm_unknown(index);
+	/* And again, or the compiler compares a copy of it. */
+	return ndm_unknown(index > most ? most : index);
 }
 
 #elif defined(__KERNEL__)
@@ -57,6 +62,11 @@ static inline u64 ndm_div(u64 dividend, u64 divisor)
 static inline u32 ndm_bit_length(u32 x)
 {
 	return fls(x);
+}
+
+static inline u32 ndm_unknown(u32 value)
+{
+	return value;
 }
 
 /* An index that is at most `most`; BPF must prove it. */
@@ -94,6 +104,11 @@ static inline u64 ndm_div(u64 dividend, u64 divisor)
 static inline u32 ndm_bit_length(u32 x)
 {
 	return x ? 32 - (u32)__builtin_clz(x) : 0;
+}
+
+static inline u32 ndm_unknown(u32 value)
+{
+	return value;
 }
 
 /* An index that is at most `most`; BPF must prove it. */
