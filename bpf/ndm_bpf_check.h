@@ -48,13 +48,20 @@ int ndm_check_features(struct ndm_check_features *check)
 static u64 ndm_replay_socket[1024];
 static u64 ndm_replay_sample[32];
 
+/* A function, as the callback is: its registers are saved and restored. */
+static NDM_RARE int ndm_replay_ack(struct sock *sk, const struct rate_sample *rs, bool advanced)
+{
+	ndm_on_ack(sk, rs, advanced);
+	return 0;
+}
+
 #define ndm_replay_hook_init(sk)	({ \
 	memset(&ndm_scratch.shadow, 0, sizeof(ndm_scratch.shadow)); \
 	memset(&ndm_scratch.memory, 0, sizeof(ndm_scratch.memory)); \
 	ndm_init(sk); \
 })
 #define ndm_replay_memory		ndm_scratch.memory
-#define ndm_replay_hook_ack		ndm_on_ack
+#define ndm_replay_hook_ack		ndm_replay_ack
 #define ndm_replay_hook_ssthresh	ndm_on_loss
 #define ndm_replay_hook_undo		ndm_undo_cwnd
 #define ndm_replay_hook_settle		ndm_settle

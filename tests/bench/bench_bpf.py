@@ -4,7 +4,8 @@
     python -m tests.bench.bench_bpf [--seconds N] [--mbps N] [--queue-kb N]
 
 The same records through the BPF programs and through the module's code in user space, each timed
-one by one; from each the cost of a record that calls nothing is taken off. The module's code has
+one by one; from each the cost of a record that calls nothing is taken off. They are those of bulk
+flows of the simulator, and scripted ones with every kind of ACK. The module's code has
 the options of a Debian kernel that matter here (gcc 12 or newer): no vector registers, variables
 set to zero, a guarded stack, and on x86 guarded returns where this kernel guards them so.
 
@@ -29,7 +30,7 @@ from numpy.typing import NDArray
 
 from ndm_tcp.bpf import default, loader
 from tests import blobs, namespaces
-from tests.bpf import records
+from tests.bpf import records, simulated
 
 BENCH = Path(__file__).resolve().parent
 ROOT = BENCH.parents[1]
@@ -68,9 +69,9 @@ def as_in_kernel() -> list[str]:
 
 
 def replay(program: list[Path | str], flows: bytes) -> tuple[Times, list[bytes]]:
-    """Nanoseconds of every record, the lowest of five runs; and the records with their outputs."""
+    """Nanoseconds of every record, the lowest of fifteen runs; and the records as they end."""
     found = []
-    for _ in range(5):
+    for _ in range(15):
         done = subprocess.run(program, input=flows, capture_output=True, check=True)
         split = records.split(done.stdout)
         found.append([records.inputs(record)["ns"] for record in split])
@@ -79,8 +80,17 @@ def replay(program: list[Path | str], flows: bytes) -> tuple[Times, list[bytes]]
 
 
 def replayed(folder: Path) -> None:
+    """Bulk flows and scripted ones through all programs."""
+    kinds = {
+        "bulk": simulated.flows(folder),
+        "scripted": [records.flow(seed, 1000, timed=True) for seed in range(20)],
+    }
+    for kind, flows in kinds.items():
+        compare(kind, b"".join(flows), folder)
+
+
+def compare(kind: str, flows: bytes, folder: Path) -> None:
     """The same records through both, and through BPF with a network that was swapped in."""
-    flows = b"".join(records.flow(seed, 1000, timed=True) for seed in range(20))
     split = records.split(flows)
     quiet = struct.pack("I", NOTHING)
     nothing = b"".join(quiet + record[4:] for record in split)
@@ -93,7 +103,7 @@ def replayed(folder: Path) -> None:
     }
     found = {}
     for name, words in programs.items():
-        # Their mean, not their median: the clock counts ten nanoseconds at a time.
+        # Each record's lowest, as of those that call something; the clock counts tens of ns.
         empty = replay(words, nothing)[0].mean()
         times, ended = replay(words, flows)
         found[name] = times - empty
@@ -101,7 +111,7 @@ def replayed(folder: Path) -> None:
     memory = [records.memory(record) for record in ended]
     acks = np.array([record[0] == records.ACK for record in split])
     ends = acks & np.array([False, *(a != b for a, b in pairwise(memory))])
-    print(f"{acks.sum()} ACKs of {len(split)} records, {ends.sum()} end a round; ns of each:")
+    print(f"{kind}: {acks.sum()} ACKs, {ends.sum()} end a round; ns of each:")
     for name, times in found.items():
         shown = [f"  {name:16}"]
         for what, of in (("within a round", acks & ~ends), ("at its end", ends), ("mean", acks)):

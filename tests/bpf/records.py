@@ -172,6 +172,12 @@ def outputs(record: bytes) -> dict[str, int]:
     return dict(zip(OUTPUTS, values, strict=False))
 
 
+def left(record: bytes) -> tuple[int, ...]:
+    """What a callback left: window, pacing rate, the private area, the network's memory."""
+    cwnd, _, _, _, _, *rest = _FORMAT.unpack(record)[len(INPUTS) :]
+    return (cwnd, *rest)
+
+
 def memory(record: bytes) -> tuple[int, ...]:
     """The network's memory after a record."""
     found: tuple[int, ...] = _FORMAT.unpack(record)[-contract.N_MEANS :]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ..conftest import ROOT
-from . import records
+from . import records, simulated
 
 FLOWS, ACKS = 40, 600
 FIELDS = Path(__file__).with_name("replay.c")
@@ -62,6 +62,16 @@ def test_bpf_gives_the_same_bits(flows: bytes, module: list[bytes], loadable: Pa
     assert not differing, [
         (i, records.outputs(module[i]), records.outputs(bpf[i])) for i in differing[:3]
     ]
+
+
+def test_transfers_give_what_they_gave_in_the_simulator(loadable: Path, tmp_path: Path) -> None:
+    """Bulk flows, lone and beside others: every callback, in the kernel and in user space."""
+    for number, transfer in enumerate(simulated.flows(tmp_path)):
+        wanted = [records.left(record) for record in records.split(transfer)]
+        assert len(wanted) > 2000 and len({row[0] for row in wanted}) > 10
+        for words in ([loadable / "ndm_bpf", "replay"], [build(tmp_path / "replay")]):
+            found = [records.left(record) for record in run([*words], transfer)]
+            assert found == wanted, f"path {number}, {words[0].name}"
 
 
 @pytest.mark.parametrize(
