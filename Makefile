@@ -30,7 +30,7 @@ TEST_PACKAGES = $(HEADERS_612) chromium qemu-system-x86 busybox-static tcpdump s
 	$(LAB_PACKAGES) $(CROSS_PACKAGES)
 # The BPF form of the module: for its loader.
 BPF_PACKAGES = libbpf-dev
-# What one compiler leaves out of the BPF form, the verifier may miss.
+# tests/bpf/test_load.py: besides the release's own clang, those whose objects Linux once refused.
 CLANGS = $(shell apt-cache search --names-only '^clang-(16|19)$$' 2>/dev/null | awk '{print $$1}')
 # The sanitizers of whatever clang this release has.
 CLANG_RT = $(shell apt-cache depends clang 2>/dev/null | sed -n 's/.*clang-\([0-9]*\)$$/libclang-rt-\1-dev/p' | head -n 1)

@@ -46,10 +46,11 @@ static NDM_COMMON s32 ndm_round_shift(s32 acc, u32 n)
 /* Q16 to Q15, odd-symmetric, linear interpolation between the entries. */
 static NDM_COMMON s16 ndm_tanh(s32 pre)
 {
-	u32 magnitude = ndm_unknown(pre < 0 ? 0U - (u32)pre : (u32)pre);
+	u32 magnitude = pre < 0 ? 0U - (u32)pre : (u32)pre;
 	const s16 *at;
 	s32 value;
 
+	NDM_HIDE(magnitude);
 	if (magnitude >= NDM_TANH_LIMIT) {
 		value = ndm_tanh_table[1 << NDM_TANH_STEPS_LOG2];
 	} else {

@@ -7,6 +7,12 @@
 
 #include <ndm_bpf_types.h>	/* NDM_RARE and NDM_COMMON, too */
 
+/*
+ * From here on the compiler knows nothing of this variable. It may know a sum's range, from
+ * weights that are constants, and leave out a comparison that the verifier needs.
+ */
+#define NDM_HIDE(variable)	asm volatile("" : "+r"(variable))
+
 static inline u64 ndm_div(u64 dividend, u64 divisor)
 {
 	return dividend / divisor;
@@ -26,19 +32,14 @@ static inline u32 ndm_bit_length(u32 x)
 	return n + x;
 }
 
-/* Of weights that it has as constants the compiler knows a sum's range; the verifier does not. */
-static inline u32 ndm_unknown(u32 value)
-{
-	asm volatile("" : "+r"(value));
-	return value;
-}
-
 /* An index that is at most `most`: only the verifier does not know. */
 static inline u32 ndm_known(u32 index, u32 most)
 {
-	index = ndm_unknown(index);
-	/* And again, or the compiler compares a copy of it. */
-	return ndm_unknown(index > most ? most : index);
+	if (index > most)
+		index = most;
+	/* Or the compiler compares a copy of it. */
+	NDM_HIDE(index);
+	return index;
 }
 
 #elif defined(__KERNEL__)
@@ -53,6 +54,7 @@ static inline u32 ndm_known(u32 index, u32 most)
 
 #define NDM_RARE	noinline	/* not worth the registers where it is called */
 #define NDM_COMMON	__always_inline	/* every ACK's, and the layers */
+#define NDM_HIDE(variable)	((void)(variable))	/* from a compiler for BPF */
 
 static inline u64 ndm_div(u64 dividend, u64 divisor)
 {
@@ -62,11 +64,6 @@ static inline u64 ndm_div(u64 dividend, u64 divisor)
 static inline u32 ndm_bit_length(u32 x)
 {
 	return fls(x);
-}
-
-static inline u32 ndm_unknown(u32 value)
-{
-	return value;
 }
 
 /* An index that is at most `most`; BPF must prove it. */
@@ -95,6 +92,7 @@ typedef int64_t s64;
 #ifndef NDM_COMMON
 #define NDM_COMMON	inline
 #endif
+#define NDM_HIDE(variable)	((void)(variable))
 
 static inline u64 ndm_div(u64 dividend, u64 divisor)
 {
@@ -104,11 +102,6 @@ static inline u64 ndm_div(u64 dividend, u64 divisor)
 static inline u32 ndm_bit_length(u32 x)
 {
 	return x ? 32 - (u32)__builtin_clz(x) : 0;
-}
-
-static inline u32 ndm_unknown(u32 value)
-{
-	return value;
 }
 
 /* An index that is at most `most`; BPF must prove it. */
@@ -131,18 +124,11 @@ static inline u32 ndm_known(u32 index, u32 most)
  * A partial sum, in its order: clang for BPF would compute all products of a row first, and
  * spill them.
  */
-#if defined(__bpf__)
 static inline u64 ndm_so_far(u64 sum)
 {
-	asm volatile("" : "+r"(sum));
+	NDM_HIDE(sum);
 	return sum;
 }
-#else
-static inline u64 ndm_so_far(u64 sum)
-{
-	return sum;
-}
-#endif
 
 static inline u32 ndm_min(u32 a, u32 b)
 {

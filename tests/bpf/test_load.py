@@ -60,17 +60,18 @@ def test_the_golden_vectors_pass_in_the_kernel(loadable: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-@pytest.mark.parametrize("smaller", [1, 64])
-@pytest.mark.parametrize("clang", ["clang-14", "clang-16", "clang-19"])
+@pytest.mark.parametrize(
+    ("clang", "divisor"), [("clang-14", 1), ("clang-16", 1), ("clang-16", 64), ("clang-19", 1)]
+)
 def test_the_kernel_takes_the_object_of(
-    clang: str, smaller: int, loadable: Path, tmp_path: Path
+    clang: str, divisor: int, loadable: Path, tmp_path: Path
 ) -> None:
-    """What a compiler does not inline, the verifier may refuse; so it may where a network's
-    weights bound a sum, and the compiler leaves out a comparison."""
+    """The verifier may refuse what a compiler does not inline. clang 16 left out comparisons, too,
+    of sums that a network's weights bound, the more of them the smaller the weights."""
     shutil.copytree(ROOT / "kmod", tmp_path / "kmod")
     model = model_json.from_json(ROOT / "kmod" / "generated" / model_json.NAME)
     layers = [
-        replace(layer, weight=layer.weight // smaller, bias=layer.bias // smaller)
+        replace(layer, weight=layer.weight // divisor, bias=layer.bias // divisor)
         for layer in model.layers
     ]
     generated.write(IntegerNetwork(replace(model, layers=layers)), tmp_path / "kmod" / "generated")
