@@ -48,7 +48,7 @@ int ndm_check_features(struct ndm_check_features *check)
 static u64 ndm_replay_socket[1024];
 static u64 ndm_replay_sample[32];
 
-/* A function, as the callback is: its registers are saved and restored. */
+/* A function, as the callback is: inlined it would not save and restore registers. */
 static NDM_RARE int ndm_replay_ack(struct sock *sk, const struct rate_sample *rs, bool advanced)
 {
 	ndm_on_ack(sk, rs, advanced);

@@ -4,10 +4,11 @@
     python -m tests.bench.bench_bpf [--seconds N] [--mbps N] [--queue-kb N]
 
 The same records through the BPF programs and through the module's code in user space, each timed
-one by one; from each the cost of a record that calls nothing is taken off. They are those of bulk
-flows of the simulator, and scripted ones with every kind of ACK. The module's code has
-the options of a Debian kernel that matter here (gcc 12 or newer): no vector registers, variables
-set to zero, a guarded stack, and on x86 guarded returns where this kernel guards them so.
+one by one; from each the cost of a record that calls nothing is taken off. Some are of bulk flows
+in the simulator, some of scripted flows with every kind of ACK. Both forms are functions that are
+called directly: what the core's pointer and BPF's trampoline cost is not in it. The module's code
+has the options of a Debian kernel that matter here (gcc 12 or newer): no vector registers,
+variables set to zero, a guarded stack, and on x86 guarded returns where this kernel guards them so.
 
 Then a flow of ndm_tcp_bpf and one of the kernel's BBR, called from BPF, beside a CUBIC flow that
 fills a router's queue: the median of their cost in 200 ms, by the kernel's statistics of BPF
@@ -69,7 +70,7 @@ def as_in_kernel() -> list[str]:
 
 
 def replay(program: list[Path | str], flows: bytes) -> tuple[Times, list[bytes]]:
-    """Nanoseconds of every record, the lowest of fifteen runs; and the records as they end."""
+    """Nanoseconds of every record, the lowest of fifteen runs; and the last run's."""
     found = []
     for _ in range(15):
         done = subprocess.run(program, input=flows, capture_output=True, check=True)
@@ -82,7 +83,7 @@ def replay(program: list[Path | str], flows: bytes) -> tuple[Times, list[bytes]]
 def replayed(folder: Path) -> None:
     """Bulk flows and scripted ones through all programs."""
     kinds = {
-        "bulk": simulated.flows(folder),
+        "bulk": simulated.flows(folder, simulated.BULK),
         "scripted": [records.flow(seed, 1000, timed=True) for seed in range(20)],
     }
     for kind, flows in kinds.items():
@@ -103,7 +104,7 @@ def compare(kind: str, flows: bytes, folder: Path) -> None:
     }
     found = {}
     for name, words in programs.items():
-        # Each record's lowest, as of those that call something; the clock counts tens of ns.
+        # Their mean, not their median: the clock counts ten nanoseconds at a time.
         empty = replay(words, nothing)[0].mean()
         times, ended = replay(words, flows)
         found[name] = times - empty

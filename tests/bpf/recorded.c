@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The simulator's module, which also writes what the first flow's callbacks read and leave, as
- * records of bpf/ndm_bpf_record.h, to the file that NDM_RECORDS names. In the place of
- * lab/sim/ndm.c.
+ * In the place of lab/sim/ndm.c: the simulator's module, which writes what the first flow's
+ * callbacks read and leave to the file that NDM_RECORDS names, as records of
+ * bpf/ndm_bpf_record.h.
+ *
+ * A record has one random number, so each callback draws one before it begins, whether it needs
+ * it or not. The module's headers call recorded_random() for it; core_random() is the
+ * simulator's own function. So a run differs from one without records.
  */
 #define sim_random recorded_random
 #include "sim.h"
@@ -12,7 +16,6 @@
 
 u32 core_random(void) __asm__("sim_random");
 
-/* A record has one number: all that a callback draws. */
 static u32 drawn;
 
 u32 recorded_random(void)
@@ -43,20 +46,29 @@ static struct ndm_replay_record before(struct sock *sk, u32 op, u32 arg)
 		.data_segs_out = tp->data_segs_out, .undo_marker = tp->undo_marker,
 		.tlp_high_seq = tp->tlp_high_seq, .lsndtime = tp->lsndtime,
 		.rto = inet_csk(sk)->icsk_rto, .cwnd_limited = tp->is_cwnd_limited,
-		.tlp_retrans = tp->tlp_retrans, .ns = 1,
+		.tlp_retrans = tp->tlp_retrans,
+		.ns = 1,	/* a replay may time it */
 	};
+}
+
+/* cwnd and ssthresh: what the core has next; of most callbacks they are in the socket. */
+static void leave(struct sock *sk, struct ndm_replay_record *r, u32 cwnd, u32 ssthresh)
+{
+	const struct sim_flow *f = (struct sim_flow *)sk;
+
+	if (f->number)
+		return;
+	r->out_cwnd = cwnd;
+	r->out_ssthresh = ssthresh;
+	r->out_pacing = sk->sk_pacing_rate;
+	memcpy(r->out_private, inet_csk_ca(sk), sizeof(r->out_private));
+	r->out_memory = *f->memory;
+	fwrite(r, sizeof(*r), 1, records);
 }
 
 static void after(struct sock *sk, struct ndm_replay_record *r)
 {
-	const struct sim_flow *f = (struct sim_flow *)sk;
-
-	r->out_cwnd = tcp_sk(sk)->snd_cwnd;
-	r->out_pacing = sk->sk_pacing_rate;
-	memcpy(r->out_private, inet_csk_ca(sk), sizeof(r->out_private));
-	r->out_memory = *f->memory;
-	if (!f->number && fwrite(r, sizeof(*r), 1, records) != 1)
-		abort();
+	leave(sk, r, tcp_sk(sk)->snd_cwnd, tcp_sk(sk)->snd_ssthresh);
 }
 
 static void recorded_init(struct sock *sk)
@@ -89,8 +101,28 @@ static u32 recorded_ssthresh(struct sock *sk)
 	struct ndm_replay_record r = before(sk, NDM_REPLAY_CUT, NDM_REPLAY_CUT_LOSS);
 	u32 threshold = ndm_ssthresh(sk);
 
-	after(sk, &r);
+	leave(sk, &r, tcp_sk(sk)->snd_cwnd, threshold);
 	return threshold;
+}
+
+static u32 recorded_undo(struct sock *sk)
+{
+	struct ndm_replay_record r = before(sk, NDM_REPLAY_UNDO, 0);
+	u32 cwnd = ndm_undo_cwnd(sk);
+
+	leave(sk, &r, cwnd, max(tcp_sk(sk)->prior_ssthresh, tcp_sk(sk)->snd_ssthresh));
+	return cwnd;
+}
+
+static void recorded_event(struct sock *sk, enum tcp_ca_event event)
+{
+	struct ndm_replay_record r;
+
+	if (event != CA_EVENT_TX_START)
+		return;
+	r = before(sk, NDM_REPLAY_IDLE, 0);
+	take_event(sk, event);
+	after(sk, &r);
 }
 
 static void recorded_state(struct sock *sk, u8 state)
@@ -107,10 +139,20 @@ __attribute__((constructor(65535))) static void record(void)
 	const char *name = getenv("NDM_RECORDS");
 
 	records = name ? fopen(name, "wb") : NULL;
-	if (!records)
-		abort();
+	if (!records) {
+		fprintf(stderr, "NDM_RECORDS: no file that can be written; name one\n");
+		exit(1);
+	}
 	ops.init = recorded_init;
 	ops.cong_control = recorded_ack;
 	ops.ssthresh = recorded_ssthresh;
+	ops.undo_cwnd = recorded_undo;
 	ops.set_state = recorded_state;
+	ops.cwnd_event = recorded_event;
+}
+
+__attribute__((destructor)) static void end(void)
+{
+	if (records && (ferror(records) || fclose(records)))
+		abort();
 }

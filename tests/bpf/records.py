@@ -173,9 +173,9 @@ def outputs(record: bytes) -> dict[str, int]:
 
 
 def left(record: bytes) -> tuple[int, ...]:
-    """What a callback left: window, pacing rate, the private area, the network's memory."""
-    cwnd, _, _, _, _, *rest = _FORMAT.unpack(record)[len(INPUTS) :]
-    return (cwnd, *rest)
+    """What the simulator writes, too: window, threshold, pacing rate, private area and memory."""
+    cwnd, ssthresh, _, _, _, *rest = _FORMAT.unpack(record)[len(INPUTS) :]
+    return (cwnd, ssthresh, *rest)
 
 
 def memory(record: bytes) -> tuple[int, ...]:

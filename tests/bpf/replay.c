@@ -41,19 +41,17 @@ static NDM_RARE void ndm_end_round(struct sock *sk, const struct rate_sample *rs
 	ndm_finish_round(sk, rs, &memory, &r, &ack);
 }
 
-#define ndm_replay_hook_init(sk)	(memory = (struct ndm_memory){}, ndm_init(sk))
-#define ndm_replay_memory		memory
-/* As the core calls it. */
+/* A function, as in the kernel: inlined into main() it would know where the socket lies. */
 static __attribute__((noinline)) void ack_arrived(struct sock *sk, const struct rate_sample *rs,
 						  bool advanced)
 {
+	asm volatile("" : "+r"(sk), "+r"(rs));
 	ndm_ack_arrived(sk, rs, advanced);
 }
 
-static void (*volatile cong_control)(struct sock *sk, const struct rate_sample *rs,
-				     bool advanced) = ack_arrived;
-
-#define ndm_replay_hook_ack		cong_control
+#define ndm_replay_hook_init(sk)	(memory = (struct ndm_memory){}, ndm_init(sk))
+#define ndm_replay_memory		memory
+#define ndm_replay_hook_ack		ack_arrived
 #define ndm_replay_hook_ssthresh	ndm_ssthresh
 #define ndm_replay_hook_undo		ndm_undo_cwnd
 #define ndm_replay_hook_settle(sk)	((void)0)

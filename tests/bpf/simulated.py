@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from ndm_tcp.lab.paths.access_paths import flow
@@ -13,44 +14,70 @@ from ndm_tcp.lab.sim import build as sim_build
 from ndm_tcp.lab.sim.simulate import words
 
 from ..conftest import ROOT
-from ..kmod.lab import need_simulator
 
 SECONDS = 20
-PATHS = ((10, 40, 60, ()), (30, 20, 100, ("cubic",)), (200, 20, 400, ()), (10, 40, 100, ("bbr",)))
-"""Mbit/s, ms, packets of queue, and what competes"""
+Values = tuple[int, int, int, str, tuple[str, ...]]
+BULK = (
+    (10, 40, 60, "", ()),
+    (30, 20, 100, "", ("cubic",)),
+    (200, 20, 400, "", ()),
+    (10, 40, 100, "", ("bbr",)),
+)
+"""Mbit/s, ms, packets of queue, what else the link does, and what competes"""
+ROUGH = (
+    (10, 40, 60, "loss = 0.02\njitter_us = 8000\nreorder = false\n", ()),
+    (10, 40, 60, "loss = 0.3\n", ()),
+    (10, 40, 60, "rtt_steps = [[5, 900000]]\n", ()),
+)
+"""likewise, with timeouts and their undoing"""
 
 
-def scenario(mbps: int, rtt_ms: int, queue: int, others: tuple[str, ...]) -> Scenario:
+def scenario(mbps: int, rtt_ms: int, queue: int, more: str, others: tuple[str, ...]) -> Scenario:
     """A flow under test on a path, from its beginning on beside others."""
     link = f"rate_bps = {mbps * 10**6}\nrtt_us = {rtt_ms * 1000}\nqueue_packets = {queue}\n"
     flows = flow(0, 0, SECONDS) + "".join(flow(n, 0, SECONDS, cc) for n, cc in enumerate(others, 1))
-    text = f'seconds = {SECONDS}\ntopology = "path"\n[link]\n{link}{flows}'
+    text = f'seconds = {SECONDS}\ntopology = "path"\n[link]\n{link}{more}{flows}'
     return parse(text, f"recorded-{mbps}-{len(others)}", "recorded.toml")
 
 
 def program(folder: Path) -> Path:
-    """The simulator that writes records."""
-    need_simulator()
+    """The simulator that writes records.
+
+    Raises:
+        NdmError: Linux's source package cannot be fetched.
+    """
+    common = sorted(sim_build.objects().glob("*.o"))
     module, made = folder / "ndm.o", folder / "simulate"
     include = (f"-I{ROOT}", f"-I{sim_build.SOURCES}")
     source = Path(__file__).with_name("recorded.c")
-    subprocess.run(
-        ["gcc", *sim_build.OPTIONS, *include, "-w", "-c", source, "-o", module], check=True
-    )
-    objects = sorted(sim_build.objects().glob("*.o"))
-    subprocess.run(["gcc", *objects, module, "-lm", "-o", made], check=True)
+    command: list[str | Path] = [
+        "gcc",
+        *sim_build.OPTIONS,
+        *include,
+        "-w",
+        "-c",
+        source,
+        "-o",
+        module,
+    ]
+    subprocess.run(command, check=True)
+    subprocess.run(["gcc", *common, module, "-lm", "-o", made], check=True)
     return made
 
 
-def flows(folder: Path) -> list[bytes]:
-    """The records of a flow on each path, in its order; with what each callback left."""
+def flows(folder: Path, paths: Sequence[Values]) -> list[bytes]:
+    """The records of a flow on each path, with what each callback left.
+
+    Args:
+        folder: for what is made meanwhile.
+        paths: such as `BULK`.
+    """
     simulate, out, found = program(folder), folder / "records", []
-    for path in PATHS:
-        given, variables = (
-            words(scenario(*path), "ndm_tcp", 1),
-            {**os.environ, "NDM_RECORDS": str(out)},
-        )
-        subprocess.run([simulate], input=given, text=True, env=variables, check=True,
-                       stdout=subprocess.DEVNULL)  # fmt: skip
+    variables = {**os.environ, "NDM_RECORDS": str(out)}
+    for path in paths:
+        given = words(scenario(*path), "ndm_tcp", 1)
+        done = subprocess.run([simulate], input=given, text=True, env=variables,
+                              capture_output=True, check=False)  # fmt: skip
+        assert done.returncode == 0, done.stderr
         found.append(out.read_bytes())
     return found
