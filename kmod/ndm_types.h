@@ -11,7 +11,7 @@
  * From here on the compiler knows nothing of this variable. It may know a sum's range, from
  * weights that are constants, and leave out a comparison that the verifier needs.
  */
-#define NDM_HIDE(variable)	asm volatile("" : "+r"(variable))
+#define NDM_HIDE(variable)	({ asm volatile("" : "+r"(variable)); })
 
 static inline u64 ndm_div(u64 dividend, u64 divisor)
 {
