@@ -25,6 +25,8 @@ MIN_PACKETS = 200
 MIN_SECONDS = 1.0
 MIN_POLLS = 8
 """half of `rates.MIN_WINDOWS` windows of a log"""
+FASTEST_PPS = 4e7
+"""packets/s: a link of 400 Gbit/s passes that many"""
 APP_LIMITED_SHARE = 0.9
 """From here on the application, not the path, sets the rate: no window fills the path."""
 RECOVERY = 3
@@ -146,6 +148,8 @@ def observe(flow: FlowRecords) -> Observed:
     acked, inflight = acks["acked"].astype(np.int64), acks["inflight"].astype(np.float64)
     lost = acks["lost"].astype(np.int64)
     at, rtt = t[has], rtt_us[has] / 1e6
+    most = max(int(acks["delivered"][-1]), int(acked.sum()), int(lost.sum()))
+    _require_possible(most, float(t[-1]), float(rtt.min()))
     sent = at - rtt
     at_sending = np.searchsorted(t, sent, side="right").clip(0, len(t) - 1)
     return Observed(
@@ -184,6 +188,20 @@ def _require_enough(flow: FlowRecords, samples: int, t: Floats, polled: bool) ->
         raise NdmError(
             f"application-limited at {limited:.0%} of its ACKs: the sender never filled the path; "
             "record a bulk transfer, such as iperf3"
+        )
+
+
+def _require_possible(packets: int, seconds: float, shortest_s: float) -> None:
+    """Damaged times or counters would take memory without a bound, or leave nothing to measure."""
+    if shortest_s >= seconds:
+        raise NdmError(
+            f"the shortest RTT, {shortest_s:.1f} s, is as long as the flow, {seconds:.1f} s: no "
+            "round trip lies in it; record a longer transfer, or with another clock"
+        )
+    if packets > FASTEST_PPS * seconds:
+        raise NdmError(
+            f"{packets} packets in {seconds:.1f} s: no link is as fast, so its counters "
+            "are damaged; record it again"
         )
 
 
