@@ -54,7 +54,7 @@ def _run(*words: str | Path) -> None:
         raise NdmError(f"the simulator does not compile: {uml_build.last_lines(done.stderr)}")
 
 
-def objects() -> Path:
+def _objects() -> Path:
     """A folder with all of the simulator that is the same for every module, compiled."""
     linux = algorithms()
     mine = sorted(path for path in SOURCES.glob("*.c") if path.name != MODULE)
@@ -81,7 +81,7 @@ def objects() -> Path:
 
 def folder(out: Path) -> Path:
     """Where results of this simulator are kept: another one does not take them for its own."""
-    return out / f"simulated-{objects().name[:8]}"
+    return out / f"simulated-{_objects().name[:8]}"
 
 
 def build(kmod: Path = KMOD) -> Path:
@@ -94,19 +94,35 @@ def build(kmod: Path = KMOD) -> Path:
         NdmError: they do not compile, or Linux's source package cannot be fetched.
     """
     uml_build.need({"gcc": "gcc"})
-    common = objects()
+    objects = _objects()
     headers = [path for path in uml_build.module_files(kmod) if path.suffix == ".h"]
     named = [str(path.relative_to(kmod)).encode() for path in headers]
     contents = [path.read_bytes() for path in headers]
-    key = files.digest(common.name.encode(), *named, *contents, (SOURCES / MODULE).read_bytes())
-    target = common / f"simulate-{key}"
+    key = files.digest(objects.name.encode(), *named, *contents, (SOURCES / MODULE).read_bytes())
+    target = objects / f"simulate-{key}"
     if target.is_file():
         return target
-    with tempfile.TemporaryDirectory(prefix=".build.", dir=common) as name:
-        work = Path(name)
-        (work / "kmod").symlink_to(kmod.resolve(), target_is_directory=True)
-        module, program = work / "ndm.o", work / "simulate"
-        _run("gcc", *OPTIONS, f"-I{work}", "-w", "-c", SOURCES / MODULE, "-o", module)
-        _run("gcc", *sorted(common.glob("*.o")), module, "-lm", "-o", program)
+    with tempfile.TemporaryDirectory(prefix=".build.", dir=objects) as name:
+        program = Path(name) / "simulate"
+        link(SOURCES / MODULE, kmod, program)
         shutil.move(program, target)
     return target
+
+
+def link(module: Path, kmod: Path, program: Path) -> None:
+    """Compile the file that includes a module's headers, and link the program with it.
+
+    Args:
+        module: a C file such as `ndm.c`.
+        kmod: the sources of ndm_tcp.
+        program: to write.
+
+    Raises:
+        NdmError: see `build`.
+    """
+    with tempfile.TemporaryDirectory(prefix="ndm-simulator-") as name:
+        work = Path(name)
+        (work / "kmod").symlink_to(kmod.resolve(), target_is_directory=True)
+        compiled = work / "ndm.o"
+        _run("gcc", *OPTIONS, f"-I{work}", "-w", "-c", module, "-o", compiled)
+        _run("gcc", *sorted(_objects().glob("*.o")), compiled, "-lm", "-o", program)

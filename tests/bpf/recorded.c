@@ -9,7 +9,7 @@
  * simulator's own function. So a run differs from one without records.
  */
 #define sim_random recorded_random
-#include "sim.h"
+#include "../../lab/sim/sim.h"
 #undef sim_random
 
 #include <string.h>
@@ -23,8 +23,8 @@ u32 recorded_random(void)
 	return drawn;
 }
 
-#include "ndm.c"
-#include "bpf/ndm_bpf_record.h"
+#include "../../lab/sim/ndm.c"
+#include "../../bpf/ndm_bpf_record.h"
 
 static FILE *records;
 

@@ -8,12 +8,11 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from ndm_tcp.lab.guest.uml_build import KMOD
 from ndm_tcp.lab.paths.access_paths import flow
 from ndm_tcp.lab.paths.scenario import Scenario, parse
 from ndm_tcp.lab.sim import build as sim_build
 from ndm_tcp.lab.sim.simulate import words
-
-from ..conftest import ROOT
 
 SECONDS = 20
 Values = tuple[int, int, int, str, tuple[str, ...]]
@@ -40,39 +39,18 @@ def scenario(mbps: int, rtt_ms: int, queue: int, more: str, others: tuple[str, .
     return parse(text, f"recorded-{mbps}-{len(others)}", "recorded.toml")
 
 
-def program(folder: Path) -> Path:
-    """The simulator that writes records.
-
-    Raises:
-        NdmError: Linux's source package cannot be fetched.
-    """
-    common = sorted(sim_build.objects().glob("*.o"))
-    module, made = folder / "ndm.o", folder / "simulate"
-    include = (f"-I{ROOT}", f"-I{sim_build.SOURCES}")
-    source = Path(__file__).with_name("recorded.c")
-    command: list[str | Path] = [
-        "gcc",
-        *sim_build.OPTIONS,
-        *include,
-        "-w",
-        "-c",
-        source,
-        "-o",
-        module,
-    ]
-    subprocess.run(command, check=True)
-    subprocess.run(["gcc", *common, module, "-lm", "-o", made], check=True)
-    return made
-
-
 def flows(folder: Path, paths: Sequence[Values]) -> list[bytes]:
     """The records of a flow on each path, with what each callback left.
 
     Args:
         folder: for what is made meanwhile.
         paths: such as `BULK`.
+
+    Raises:
+        NdmError: the simulator cannot be built.
     """
-    simulate, out, found = program(folder), folder / "records", []
+    simulate, out, found = folder / "simulate", folder / "records", []
+    sim_build.link(Path(__file__).with_name("recorded.c"), KMOD, simulate)
     variables = {**os.environ, "NDM_RECORDS": str(out)}
     for path in paths:
         given = words(scenario(*path), "ndm_tcp", 1)
