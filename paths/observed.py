@@ -195,8 +195,8 @@ def _require_possible(packets: int, seconds: float, shortest_s: float) -> None:
     """Damaged times or counters would take memory without a bound, or leave nothing to measure."""
     if shortest_s >= seconds:
         raise NdmError(
-            f"the shortest RTT, {shortest_s:.1f} s, is as long as the flow, {seconds:.1f} s: no "
-            "round trip lies in it; record a longer transfer, or with another clock"
+            f"the shortest RTT, {shortest_s:.1f} s, is no shorter than the flow, {seconds:.1f} s: "
+            "no round trip lies in it; record a longer transfer, or with another clock"
         )
     if packets > FASTEST_PPS * seconds:
         raise NdmError(
