@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A recorded run: the sender's capture and the machine's own records beside it.
+"""A recorded run: the sender's capture and the machine's own records beside it; or, of the
+simulator, the ACKs themselves (`simulated`).
 
 Files are found by name with any of the endings plain, .gz, .zst:
 `sender.pcap` (required), `tcp_probe.txt` or `trace.txt` (the kernel's cwnd and ssthresh),
@@ -20,7 +21,7 @@ from typing import IO, Any
 import numpy as np
 import orjson
 
-from ndm_tcp.datasets.readers import capture, mlab, streams, tcp_probe
+from ndm_tcp.datasets.readers import capture, mlab, simulated, streams, tcp_probe
 from ndm_tcp.datasets.readers.pcap import CaptureReport
 from ndm_tcp.datasets.readers.tcp_probe import ProbeColumns
 from ndm_tcp.datasets.rounds.flow import FlowRecords, LossCause
@@ -41,7 +42,7 @@ def find(folder: Path, *stems: str) -> Path | None:
 
 def is_run(folder: Path) -> bool:
     """True if the folder holds a recorded run."""
-    return folder.is_dir() and find(folder, "sender.pcap") is not None
+    return folder.is_dir() and find(folder, "sender.pcap", simulated.STEM) is not None
 
 
 def _rows(path: Path, stream: IO[str]) -> Iterator[tuple[int, dict[str, str]]]:
@@ -207,6 +208,8 @@ def read(
     Raises:
         NdmError: a file of the run is damaged.
     """
+    if acks := find(folder, simulated.STEM):
+        return simulated.read(acks)
     facts = _facts(folder)
     pcap = find(folder, "sender.pcap")
     assert pcap is not None

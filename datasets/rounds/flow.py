@@ -77,7 +77,7 @@ class Flow:
     sampling: Sampling
     cwnd_source: CwndSource
     format: str
-    """The reader: pcap, ss, iperf3, tcp_probe, mlab_tcpinfo, ndt7, flent."""
+    """The reader: pcap, simulator, ss, iperf3, tcp_probe, mlab_tcpinfo, ndt7, flent."""
     cc_name: str | None = None
     """The sender's congestion control, where known (cubic, bbr, ...)."""
     path: str | None = None

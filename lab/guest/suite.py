@@ -278,7 +278,7 @@ def _one(
     if (done := load_result(job.folder)) is not None:
         return Outcome(job, done)
     if program and simulate.has(job.scenario, job.cc):
-        return simulate.attempt(job, kmod, program)
+        return simulate.attempt(job, kmod, program, light)
     cpu = cpus.get()
     try:
         return attempt(job, cpu, light, kmod)

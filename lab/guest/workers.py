@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_simulator(parser: argparse.ArgumentParser) -> None:
-    """The option of verbs that need no more of a run than its results."""
+    """The option of verbs that the simulator can serve."""
     parser.add_argument(
         "--simulate",
         action="store_true",

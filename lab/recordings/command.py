@@ -8,18 +8,20 @@ import json
 import tempfile
 from pathlib import Path
 
-from ndm_tcp.lab.guest import explore, suite, uml_build
+from ndm_tcp.lab.guest import explore, suite, uml_build, workers
 
 EXAMPLE = """example:
   ndm lab record training --cc reno,cubic,vegas,bbr --seeds 1 -o out/recordings
   ndm lab record training --cc ndm_tcp --explore -o out/explored
   ndm lab record training --cc bbr --engine ray -o out/recordings   # on a Ray cluster
+  ndm lab record training --cc ndm_tcp --simulate -o out/recordings # in a hundredth of the time
   ndm dataset build out/recordings -o out/data"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ndm lab record`."""
     suite.add_arguments(parser, None, 1)
+    workers.add_simulator(parser)
     parser.add_argument("--light", action="store_true", help="results only, nothing to train on")
     parser.add_argument(
         "--explore", action="store_true", help="ndm_tcp makes excursions; see lab/guest/explore.py"

@@ -255,6 +255,14 @@ static void control(struct sim_flow *f, const struct news *n, u32 ack)
 	sk->sk_pacing_rate = min(rate / tp->srtt_us, sk->sk_max_pacing_rate);
 }
 
+static void control_recorded(struct sim_flow *f, const struct news *n, u32 ack)
+{
+	struct ndm_ack record = sim_record_ack(f, &n->rs);
+
+	control(f, n, ack);
+	sim_record_keep(f, &record);
+}
+
 /* tcp_ack(), and what it lets out. */
 void sim_ack(struct sim_flow *f, u32 ack, u64 log, u32 window_end)
 {
@@ -305,7 +313,7 @@ void sim_ack(struct sim_flow *f, u32 ack, u64 log, u32 window_end)
 	if (arms && !sim_arm_probe(f, true))
 		sim_arm_rto(f);
 	generate_rate(f, &n, tp->delivered - delivered, tp->lost - lost);
-	control(f, &n, ack);
+	control_recorded(f, &n, ack);
 	if (retransmits == 2) {
 		sim_write(f, false);
 		if ((s32)(f->nxt - f->high) > 0)

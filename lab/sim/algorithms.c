@@ -24,6 +24,35 @@ const struct tcp_congestion_ops *sim_algorithm(const char *name)
 	return NULL;
 }
 
+/* Parameters of modules, by name. */
+static struct {
+	const char *name;
+	void *value;
+	u32 bytes;
+} param[32];
+static u32 params;
+
+void sim_add_param(const char *name, void *value, u32 bytes)
+{
+	if (params == sizeof(param) / sizeof(*param))
+		abort();
+	param[params].name = name;
+	param[params].value = value;
+	param[params++].bytes = bytes;
+}
+
+/* False: no module has it. */
+bool sim_set_param(const char *name, u32 value)
+{
+	for (u32 i = 0; i < params; i++) {
+		if (strcmp(param[i].name, name))
+			continue;
+		memcpy(param[i].value, &value, param[i].bytes);	/* little endian */
+		return true;
+	}
+	return false;
+}
+
 /* Up to the threshold; what is left of the packets is returned. */
 u32 tcp_slow_start(struct tcp_sock *tp, u32 acked)
 {

@@ -15,6 +15,10 @@ from ndm_tcp.lab.guest import uml_build
 from ndm_tcp.lab.guest.uml_build import KMOD, Phases
 
 SOURCES = Path(__file__).resolve().parent
+FIXED_CWND = uml_build.FIXED_CWND / "fixed_cwnd.c"
+"""the lab's own algorithm, as it is, too"""
+EXPLORES = "NDM_EXPLORE := y"
+"""in a module's Kbuild; see lab/guest/explore.py"""
 ALGORITHMS = ("net/ipv4/tcp_bbr.c", "net/ipv4/tcp_cubic.c", "lib/win_minmax.c")
 """of Linux, as they are"""
 OPTIONS = ("-std=gnu11", "-O2", f"-I{SOURCES / 'include'}")
@@ -58,8 +62,12 @@ def _objects() -> Path:
     """A folder with all of the simulator that is the same for every module, compiled."""
     linux = algorithms()
     mine = sorted(path for path in SOURCES.glob("*.c") if path.name != MODULE)
-    read = [*mine, *sorted(SOURCES.rglob("*.h")), *(linux / path for path in ALGORITHMS)]
-    key = files.digest(*(path.read_bytes() for path in read), (KMOD / "ndm_types.h").read_bytes())
+    unchanged = [*(linux / path for path in ALGORITHMS), FIXED_CWND]
+    read = [*mine, *sorted(SOURCES.rglob("*.h")), *unchanged]
+    shared = (KMOD / "ndm_types.h", KMOD / "generated" / "ndm_contract.h")
+    key = files.digest(
+        *(path.read_bytes() for path in read), *(path.read_bytes() for path in shared)
+    )
     target = uml_build.cache() / "simulators" / key
     if target.is_dir():
         return target
@@ -71,8 +79,7 @@ def _objects() -> Path:
         for path in mine:
             _run(*own, *STRICT, "-c", path, "-o", result / f"{path.stem}.o")
         kernels = ("-w", "-include", str(SOURCES / "include" / "kernel.h"))
-        for relative in ALGORITHMS:
-            source = linux / relative
+        for source in unchanged:
             _run(*own, *kernels, "-c", source, "-o", result / f"{source.stem}.o")
         with contextlib.suppress(OSError):  # another process was faster
             result.rename(target)
@@ -98,7 +105,8 @@ def build(kmod: Path = KMOD) -> Path:
     headers = [path for path in uml_build.module_files(kmod) if path.suffix == ".h"]
     named = [str(path.relative_to(kmod)).encode() for path in headers]
     contents = [path.read_bytes() for path in headers]
-    key = files.digest(objects.name.encode(), *named, *contents, (SOURCES / MODULE).read_bytes())
+    contents += [(SOURCES / MODULE).read_bytes(), str(_explores(kmod)).encode()]
+    key = files.digest(objects.name.encode(), *named, *contents)
     target = objects / f"simulate-{key}"
     if target.is_file():
         return target
@@ -107,6 +115,11 @@ def build(kmod: Path = KMOD) -> Path:
         link(SOURCES / MODULE, kmod, program)
         shutil.move(program, target)
     return target
+
+
+def _explores(kmod: Path) -> bool:
+    kbuild = kmod / "Kbuild"
+    return kbuild.is_file() and EXPLORES in kbuild.read_text(encoding="utf-8")
 
 
 def link(module: Path, kmod: Path, program: Path) -> None:
@@ -124,5 +137,6 @@ def link(module: Path, kmod: Path, program: Path) -> None:
         work = Path(name)
         (work / "kmod").symlink_to(kmod.resolve(), target_is_directory=True)
         compiled = work / "ndm.o"
-        _run("gcc", *OPTIONS, f"-I{work}", "-w", "-c", module, "-o", compiled)
+        explores = ["-DNDM_EXPLORE"] if _explores(kmod) else []
+        _run("gcc", *OPTIONS, *explores, f"-I{work}", "-w", "-c", module, "-o", compiled)
         _run("gcc", *sorted(_objects().glob("*.o")), compiled, "-lm", "-o", program)

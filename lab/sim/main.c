@@ -97,6 +97,17 @@ static void read_flow(void)
 	f->in.read_ns = read_us * SIM_NS_US;
 }
 
+static void read_param(void)
+{
+	char name[32];
+	u32 value;
+
+	if (scanf("%31s %u", name, &value) != 2)
+		fail("NAME VALUE", "param");
+	if (!sim_set_param(name, value))
+		fail("no such parameter", name);
+}
+
 static double read_words(void)
 {
 	double end = 0;
@@ -112,6 +123,8 @@ static double read_words(void)
 			read_path();
 		} else if (!strcmp(word, "flow")) {
 			read_flow();
+		} else if (!strcmp(word, "param")) {
+			read_param();
 		} else if (!strcmp(word, "step") && sim_steps < 4096) {
 			struct sim_step *step = &sim_step[sim_steps++];
 			double at;
@@ -295,16 +308,20 @@ static void report(struct sim_flow *f)
 	       f->rtts ? sum / f->rtts : 0, f->rtts ? f->rtt_us[f->rtts * 95 / 100] : 0);
 }
 
-int main(void)
+/* FILE: for a recording. */
+int main(int argc, char **argv)
 {
 	u64 end_ns = read_words() * SIM_NS_S;
 	struct sim_event event;
 
+	if (argc > 1)
+		sim_record_to(argv[1]);
 	sim_path_begin();
 	schedule();
 	while (sim_next(&event) && event.at <= end_ns)
 		happen(&event);
 	for (u32 i = 0; i < sim_flows; i++)
 		report(&sim_flow[i]);
+	sim_record_end();
 	return 0;
 }

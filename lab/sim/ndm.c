@@ -17,10 +17,12 @@ static void ndm_clear_memory(struct sock *sk)
 
 static NDM_RARE void ndm_end_round(struct sock *sk, const struct rate_sample *rs)
 {
+	struct sim_flow *f = (struct sim_flow *)sk;
 	struct ndm_facts r = {};
 	struct ndm_ack ack;
 
-	ndm_finish_round(sk, rs, ((struct sim_flow *)sk)->memory, &r, &ack);
+	ndm_finish_round(sk, rs, f->memory, &r, &ack);
+	f->own_min_rtt_us = ack.min_rtt_us;
 }
 
 static void begin(struct sock *sk)
@@ -35,7 +37,13 @@ static void begin(struct sock *sk)
 
 static void take_ack(struct sock *sk, u32 ack, int flag, const struct rate_sample *rs)
 {
+	const struct ndm *ca = inet_csk_ca(sk);
+	struct sim_flow *f = (struct sim_flow *)sk;
+
+	f->own_min_rtt_us = 0;
 	ndm_ack_arrived(sk, rs, flag & SIM_UNA_ADVANCED);
+	if (!f->own_min_rtt_us)
+		f->own_min_rtt_us = ca->f.callers_us;
 }
 
 static void take_event(struct sock *sk, enum tcp_ca_event event)

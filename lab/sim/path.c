@@ -120,7 +120,7 @@ static void propagate(struct waiting w)
 	double at_ns = sim_path.rtt_us * 500 + jitter_ns();
 
 	if (is_lost()) {
-		sim_flow[w.flow].random_lost++;
+		sim_dropped(w.flow, w.packet, SIM_CAUSE_RANDOM);
 		return;
 	}
 	at_ns = sim_now + (at_ns > 0 ? at_ns : 0);
@@ -157,7 +157,7 @@ void sim_dequeue(u64 at)
 void sim_send(u32 flow, u32 packet)
 {
 	if (waiting == sim_path.queue) {
-		sim_flow[flow].queue_lost++;
+		sim_dropped(flow, packet, SIM_CAUSE_QUEUE);
 		return;
 	}
 	queue[(head + waiting++) % sim_path.queue] = (struct waiting){ flow, packet };

@@ -86,6 +86,7 @@ static void mark_lost(struct sim_flow *f, u32 packet)
 	f->tp.retrans_out -= p->retrans;
 	f->tp.lost_out += !p->lost;
 	f->tp.lost++;
+	sim_record_lost(f, packet);
 	p->lost = true;
 	p->retrans = false;
 	if ((s32)(packet - f->retransmit_from) < 0)

@@ -117,6 +117,7 @@ void sim_transmit(struct sim_flow *f, u32 packet)
 	p->delivered = tp->delivered;
 	p->app_limited = tp->app_limited;
 	f->sent++;
+	p->cause = 0;
 	sim_send(f->number, packet);
 }
 
@@ -181,6 +182,7 @@ void sim_write(struct sim_flow *f, bool probe)
 		if (probe)
 			break;
 	}
+	f->peak = max(f->peak, tcp_packets_in_flight(tp));
 	limited = tcp_packets_in_flight(tp) >= tp->snd_cwnd;
 	if (sent || limited)
 		validate(f, limited);
@@ -238,6 +240,7 @@ void sim_open(struct sim_flow *f, long rtt_us)
 	struct tcp_sock *tp = &f->tp;
 	struct sock *sk = sim_sk(f);
 	static struct net net = { .ipv4 = { 1 } };
+	struct ndm_ack ack;
 
 	f->ring = calloc(SIM_RING, sizeof(*f->ring));
 	if (!f->ring)
@@ -263,4 +266,6 @@ void sim_open(struct sim_flow *f, long rtt_us)
 	sim_take_rtt(f, rtt_us, rtt_us);
 	sim_receiver_begin(f, rtt_us);
 	f->ops->init(sk);
+	ack = sim_record_ack(f, NULL);
+	sim_record_keep(f, &ack);
 }

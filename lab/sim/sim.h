@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "include/core.h"
+#include "kmod/generated/ndm_contract.h"
 
 #define SIM_PACKET	1500	/* bytes on the path, IP header included */
 #define SIM_MSS		1448	/* with timestamps */
@@ -34,8 +35,12 @@ struct sim_packet {
 	u64 delivered_us;
 	u32 delivered;
 	u32 older, newer;	/* in order of transmission, for RACK */
+	u8 cause;		/* why its newest transmission was dropped; 0: it was not */
 	bool app_limited, sacked, lost, retrans, ever_retrans, listed;
 };
+
+/* Why a packet counts as lost: LossCause of datasets/rounds/flow.py. */
+enum sim_cause { SIM_CAUSE_NONE = 1, SIM_CAUSE_RANDOM, SIM_CAUSE_QUEUE };
 
 /* What a receiver knows of a flow. */
 struct sim_receiver {
@@ -89,6 +94,11 @@ struct sim_flow {
 	enum sim_timer timer;
 	u64 timer_at;
 	bool pacing;		/* that event is queued */
+
+	/* record.c */
+	u32 recorded_lost, min_rtt_us, peak, last_peak, peak_mark;
+	u32 own_min_rtt_us;	/* ndm.c: with which ndm_tcp took the newest ACK; 0: another algorithm */
+	u8 cause;		/* of losses since the newest ACK */
 
 	struct sim_receiver in;
 	/* Results; packets unless said otherwise. */
@@ -198,8 +208,17 @@ void sim_delack(struct sim_flow *f, u64 at);
 void sim_compressed(struct sim_flow *f);
 void sim_receiver_begin(struct sim_flow *f, double rtt_us);
 
+/* record.c */
+void sim_record_to(const char *path);
+void sim_record_end(void);
+void sim_dropped(u32 flow, u32 packet, enum sim_cause cause);
+void sim_record_lost(struct sim_flow *f, u32 packet);
+struct ndm_ack sim_record_ack(struct sim_flow *f, const struct rate_sample *rs);
+void sim_record_keep(struct sim_flow *f, const struct ndm_ack *ack);
+
 /* algorithms.c */
 const struct tcp_congestion_ops *sim_algorithm(const char *name);
+bool sim_set_param(const char *name, u32 value);
 
 static inline struct sim_packet *sim_packet(const struct sim_flow *f, u32 number)
 {

@@ -12,6 +12,7 @@ import hashlib
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,14 +21,18 @@ from ndm_tcp import files
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest.collect import jain, rounded
 from ndm_tcp.lab.guest.externals import Externals
-from ndm_tcp.lab.guest.jobs import RESULT, Job, Outcome
+from ndm_tcp.lab.guest.jobs import RESULT, Job, Outcome, split_cc
+from ndm_tcp.lab.guest.scrub import compress
 from ndm_tcp.lab.guest.uml_build import KMOD
 from ndm_tcp.lab.paths.scenario import UNDER_TEST, Flow, Link, Scenario
 
 MSS = 1448
+ZSTD_LEVEL = 3
 READ_US_MORE = 14
 """us that the lab's reader needs besides the time it waits"""
-ALGORITHMS = ("reno", "cubic", "bbr", "ndm_tcp")
+ALGORITHMS = ("reno", "cubic", "bbr", "ndm_tcp", "fixed_cwnd")
+RECORDING = "acks.bin.zst"
+"""of a run: its ACKs; datasets/readers/simulated.py reads it"""
 Program = Callable[[Path], Path]
 """sources of a module to the simulator's program with it"""
 
@@ -53,7 +58,7 @@ def refusal(scenario: Scenario) -> str:
 
 def has(scenario: Scenario, cc: str) -> bool:
     """Can the simulator run this?"""
-    return not refusal(scenario) and {*scenario.algorithms(cc)} <= {*ALGORITHMS}
+    return not refusal(scenario) and {*scenario.algorithms(split_cc(cc)[0])} <= {*ALGORITHMS}
 
 
 def known(scenarios: Sequence[Scenario], ccs: Sequence[str], others: Externals) -> list[Scenario]:
@@ -62,7 +67,7 @@ def known(scenarios: Sequence[Scenario], ccs: Sequence[str], others: Externals) 
     Raises:
         NdmError: it has none of them, or not one of the algorithms.
     """
-    if others or (unknown := {*ccs} - {*ALGORITHMS}):
+    if others or (unknown := {split_cc(cc)[0] for cc in ccs} - {*ALGORITHMS}):
         what = "--kernel-patch and --cc-module" if others else f"--cc {', '.join(sorted(unknown))}"
         raise NdmError(f"{what}: only the lab has; leave out --simulate")
     found = [scenario for scenario in scenarios if all(has(scenario, cc) for cc in ccs)]
@@ -112,12 +117,14 @@ def words(scenario: Scenario, cc: str, seed: int) -> str:
     if why := refusal(scenario):
         raise NdmError(f"{scenario.name}: {why}, which only the lab has; use ndm lab run")
     assert scenario.link is not None
-    draw = int(hashlib.sha256(f"{scenario.name} {cc} {seed}".encode()).hexdigest()[:16], 16)
+    name, params = split_cc(cc)
+    draw = int(hashlib.sha256(f"{scenario.name} {name} {seed}".encode()).hexdigest()[:16], 16)
     lines = [f"seed {draw}", f"end {scenario.end_s() + 30}", *_path_words(scenario.link)]
+    lines += [f"param {key} {value}" for key, value in params.items()]
     read_us = scenario.host.read_wait_us + READ_US_MORE
     for flow in scenario.flows:
-        name = cc if flow.cc == UNDER_TEST else flow.cc
-        lines.append(f"flow {name} {flow.start_s} {flow.seconds} {flow.extra_rtt_us} {read_us}")
+        tested = name if flow.cc == UNDER_TEST else flow.cc
+        lines.append(f"flow {tested} {flow.start_s} {flow.seconds} {flow.extra_rtt_us} {read_us}")
     return "\n".join(lines) + "\n"
 
 
@@ -137,20 +144,25 @@ def _flow(flow: Flow, cc: str, line: list[float]) -> dict[str, Any]:
     }
 
 
-def simulate(program: Path, scenario: Scenario, cc: str, seed: int) -> dict[str, Any]:
+def simulate(
+    program: Path, scenario: Scenario, cc: str, seed: int, acks: Path | None = None
+) -> dict[str, Any]:
     """Run a scenario once; what of result.json the simulator has.
 
     Args:
         program: see `build`.
         scenario: with flows, and nothing that `refusal` names.
-        cc: the algorithm under test: reno, cubic, bbr or ndm_tcp.
+        cc: the algorithm under test: reno, cubic, bbr, ndm_tcp, or `fixed_cwnd` as in `Job.cc`.
         seed: of random numbers; they are not the lab's.
+        acks: a file for the recording, `datasets.readers.simulated.RECORD`; None: no recording.
 
     Raises:
         NdmError: it does not have this scenario or algorithm.
     """
     given = words(scenario, cc, seed)
-    done = subprocess.run([program], input=given, capture_output=True, text=True, check=False)
+    cc, _ = split_cc(cc)
+    command = [program, *([acks] if acks else [])]
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
     if done.returncode:
         raise NdmError(
             f"{scenario.name} with {cc}: {done.stderr.strip() or 'the simulator failed'}"
@@ -181,19 +193,24 @@ def simulate(program: Path, scenario: Scenario, cc: str, seed: int) -> dict[str,
     }
 
 
-def attempt(job: Job, kmod: Path | None, program: Program) -> Outcome:
+def attempt(job: Job, kmod: Path | None, program: Program, light: bool) -> Outcome:
     """Run a job in the simulator, and leave its scenario and result in its folder.
 
     Args:
         job: what to run.
         kmod: sources of ndm_tcp in the place of the checkout's.
         program: as `build`.
+        light: without a recording.
     """
-    try:
-        result = simulate(program(kmod or KMOD), job.scenario, job.cc, job.seed)
-    except NdmError as error:
-        return Outcome(job, None, str(error))
     job.folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="ndm-recording-") as name:
+        acks = None if light else Path(name) / "acks"
+        try:
+            result = simulate(program(kmod or KMOD), job.scenario, job.cc, job.seed, acks)
+        except NdmError as error:
+            return Outcome(job, None, str(error))
+        if acks:
+            compress(job.folder / RECORDING, acks.read_bytes(), ZSTD_LEVEL)
     files.write_text(job.folder / "scenario.toml", job.scenario.text)
     files.write_text(job.folder / RESULT, json.dumps(result, indent=1) + "\n")
     return Outcome(job, result)

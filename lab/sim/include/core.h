@@ -7,6 +7,7 @@
 
 #define SIM_UNA_ADVANCED	0x400	/* FLAG_SND_UNA_ADVANCED, in no header */
 
+void sim_add_param(const char *name, void *value, u32 bytes);
 int tcp_register_congestion_control(struct tcp_congestion_ops *ops);
 u32 tcp_slow_start(struct tcp_sock *tp, u32 acked);
 void tcp_cong_avoid_ai(struct tcp_sock *tp, u32 w, u32 acked);

@@ -61,7 +61,9 @@
 #define THIS_MODULE		NULL
 #define EXPORT_SYMBOL(x)
 #define EXPORT_SYMBOL_GPL(x)
-#define module_param(name, type, mode)
+#define module_param(name, type, mode)	\
+	__attribute__((constructor)) static void sim_param_##name(void)	\
+	{ sim_add_param(#name, &name, sizeof(name)); }
 #define MODULE_PARM_DESC(name, text)
 #define MODULE_AUTHOR(x)
 #define MODULE_LICENSE(x)
