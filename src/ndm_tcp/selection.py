@@ -30,6 +30,8 @@ from ndm_tcp.lab.guest import workers
 from ndm_tcp.lab.guest.workers import Workers
 
 if TYPE_CHECKING:
+    from ndm_tcp.lab.guest.suite import Outcome
+    from ndm_tcp.lab.paths.scenario import Scenario
     from ndm_tcp.lab.score.metrics import RunMetrics
 
 EXAMPLE = """example:
@@ -149,33 +151,62 @@ def runs_of(
     where: Workers,
     work: Path,
     first_seed: int = 1,
+    everything: bool = False,
 ) -> Iterator[tuple[str, Measured]]:
     """(suite and scenario, figures) of each run of a module. Resumes.
+
+    Args:
+        name: of the module; its runs have a folder of this name.
+        kmod: its sources.
+        suites: whose scenarios to run.
+        lab_seeds: runs of each.
+        where: runs happen.
+        work: folder of the runs.
+        first_seed: of these.
+        everything: scenarios that the simulator does not have run in the lab; else none does.
 
     Raises:
         NdmError: a run failed.
     """
     from ndm_tcp.lab.guest import suite
-    from ndm_tcp.lab.paths.scenario import UNDER_TEST
-    from ndm_tcp.lab.score import board
 
     for one in suites:
         out = work / "runs" / name / Path(one).stem
-        scenarios, out = suite.there(suite.load_suite(one), ["ndm_tcp"], where, out)
-        # Runs of another module or scenario are no results of this one: `tag` has both.
-        runs = suite.jobs_of(
-            scenarios, ["ndm_tcp"], lab_seeds, out, True, kmod, first_seed=first_seed
-        )
-        for outcome in suite.execute(runs, where, light=True, quiet=False, kmod=kmod):
-            if outcome.result is None:
-                raise NdmError(f"{outcome.job.folder}: {outcome.error}; run the command again")
-            m, flows = board.metrics(outcome), outcome.job.scenario.flows
-            tested = sum(flow.cc == UNDER_TEST for flow in flows)
-            fair = tested / len(flows) if tested else 1.0
-            worth = points(
-                m.goodput_mbps, m.rtt_mean_ms, m.retransmitted_share, m.share, m.jain, fair
+        for scenarios, place in _places(suite.load_suite(one), where, everything):
+            scenarios, folder = suite.there(scenarios, ["ndm_tcp"], place, out)
+            # Runs of another module or scenario are no results of this one: `tag` has both.
+            runs = suite.jobs_of(
+                scenarios, ["ndm_tcp"], lab_seeds, folder, True, kmod, first_seed=first_seed
             )
-            yield f"{one}/{m.scenario}", Measured(m, worth, fair, len(flows))
+            for outcome in suite.execute(runs, place, light=True, quiet=False, kmod=kmod):
+                if outcome.result is None:
+                    raise NdmError(f"{outcome.job.folder}: {outcome.error}; run the command again")
+                yield f"{one}/{outcome.job.scenario.name}", _figures(outcome)
+
+
+def _places(
+    scenarios: list[Scenario], where: Workers, everything: bool
+) -> list[tuple[list[Scenario], Workers]]:
+    """Scenarios, and where they run."""
+    from ndm_tcp.lab.sim import simulate
+
+    if not (where.simulated and everything):
+        return [(scenarios, where)]
+    there = [one for one in scenarios if simulate.has(one, "ndm_tcp")]
+    rest = [one for one in scenarios if one not in there]
+    split = ((there, where), (rest, replace(where, simulated=False)))
+    return [(some, place) for some, place in split if some]
+
+
+def _figures(outcome: Outcome) -> Measured:
+    from ndm_tcp.lab.paths.scenario import UNDER_TEST
+    from ndm_tcp.lab.score import board
+
+    m, flows = board.metrics(outcome), outcome.job.scenario.flows
+    tested = sum(flow.cc == UNDER_TEST for flow in flows)
+    fair = tested / len(flows) if tested else 1.0
+    worth = points(m.goodput_mbps, m.rtt_mean_ms, m.retransmitted_share, m.share, m.jain, fair)
+    return Measured(m, worth, fair, len(flows))
 
 
 def means(runs: Iterable[tuple[str, Measured]]) -> dict[str, float]:

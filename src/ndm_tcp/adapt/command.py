@@ -32,6 +32,7 @@ from ndm_tcp.paths.model import PathModel
 
 EXAMPLE = """example:
   ndm adapt captures/ -o out/mine           # then open out/mine/report.html
+  ndm adapt captures/ -o out/mine --simulate    # minutes; replays and judges in the lab
   ndm adapt my.pcap -o out/mine --guard validation --draws 2 --iterations 1 --seconds 5    # faster
   ndm lab run published/c-dumbbell-loss-1.toml --cc ndm_tcp --kmod out/mine/kmod
 
@@ -85,6 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="suites on which it must not be worse; none: empty text",
     )
     workers.add_arguments(parser)
+    workers.add_simulator(parser)
     parser.add_argument("--json", action="store_true", help="print adapt.json")
 
 
@@ -111,7 +113,7 @@ def main(args: argparse.Namespace) -> int:
     models, rejected = _models(args, started_s)
     chosen = recordings.spread(models, args.most_paths)
     steps.say(f"{len(models)} models, {len(chosen)} of them to record on", started_s)
-    chosen = windows.measured(chosen, args.out / "windows", args.draws, setting.where)
+    chosen = windows.measured(chosen, setting.runs / "windows", args.draws, setting.where)
     taught = {model.name: model for model in (*models, *chosen)}
     splits = steps.captures(args.sources, setting, [*taught.values()])
     steps.say("target windows measured, captures labelled", started_s)
@@ -125,7 +127,8 @@ def main(args: argparse.Namespace) -> int:
     place = _place(setting.out, kmod, advised)
     held_out = sorted(model.name for model in plan.held_out)
     found = report.Adapted(
-        sentence, advised, place.name, guarded, held_out, rejected, of, same, refused
+        *(sentence, advised, place.name, guarded, held_out, rejected, of, same, refused),
+        setting.where.simulated,
     )
     page = report.write(found, setting.out, [*taught.values()])
     if args.json:
@@ -182,7 +185,8 @@ def _models(args: argparse.Namespace, started_s: float) -> tuple[list[PathModel]
     if not made:
         raise NdmError(f"{args.sources[0]}: no flow shows its path; ndm path estimate says why")
     steps.say(f"{len(made)} path models", started_s)
-    replays = replayed(folder, args.cc, workers.workers_of(args), [*made.values()])
+    where = replace(workers.workers_of(args), simulated=False)  # as `Steps.real`
+    replays = replayed(folder, args.cc, where, [*made.values()])
     path_report.write_page(folder, replays, [], {})
     rejected |= replays.rejected
     for name, why in replays.rejected.items():

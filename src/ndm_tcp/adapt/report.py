@@ -16,6 +16,10 @@ from ndm_tcp.paths.model import PathModel
 from ndm_tcp.paths.predict import Prediction
 
 RESULT, PAGE = "adapt.json", "report.html"
+SIMULATED = (
+    "The network learned from runs of the simulator. The lab replayed the captures and compared "
+    "the algorithms."
+)
 HEAD = ["against", "score", "goodput", "mean RTT", "pairs"]
 
 
@@ -37,6 +41,8 @@ class Adapted:
     """is it the shipped network, since nothing was better?"""
     refused: verdict.Guard | None = None
     """the guard that refused the first network: the adapted one is `steps.mean`"""
+    simulated: bool = False
+    """did recordings, search and most of the guard run in the simulator?"""
 
 
 def differences(found: Adapted) -> list[list[str]]:
@@ -93,7 +99,9 @@ def screen(found: Adapted) -> str:
             "",
         ]
     lines += [f"adapted less the others, on {judged_on(found)}:"]
-    lines += [paths.table(HEAD, differences(found)), "", guard_text(found), "", found.sentence]
+    lines += [paths.table(HEAD, differences(found)), ""]
+    lines += [SIMULATED, ""] * found.simulated
+    lines += [guard_text(found), "", found.sentence]
     return "\n".join(lines)
 
 
@@ -122,6 +130,7 @@ def write(found: Adapted, folder: Path, models: Sequence[PathModel]) -> Path:
         rejected=sorted(found.rejected.items()),
         folder=found.folder,
         shipped=found.shipped,
+        simulated=SIMULATED if found.simulated else "",
     )
     files.write_text(folder / PAGE, page)
     return folder / PAGE

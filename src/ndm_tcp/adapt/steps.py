@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ndm_tcp.adapt import recordings, verdict
 from ndm_tcp.lab.guest.workers import Workers
+from ndm_tcp.lab.sim import build as sim_build
 from ndm_tcp.paths.model import PathModel
 from ndm_tcp.selection import GAIN, means, moved, runs_of, sources
 
@@ -50,6 +51,17 @@ class Steps:
     """of each model: those that train, and as many to judge"""
     iterations: int
     where: Workers
+    """runs happen; in the simulator all but those of `real`"""
+
+    @property
+    def runs(self) -> Path:
+        """The folder of the runs there: the lab's and the simulator's do not mix."""
+        return sim_build.folder(self.out) if self.where.simulated else self.out
+
+    @property
+    def real(self) -> Workers:
+        """The lab, for what the advice rests on: replays of captures, and the comparison."""
+        return replace(self.where, simulated=False)
 
 
 def say(text: str, started_s: float) -> None:
@@ -84,7 +96,7 @@ def recorded(steps: Steps, plan: recordings.Plan, started_s: float) -> tuple[Pat
     """
     from ndm_tcp.lab.guest import uml_build
 
-    runs = steps.out / "recordings"
+    runs = steps.runs / "recordings"
     folders: list[Path] = []
     for cc in recordings.RIVALS:
         folders += recordings.record(plan.jobs(cc, None, runs), None, steps.where)
@@ -265,7 +277,7 @@ def search(steps: Steps, models: Sequence[PathModel], kmod: Path) -> tuple[bool,
     from ndm_tcp.lab.guest import uml_build
     from ndm_tcp.paths.predict import Entrant, predict
 
-    runs = steps.out / "offsets" / "runs"
+    runs = steps.runs / "offsets" / "runs"
 
     scores: dict[tuple[bool, int], list[float]] = {}
     draws = steps.draws
@@ -326,7 +338,7 @@ def guard(suites: str, kmod: Path, work: Path, where: Workers) -> verdict.Guard:
 
     names = [name for name in suites.split(",") if name]
     shipped, adapted = (
-        means(runs_of(name, source, names, GUARD_SEEDS, where, work, GUARD_FIRST))
+        means(runs_of(name, source, names, GUARD_SEEDS, where, work, GUARD_FIRST, everything=True))
         for name, source in (("shipped", uml_build.KMOD), ("adapted", kmod))
     )
     return verdict.guard(suites, adapted, shipped)
@@ -370,6 +382,6 @@ def judge(steps: Steps, plan: recordings.Plan, kmod: Path, started_s: float) -> 
     entrants |= {verdict.ADAPTED: Entrant(recordings.OWN, kmod)}
     draws = range(JUDGED, JUDGED + max(steps.draws, 3))
     out = steps.out / "judged"
-    found = predict(judged, entrants, out, draws, steps.where, seconds=recordings.seconds)
+    found = predict(judged, entrants, out, draws, steps.real, seconds=recordings.seconds)
     say(f"measured on {len(judged)} paths", started_s)
     return found

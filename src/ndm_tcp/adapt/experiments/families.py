@@ -176,7 +176,7 @@ def networks(
 
     None, if the loop finds nothing to teach.
     """
-    models = windows.measured(models, setting.out / "windows", setting.draws, setting.where)
+    models = windows.measured(models, setting.runs / "windows", setting.draws, setting.where)
     splits = steps.captures(copies, setting, models)
     plan = recordings.Plan.of(recordings.spread(models, CAPTURES), splits, setting.draws)
     # Networks of other seeds are alike, and every search takes minutes.
@@ -292,10 +292,10 @@ def run(
     """One family, or captures by this name, up to the comparison and the guard; resumes."""
     started_s = time.monotonic()
     out = out / family
-    copies, ccs = (captures, {}) if captures else captured(family, out, where)
-    models, reasons = accepted(copies, ccs, out, where)
-    steps.say(f"{family}: {len(models)} of {len(copies)} captures accepted", started_s)
     setting = steps.Steps(out, shipped_rounds(), 1, steps.ITERATIONS, where)
+    copies, ccs = (captures, {}) if captures else captured(family, out, setting.real)
+    models, reasons = accepted(copies, ccs, out, setting.real)
+    steps.say(f"{family}: {len(models)} of {len(copies)} captures accepted", started_s)
     adapted = networks(models, copies, setting, seeds, started_s)
     steps.say(f"{family}: {len(adapted)} networks adapted", started_s)
     ships, guard_of = as_shipped(adapted, guards, setting, started_s)
@@ -303,9 +303,9 @@ def run(
     kmods |= {f"adapted-{n}": kmod for n, kmod in enumerate(ships or [uml_build.KMOD] * seeds, 1)}
     algorithm = {name: name if name in CAPTURED else recordings.OWN for name in kmods}
     if captures:
-        found = on_models(models, kmods, algorithm, out, where)
+        found = on_models(models, kmods, algorithm, out, setting.real)
     else:
-        found = on_true_paths(family, kmods, algorithm, out, where, first)
+        found = on_true_paths(family, kmods, algorithm, out, setting.real, first)
     mean = {
         name: {
             "goodput_mbps": float(np.mean([*_means(of, lambda s: s.goodput_mbps).values()])),
@@ -345,6 +345,7 @@ def main() -> None:
     )
     parser.add_argument("--guard", default="", help="suites to run each network on, too")
     workers.add_arguments(parser)
+    workers.add_simulator(parser)
     args = parser.parse_args()
     where = workers.workers_of(args)
     if args.first_judged < CAPTURES:
