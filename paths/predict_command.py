@@ -15,7 +15,6 @@ from ndm_tcp import files
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import run as lab_run
 from ndm_tcp.lab.guest import suite, uml_build, workers
-from ndm_tcp.lab.sim import build as sim_build
 from ndm_tcp.paths import model, report
 from ndm_tcp.paths.predict import DRAWS, Entrant, predict
 from ndm_tcp.paths.replay_command import replayed
@@ -67,9 +66,7 @@ def main(args: argparse.Namespace) -> int:
         )
     uml_build.build()
     entrants = {cc: Entrant(cc, args.kmod if cc in brought else None) for cc in ccs}
-    runs = args.folder / report.RUNS / "predict"
-    if where.simulated:
-        runs = sim_build.folder(runs)
+    runs = suite.folder_of(args.folder / report.RUNS / "predict", where)
     predicted = predict(models, entrants, runs, range(args.draws), where)
     text = msgspec.json.format(msgspec.json.encode(predicted), indent=1).decode()
     files.write_text(args.folder / report.PREDICTIONS, text + "\n")

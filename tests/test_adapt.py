@@ -125,7 +125,7 @@ def test_only_models_of_these_captures_teach_and_only_in_the_time_that_is_run(
     args = argparse.Namespace(
         out=tmp_path, sources=[tmp_path], json=True, cc=None, jobs=1, engine="local", seconds=20.0
     )
-    models, rejected = command._models(args, 0.0)
+    models, rejected = command._models(args, ONE, 0.0)
     assert [one.name for one in models] == ["mine"]
     assert "only a bound" in rejected["late"]
 

@@ -3,10 +3,11 @@
 simulator, the ACKs themselves (`simulated`).
 
 Files are found by name with any of the endings plain, .gz, .zst:
-`sender.pcap` (required), `tcp_probe.txt` or `trace.txt` (the kernel's cwnd and ssthresh),
-`drops.csv` (t_ns,seq,len,cause), `run.toml` or `clock.txt` (capture clock against trace clock),
-`tcp_info.jsonl` (the kernel's RTT, if there is no trace), `result.json` or `iperf3.json` (the names
-of the congestion controls), `scenario.toml` (with `run.toml` and `result.json`: the path's truth).
+`sender.pcap` (required, but of the simulator), `tcp_probe.txt` or `trace.txt` (the kernel's cwnd
+and ssthresh), `drops.csv` (t_ns,seq,len,cause), `run.toml` or `clock.txt` (capture clock against
+trace clock), `tcp_info.jsonl` (the kernel's RTT, if there is no trace), `result.json` or
+`iperf3.json` (the names of the congestion controls), `scenario.toml` (with `run.toml` and
+`result.json`: the path's truth).
 """
 
 from __future__ import annotations

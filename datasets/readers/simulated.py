@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A recording of the simulator: the ACKs of all flows as their senders saw them.
 
-`acks.bin.zst` is what lab/sim/record.c writes, beside `scenario.toml` and `result.json` of the
-run. The inputs of its rounds are the module's own, bit for bit.
+`acks.bin.zst` has what lab/sim/record.c writes, behind `KIND`; `scenario.toml` and `result.json` of
+the run lie beside it. The inputs of the rounds of ndm_tcp are the module's own, bit for bit.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from ndm_tcp.datasets.rounds.flow import (
 from ndm_tcp.errors import NdmError
 
 STEM = "acks.bin"
+RECORDING = f"{STEM}.zst"
 RECORD = np.dtype(
     [
         *(("flow", "<u4"), ("cause", "u1"), ("rwnd_limited", "u1"), ("unused", "<u2")),
@@ -35,7 +37,11 @@ RECORD = np.dtype(
     ]
 )
 """struct sim_record"""
+KIND = hashlib.sha256(str(RECORD.descr).encode()).hexdigest()[:16].encode()
+"""at the beginning of a file; another one is of other records"""
 SEGMENT_BYTES, HEADER_BYTES = 1448, 52
+MOST_BYTES = 1 << 30
+"""of the ACKs of a run"""
 UNIT_US = 64
 """The features count pauses in units of the clock, so its phase is kept."""
 CLOCK_US = 1_000_000
@@ -44,7 +50,10 @@ CLOCK_US = 1_000_000
 
 def _acks(path: Path, flows: int) -> npt.NDArray[np.void]:
     with streams.open_bytes(path) as stream:
-        data = stream.read()
+        data = streams.read_whole(path, stream, MOST_BYTES)
+    if not data.startswith(KIND):
+        raise NdmError(f"{path}: not of this version; record the run again")
+    data = data[len(KIND) :]
     if not data or len(data) % RECORD.itemsize:
         raise NdmError(f"{path}: not whole records of ACKs; record the run again")
     found = np.frombuffer(data, RECORD)
@@ -69,10 +78,11 @@ def read(path: Path) -> tuple[list[FlowRecords], Counter[str]]:
         scenario = (path.parent / "scenario.toml").read_text(encoding="utf-8")
         result = orjson.loads((path.parent / "result.json").read_bytes())
         ccs, under_test = [str(flow["cc"]) for flow in result["flows"]], str(result["cc"])
-    except (OSError, UnicodeDecodeError, orjson.JSONDecodeError, KeyError, TypeError) as error:
+        name = str(result["scenario"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        why = files.why(error) if isinstance(error, OSError) else f"damaged: {error}"
         raise NdmError(
-            f"{path.parent}: no scenario.toml and result.json of the simulator ({error}); record "
-            "the run again"
+            f"{path.parent}: scenario.toml and result.json: {why}; record the run again"
         ) from None
     records, digest = _acks(path, len(ccs)), files.sha256(path)
     flows, skipped = [], Counter[str]()
@@ -92,8 +102,8 @@ def read(path: Path) -> tuple[list[FlowRecords], Counter[str]]:
                 acks=acks,
                 format="simulator",
                 cc_name=cc,
-                path=result["scenario"],
-                group=result["scenario"],
+                path=name,
+                group=name,
                 mss=SEGMENT_BYTES,
                 header_bytes=HEADER_BYTES,
                 loss_cause=mine["cause"].copy(),

@@ -20,6 +20,7 @@ from ndm_tcp.datasets.readers import (
     mlab,
     pcap,
     run_folder,
+    simulated,
     ss,
     streams,
     tcp_probe,
@@ -205,6 +206,8 @@ def _reader(path: Path) -> str:
             f"{path}: empty file, expected a packet capture or a tcp_info log; capture again"
         )
     kind = _kind(path)
+    if kind is None and path.name.startswith(simulated.STEM):
+        raise NdmError(f"{path}: part of a recorded run; name its folder: {path.parent}")
     if kind is None:
         raise NdmError(
             f"{path}: neither a packet capture nor a log that ss, iperf3 -J, tcp_probe, flent or "
@@ -278,7 +281,7 @@ def _read_archive(path: Path, sha256: str, label: Label | None) -> SourceResult[
     whole: SourceResult[FlowRounds] = SourceResult(files.shown(path.name), sha256, [])
     unread, first = 0, ""
     for name, member in archive.members(path):
-        if name.startswith("sender.pcap"):
+        if name.startswith(("sender.pcap", simulated.STEM)):
             raise NdmError(f"{path}: holds a recorded run; unpack it first: tar xf {path}")
         try:
             if not _is_known(member):

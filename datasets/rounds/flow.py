@@ -99,7 +99,7 @@ class FlowRecords(Flow):
     """A flow as its sender saw it at every ACK (or poll)."""
 
     acks: AckArray
-    """`ACK_DTYPE`, in order of `now_us`, which starts at 0."""
+    """`ACK_DTYPE`, in order of `now_us`, which starts within 64 us of 0."""
     loss_cause: npt.NDArray[np.uint8] | None = None
     """Per ACK, the `LossCause` of the packets it marked lost."""
     rwnd_limited: npt.NDArray[np.bool_] | None = None

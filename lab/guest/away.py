@@ -19,7 +19,7 @@ from ndm_tcp.cluster import Content
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import uml_build
 from ndm_tcp.lab.guest.externals import Externals
-from ndm_tcp.lab.guest.jobs import Job, Outcome, attempt, load_result
+from ndm_tcp.lab.guest.jobs import Job, Outcome, attempt, finished
 from ndm_tcp.lab.guest.root import guest_root
 
 
@@ -133,8 +133,8 @@ def execute(jobs: list[Job], light: bool, kmod: Path | None) -> Generator[Outcom
     """
     tasks: list[Task] = []
     for job in jobs:
-        if (done := load_result(job.folder)) is not None:
-            yield Outcome(job, done)
+        if done := finished(job, light):
+            yield done
             continue
         module = job.kmod or kmod
         given = [*job.others.patches, *job.others.modules, *([module] if module else [])]

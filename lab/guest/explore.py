@@ -7,6 +7,7 @@ datasets/rounds.lock, have none: they get the same code as a patch.
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from ndm_tcp.errors import NdmError
 DECISION = "ndm_law(window, out[NDM_OUT_CWND_GAIN], ca->phase++"
 EXPLORING = "ndm_law(window, out[NDM_OUT_CWND_GAIN] + ndm_explore(ca), ca->phase++"
 BEFORE = "/* Set the target of the next round; who did?"
+FLAG = re.compile(r"^NDM_EXPLORE\s*:?=\s*y\b", re.MULTILINE)
+"""in a Kbuild"""
 EXPLORE = """\
 /* For recordings: both of the watchdog's: room counts the rounds left, unused is the step. */
 static s32 ndm_explore(struct ndm *ca)
@@ -33,6 +36,12 @@ static s32 ndm_explore(struct ndm *ca)
 }
 
 """
+
+
+def explores(kmod: Path) -> bool:
+    """Does a module of these sources explore?"""
+    kbuild = kmod / "Kbuild"
+    return kbuild.is_file() and bool(FLAG.search(kbuild.read_text(encoding="utf-8")))
 
 
 def sources(kmod: Path, to: Path) -> Path:

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from ndm_tcp.datasets.readers.run_folder import is_run
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import externals
 from ndm_tcp.lab.guest import run as lab_run
@@ -68,6 +69,12 @@ def load_result(folder: Path) -> dict[str, Any] | None:
         return None
     result: dict[str, Any] = orjson.loads(path.read_bytes())
     return result
+
+
+def finished(job: Job, light: bool) -> Outcome | None:
+    """How a job ended before, unless it has to run: a light run left no recording."""
+    done = load_result(job.folder)
+    return None if done is None or not (light or is_run(job.folder)) else Outcome(job, done)
 
 
 def attempt(job: Job, cpu: int | None, light: bool, kmod: Path | None) -> Outcome:

@@ -10,12 +10,14 @@ from typing import Any
 import orjson
 import zstandard
 
+from ndm_tcp import files
 from ndm_tcp.errors import NdmError
 
 
 def compress(path: Path, data: bytes, level: int) -> None:
-    """Write a zstd file."""
-    path.write_bytes(zstandard.ZstdCompressor(level=level).compress(data))
+    """Write a zstd file, all of it or none."""
+    with files.replacing(path) as temporary:
+        temporary.write_bytes(zstandard.ZstdCompressor(level=level).compress(data))
 
 
 def iperf3_report(output: bytes, said: str, name: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import away, externals, uml_build, workers
 from ndm_tcp.lab.guest import run as lab_run
 from ndm_tcp.lab.guest.externals import Externals
-from ndm_tcp.lab.guest.jobs import ATTEMPTS, attempt, load_result
+from ndm_tcp.lab.guest.jobs import ATTEMPTS, attempt, finished
 from ndm_tcp.lab.guest.jobs import RESULT as RESULT
 from ndm_tcp.lab.guest.jobs import Job as Job
 from ndm_tcp.lab.guest.jobs import Outcome as Outcome
@@ -158,6 +158,8 @@ def run_all(
     if args.seeds < 1:
         raise NdmError("--seeds must be at least 1")
     others, where = externals.given(args), workers.workers_of(args)
+    if where.simulated and args.kmod and args.kmod.is_file():
+        raise NdmError(f"--kmod {args.kmod}: the simulator compiles sources; name their folder")
     scenarios, out = there(scenarios, ccs, where, out, others)
     names = {split_cc(job.cc)[0] for job in jobs_of(scenarios, ccs, 1, out)}
     lab_run.require_known(scenarios, names, args.kmod, others)
@@ -190,9 +192,14 @@ def there(
 ) -> tuple[list[Scenario], Path]:
     """The scenarios that can run there, and the folder of these runs: no result of the simulator
     is taken for one of the lab."""
-    if not where.simulated:
-        return scenarios, out
-    return simulate.known(scenarios, ccs, others), sim_build.folder(out)
+    if where.simulated:
+        scenarios = simulate.known(scenarios, ccs, others)
+    return scenarios, folder_of(out, where)
+
+
+def folder_of(out: Path, where: Workers) -> Path:
+    """Where in `out` the runs of these workers are."""
+    return sim_build.folder(out) if where.simulated else out
 
 
 def settled(outcomes: list[Outcome]) -> set[tuple[str, str]]:
@@ -275,8 +282,8 @@ def _one(
     kmod: Path | None,
     program: simulate.Program | None,
 ) -> Outcome:
-    if (done := load_result(job.folder)) is not None:
-        return Outcome(job, done)
+    if done := finished(job, light):
+        return done
     if program and simulate.has(job.scenario, job.cc):
         return simulate.attempt(job, kmod, program, light)
     cpu = cpus.get()

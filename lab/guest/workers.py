@@ -38,13 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     cluster.add_engine(parser, "where guests run")
 
 
-def add_simulator(parser: argparse.ArgumentParser) -> None:
+def add_simulator(
+    parser: argparse.ArgumentParser,
+    text: str = "in the simulator: a hundredth of the time, close to the lab (docs/simulator.md)",
+) -> None:
     """The option of verbs that the simulator can serve."""
-    parser.add_argument(
-        "--simulate",
-        action="store_true",
-        help="in the simulator: a hundredth of the time, close to the lab (docs/simulator.md)",
-    )
+    parser.add_argument("--simulate", action="store_true", help=text)
 
 
 def workers_of(args: argparse.Namespace) -> Workers:

@@ -14,7 +14,7 @@ EXAMPLE = """example:
   ndm lab record training --cc reno,cubic,vegas,bbr --seeds 1 -o out/recordings
   ndm lab record training --cc ndm_tcp --explore -o out/explored
   ndm lab record training --cc bbr --engine ray -o out/recordings   # on a Ray cluster
-  ndm lab record training --cc ndm_tcp --simulate -o out/recordings # in a hundredth of the time
+  ndm lab record training --cc ndm_tcp --simulate -o out/simulated  # in a hundredth of the time
   ndm dataset build out/recordings -o out/data"""
 
 
@@ -33,13 +33,14 @@ def main(args: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as folder:
         if args.explore:
             args.kmod = explore.sources(args.kmod or uml_build.KMOD, Path(folder) / "kmod")
-        _, _, outcomes = suite.run_all(args, args.out, args.light)
+        _, _, outcomes = suite.run_all(args, args.out, args.light, tagged=args.simulate)
+    out = suite.folder_of(args.out, workers.workers_of(args))
     failed = [o for o in outcomes if o.result is None]
     if args.json:
         runs = [{"run": o.job.folder.name, "error": o.error or None} for o in outcomes]
-        print(json.dumps({"folder": str(args.out), "runs": runs}, indent=2))
+        print(json.dumps({"folder": str(out), "runs": runs}, indent=2))
         return 1 if failed else 0
-    print(f"{args.out}: {len(outcomes) - len(failed)} of {len(outcomes)} runs recorded")
+    print(f"{out}: {len(outcomes) - len(failed)} of {len(outcomes)} runs recorded")
     for outcome in failed:
         print(f"  failed: {outcome.job.folder.name}: {outcome.error}")
     return 1 if failed else 0

@@ -260,7 +260,7 @@ static void control_recorded(struct sim_flow *f, const struct news *n, u32 ack)
 	struct ndm_ack record = sim_record_ack(f, &n->rs);
 
 	control(f, n, ack);
-	sim_record_keep(f, &record);
+	sim_record_keep(f, &n->rs, &record);
 }
 
 /* tcp_ack(), and what it lets out. */

@@ -34,7 +34,7 @@ static u32 params;
 
 void sim_add_param(const char *name, void *value, u32 bytes)
 {
-	if (params == sizeof(param) / sizeof(*param))
+	if (params == sizeof(param) / sizeof(*param) || bytes > sizeof(u32))
 		abort();
 	param[params].name = name;
 	param[params].value = value;

@@ -11,14 +11,12 @@ from pathlib import Path
 
 from ndm_tcp import files
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab.guest import uml_build
+from ndm_tcp.lab.guest import explore, uml_build
 from ndm_tcp.lab.guest.uml_build import KMOD, Phases
 
 SOURCES = Path(__file__).resolve().parent
 FIXED_CWND = uml_build.FIXED_CWND / "fixed_cwnd.c"
 """the lab's own algorithm, as it is, too"""
-EXPLORES = "NDM_EXPLORE := y"
-"""in a module's Kbuild; see lab/guest/explore.py"""
 ALGORITHMS = ("net/ipv4/tcp_bbr.c", "net/ipv4/tcp_cubic.c", "lib/win_minmax.c")
 """of Linux, as they are"""
 OPTIONS = ("-std=gnu11", "-O2", f"-I{SOURCES / 'include'}")
@@ -61,13 +59,13 @@ def _run(*words: str | Path) -> None:
 def _objects() -> Path:
     """A folder with all of the simulator that is the same for every module, compiled."""
     linux = algorithms()
-    mine = sorted(path for path in SOURCES.glob("*.c") if path.name != MODULE)
+    own_code = sorted(SOURCES.glob("*.c"))
+    mine = [path for path in own_code if path.name != MODULE]
     unchanged = [*(linux / path for path in ALGORITHMS), FIXED_CWND]
-    read = [*mine, *sorted(SOURCES.rglob("*.h")), *unchanged]
-    shared = (KMOD / "ndm_types.h", KMOD / "generated" / "ndm_contract.h")
-    key = files.digest(
-        *(path.read_bytes() for path in read), *(path.read_bytes() for path in shared)
-    )
+    # Not only what is compiled: `folder` keeps results apart by this.
+    read = [*own_code, *sorted(SOURCES.rglob("*.h")), *unchanged, SOURCES / "simulate.py"]
+    read += [KMOD / "ndm_types.h", KMOD / "generated" / "ndm_contract.h"]
+    key = files.digest(" ".join(OPTIONS).encode(), *(path.read_bytes() for path in read))
     target = uml_build.cache() / "simulators" / key
     if target.is_dir():
         return target
@@ -105,7 +103,7 @@ def build(kmod: Path = KMOD) -> Path:
     headers = [path for path in uml_build.module_files(kmod) if path.suffix == ".h"]
     named = [str(path.relative_to(kmod)).encode() for path in headers]
     contents = [path.read_bytes() for path in headers]
-    contents += [(SOURCES / MODULE).read_bytes(), str(_explores(kmod)).encode()]
+    contents += [(SOURCES / MODULE).read_bytes(), str(explore.explores(kmod)).encode()]
     key = files.digest(objects.name.encode(), *named, *contents)
     target = objects / f"simulate-{key}"
     if target.is_file():
@@ -115,11 +113,6 @@ def build(kmod: Path = KMOD) -> Path:
         link(SOURCES / MODULE, kmod, program)
         shutil.move(program, target)
     return target
-
-
-def _explores(kmod: Path) -> bool:
-    kbuild = kmod / "Kbuild"
-    return kbuild.is_file() and EXPLORES in kbuild.read_text(encoding="utf-8")
 
 
 def link(module: Path, kmod: Path, program: Path) -> None:
@@ -137,6 +130,6 @@ def link(module: Path, kmod: Path, program: Path) -> None:
         work = Path(name)
         (work / "kmod").symlink_to(kmod.resolve(), target_is_directory=True)
         compiled = work / "ndm.o"
-        explores = ["-DNDM_EXPLORE"] if _explores(kmod) else []
-        _run("gcc", *OPTIONS, *explores, f"-I{work}", "-w", "-c", module, "-o", compiled)
+        more = ["-DNDM_EXPLORE"] if explore.explores(kmod) else []
+        _run("gcc", *OPTIONS, *more, f"-I{work}", "-w", "-c", module, "-o", compiled)
         _run("gcc", *sorted(_objects().glob("*.o")), compiled, "-lm", "-o", program)

@@ -6,6 +6,7 @@
  *	end SECONDS
  *	path NAME VALUE...	a field of struct sim_path
  *	step SECONDS BPS RTT_US
+ *	param NAME VALUE	of a module
  *	flow CC START SECONDS EXTRA_US READ_US
  */
 #include <string.h>

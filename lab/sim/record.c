@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A recording: every ACK as the contract's record of it, for datasets/readers/simulated.py. What
- * the sender knows is kmod/ndm_measure.h's; for other algorithms it is as in a capture.
+ * A recording: every ACK as the contract's record of it, for datasets/readers/simulated.py. It is
+ * what ndm_tcp sees (kmod/ndm_measure.h), or would see in the place of Reno and CUBIC. BBR's
+ * window is only a cap, so its window and threshold are those of a capture (datasets/native).
  */
 #include <string.h>
 
@@ -14,6 +15,10 @@ struct sim_record {
 	u16 unused;
 	struct ndm_ack ack;
 };
+
+_Static_assert(sizeof(struct sim_record) == 72, "as the reader has it");
+
+#define LEFT_SLOW_START	2	/* a threshold that no window is below */
 
 static FILE *recording;
 
@@ -53,10 +58,27 @@ void sim_record_lost(struct sim_flow *f, u32 packet)
 	f->cause = max(f->cause, max(sim_packet(f, packet)->cause, (u8)SIM_CAUSE_NONE));
 }
 
-/* BBR's window is only a cap: as of a capture, the most packets of the last two rounds. */
-static u32 window(struct sim_flow *f)
+/* The most packets in flight of the last two rounds. */
+static u32 peak(const struct sim_flow *f)
 {
-	return strcmp(f->ops->name, "bbr") ? f->tp.snd_cwnd : max(max(f->peak, f->last_peak), 1U);
+	return max(max(f->peak, f->last_peak), 1U);
+}
+
+/* A timeout, before anything is sent again. */
+void sim_record_timeout(struct sim_flow *f)
+{
+	f->threshold = max(peak(f) / 2, 2U);
+	f->peak = f->last_peak = 1;
+}
+
+static void estimate(struct sim_flow *f, struct ndm_ack *ack)
+{
+	if (strcmp(f->ops->name, "bbr"))
+		return;
+	if (ack->ca_state == TCP_CA_Recovery && f->recorded_state < TCP_CA_Recovery)
+		f->threshold = LEFT_SLOW_START;
+	ack->cwnd = peak(f);
+	ack->ssthresh = f->threshold ? f->threshold : TCP_INFINITE_SSTHRESH;
 }
 
 static s32 us(long value)
@@ -70,11 +92,12 @@ struct ndm_ack sim_record_ack(struct sim_flow *f, const struct rate_sample *rs)
 	const struct tcp_sock *tp = &f->tp;
 	struct ndm_ack ack = {
 		.now_us = tp->tcp_mstamp, .rtt_us = tp->srtt_us >> 3, .interval_us = -1,
-		.inflight = tcp_packets_in_flight(tp), .cwnd = window(f),
+		.inflight = tcp_packets_in_flight(tp), .cwnd = tp->snd_cwnd,
 		.ssthresh = tp->snd_ssthresh, .srtt_us = tp->srtt_us >> 3,
 		.rttvar_us = tp->mdev_us >> 2, .delivered = tp->delivered, .ca_state = sim_state(f),
 	};
 
+	estimate(f, &ack);
 	if (!rs)
 		return ack;
 	ack.rtt_us = us(rs->rtt_us);
@@ -97,18 +120,33 @@ static u32 min_rtt_us(struct sim_flow *f, const struct ndm_ack *ack)
 	return f->own_min_rtt_us ? f->own_min_rtt_us : f->min_rtt_us;
 }
 
-/* A round ended as in a capture, and with it the peak of packets in flight. */
-static void note_peak(struct sim_flow *f, const struct ndm_ack *ack)
+/* Without loss, slow start is over once three rounds brought less than a quarter more. */
+static void leave_slow_start(struct sim_flow *f)
 {
-	if (ack->interval_us < 0 || (s32)(ack->prior_delivered - f->peak_mark) < 0)
+	if (f->threshold)
 		return;
+	if (f->peak * 4 >= f->full_peak * 5) {
+		f->full_peak = f->peak;
+		f->flat_rounds = 0;
+	} else if (++f->flat_rounds == 3) {
+		f->threshold = LEFT_SLOW_START;
+	}
+}
+
+/* Did a round of the peak end? */
+static void note_peak(struct sim_flow *f, const struct rate_sample *rs, const struct ndm_ack *ack)
+{
+	f->recorded_state = ack->ca_state;
+	if (!rs || !rs->prior_mstamp || (s32)(ack->prior_delivered - f->peak_mark) < 0)
+		return;
+	leave_slow_start(f);
 	f->last_peak = f->peak;
 	f->peak = ack->inflight;
 	f->peak_mark = ack->delivered;
 }
 
 /* After it. */
-void sim_record_keep(struct sim_flow *f, const struct ndm_ack *ack)
+void sim_record_keep(struct sim_flow *f, const struct rate_sample *rs, const struct ndm_ack *ack)
 {
 	struct sim_record record = {
 		.flow = f->number, .cause = ack->lost ? f->cause : 0,
@@ -116,7 +154,7 @@ void sim_record_keep(struct sim_flow *f, const struct ndm_ack *ack)
 	};
 
 	record.ack.min_rtt_us = min_rtt_us(f, ack);
-	note_peak(f, ack);
+	note_peak(f, rs, ack);
 	f->recorded_lost = f->tp.lost;
 	f->cause = 0;
 	if (recording && fwrite(&record, sizeof(record), 1, recording) != 1) {

@@ -118,6 +118,7 @@ void sim_transmit(struct sim_flow *f, u32 packet)
 	p->app_limited = tp->app_limited;
 	f->sent++;
 	p->cause = 0;
+	f->peak = max(f->peak, tcp_packets_in_flight(tp) + 1);
 	sim_send(f->number, packet);
 }
 
@@ -182,7 +183,6 @@ void sim_write(struct sim_flow *f, bool probe)
 		if (probe)
 			break;
 	}
-	f->peak = max(f->peak, tcp_packets_in_flight(tp));
 	limited = tcp_packets_in_flight(tp) >= tp->snd_cwnd;
 	if (sent || limited)
 		validate(f, limited);
@@ -267,5 +267,5 @@ void sim_open(struct sim_flow *f, long rtt_us)
 	sim_receiver_begin(f, rtt_us);
 	f->ops->init(sk);
 	ack = sim_record_ack(f, NULL);
-	sim_record_keep(f, &ack);
+	sim_record_keep(f, NULL, &ack);
 }

@@ -96,7 +96,9 @@ struct sim_flow {
 	bool pacing;		/* that event is queued */
 
 	/* record.c */
-	u32 recorded_lost, min_rtt_us, peak, last_peak, peak_mark;
+	u32 recorded_lost, min_rtt_us, peak, last_peak, peak_mark, full_peak, flat_rounds;
+	u32 threshold;		/* of a capture; 0: none yet */
+	u8 recorded_state;
 	u32 own_min_rtt_us;	/* ndm.c: with which ndm_tcp took the newest ACK; 0: another algorithm */
 	u8 cause;		/* of losses since the newest ACK */
 
@@ -214,7 +216,8 @@ void sim_record_end(void);
 void sim_dropped(u32 flow, u32 packet, enum sim_cause cause);
 void sim_record_lost(struct sim_flow *f, u32 packet);
 struct ndm_ack sim_record_ack(struct sim_flow *f, const struct rate_sample *rs);
-void sim_record_keep(struct sim_flow *f, const struct ndm_ack *ack);
+void sim_record_keep(struct sim_flow *f, const struct rate_sample *rs, const struct ndm_ack *ack);
+void sim_record_timeout(struct sim_flow *f);
 
 /* algorithms.c */
 const struct tcp_congestion_ops *sim_algorithm(const char *name);

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from ndm_tcp import files
+from ndm_tcp.datasets.readers.simulated import KIND, RECORDING
+from ndm_tcp.datasets.readers.simulated import SEGMENT_BYTES as MSS
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest.collect import jain, rounded
 from ndm_tcp.lab.guest.externals import Externals
@@ -26,13 +28,10 @@ from ndm_tcp.lab.guest.scrub import compress
 from ndm_tcp.lab.guest.uml_build import KMOD
 from ndm_tcp.lab.paths.scenario import UNDER_TEST, Flow, Link, Scenario
 
-MSS = 1448
 ZSTD_LEVEL = 3
 READ_US_MORE = 14
 """us that the lab's reader needs besides the time it waits"""
 ALGORITHMS = ("reno", "cubic", "bbr", "ndm_tcp", "fixed_cwnd")
-RECORDING = "acks.bin.zst"
-"""of a run: its ACKs; datasets/readers/simulated.py reads it"""
 Program = Callable[[Path], Path]
 """sources of a module to the simulator's program with it"""
 
@@ -210,7 +209,7 @@ def attempt(job: Job, kmod: Path | None, program: Program, light: bool) -> Outco
         except NdmError as error:
             return Outcome(job, None, str(error))
         if acks:
-            compress(job.folder / RECORDING, acks.read_bytes(), ZSTD_LEVEL)
+            compress(job.folder / RECORDING, KIND + acks.read_bytes(), ZSTD_LEVEL)
     files.write_text(job.folder / "scenario.toml", job.scenario.text)
     files.write_text(job.folder / RESULT, json.dumps(result, indent=1) + "\n")
     return Outcome(job, result)

@@ -31,7 +31,6 @@ from ndm_tcp.lab.guest.workers import Workers
 
 if TYPE_CHECKING:
     from ndm_tcp.lab.guest.suite import Outcome
-    from ndm_tcp.lab.paths.scenario import Scenario
     from ndm_tcp.lab.score.metrics import RunMetrics
 
 EXAMPLE = """example:
@@ -172,30 +171,19 @@ def runs_of(
 
     for one in suites:
         out = work / "runs" / name / Path(one).stem
-        for scenarios, place in _places(suite.load_suite(one), where, everything):
-            scenarios, folder = suite.there(scenarios, ["ndm_tcp"], place, out)
-            # Runs of another module or scenario are no results of this one: `tag` has both.
-            runs = suite.jobs_of(
-                scenarios, ["ndm_tcp"], lab_seeds, folder, True, kmod, first_seed=first_seed
-            )
-            for outcome in suite.execute(runs, place, light=True, quiet=False, kmod=kmod):
-                if outcome.result is None:
-                    raise NdmError(f"{outcome.job.folder}: {outcome.error}; run the command again")
-                yield f"{one}/{outcome.job.scenario.name}", _figures(outcome)
-
-
-def _places(
-    scenarios: list[Scenario], where: Workers, everything: bool
-) -> list[tuple[list[Scenario], Workers]]:
-    """Scenarios, and where they run."""
-    from ndm_tcp.lab.sim import simulate
-
-    if not (where.simulated and everything):
-        return [(scenarios, where)]
-    there = [one for one in scenarios if simulate.has(one, "ndm_tcp")]
-    rest = [one for one in scenarios if one not in there]
-    split = ((there, where), (rest, replace(where, simulated=False)))
-    return [(some, place) for some, place in split if some]
+        scenarios = suite.load_suite(one)
+        if everything:
+            out = suite.folder_of(out, where)
+        else:
+            scenarios, out = suite.there(scenarios, ["ndm_tcp"], where, out)
+        # Runs of another module or scenario are no results of this one: `tag` has both.
+        runs = suite.jobs_of(
+            scenarios, ["ndm_tcp"], lab_seeds, out, True, kmod, first_seed=first_seed
+        )
+        for outcome in suite.execute(runs, where, light=True, quiet=False, kmod=kmod):
+            if outcome.result is None:
+                raise NdmError(f"{outcome.job.folder}: {outcome.error}; run the command again")
+            yield f"{one}/{outcome.job.scenario.name}", _figures(outcome)
 
 
 def _figures(outcome: Outcome) -> Measured:

@@ -28,11 +28,12 @@ from ndm_tcp.adapt import recordings, report, steps, verdict, windows
 from ndm_tcp.errors import NdmError
 from ndm_tcp.intervals import FEWEST
 from ndm_tcp.lab.guest import workers
+from ndm_tcp.lab.guest.workers import Workers
 from ndm_tcp.paths.model import PathModel
 
 EXAMPLE = """example:
   ndm adapt captures/ -o out/mine           # then open out/mine/report.html
-  ndm adapt captures/ -o out/mine --simulate    # minutes; replays and judges in the lab
+  ndm adapt captures/ -o out/mine --simulate    # in less than half the time
   ndm adapt my.pcap -o out/mine --guard validation --draws 2 --iterations 1 --seconds 5    # faster
   ndm lab run published/c-dumbbell-loss-1.toml --cc ndm_tcp --kmod out/mine/kmod
 
@@ -86,7 +87,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="suites on which it must not be worse; none: empty text",
     )
     workers.add_arguments(parser)
-    workers.add_simulator(parser)
+    workers.add_simulator(
+        parser,
+        "in the simulator, where it has the paths, all but the replay and the comparison: less "
+        "than half the time (docs/adapt.md)",
+    )
     parser.add_argument("--json", action="store_true", help="print adapt.json")
 
 
@@ -110,7 +115,7 @@ def main(args: argparse.Namespace) -> int:
         workers.workers_of(args),
     )
     started_s = time.monotonic()
-    models, rejected = _models(args, started_s)
+    models, rejected = _models(args, setting.real, started_s)
     chosen = recordings.spread(models, args.most_paths)
     steps.say(f"{len(models)} models, {len(chosen)} of them to record on", started_s)
     chosen = windows.measured(chosen, setting.runs / "windows", args.draws, setting.where)
@@ -168,7 +173,9 @@ def shipped_rounds() -> tuple[Path, ...]:
     return tuple(manifest.parent for manifest in found)
 
 
-def _models(args: argparse.Namespace, started_s: float) -> tuple[list[PathModel], dict[str, str]]:
+def _models(
+    args: argparse.Namespace, where: Workers, started_s: float
+) -> tuple[list[PathModel], dict[str, str]]:
     """The accepted models that are certain enough to teach, and why the others are not there.
 
     Raises:
@@ -185,7 +192,6 @@ def _models(args: argparse.Namespace, started_s: float) -> tuple[list[PathModel]
     if not made:
         raise NdmError(f"{args.sources[0]}: no flow shows its path; ndm path estimate says why")
     steps.say(f"{len(made)} path models", started_s)
-    where = replace(workers.workers_of(args), simulated=False)  # as `Steps.real`
     replays = replayed(folder, args.cc, where, [*made.values()])
     path_report.write_page(folder, replays, [], {})
     rejected |= replays.rejected

@@ -17,8 +17,8 @@ from ndm_tcp.paths.predict import Prediction
 
 RESULT, PAGE = "adapt.json", "report.html"
 SIMULATED = (
-    "The network learned from runs of the simulator. The lab replayed the captures and compared "
-    "the algorithms."
+    "Recordings, search and guard ran in the simulator, but for paths that only the lab has. The "
+    "lab replayed the captures and compared the algorithms."
 )
 HEAD = ["against", "score", "goodput", "mean RTT", "pairs"]
 
@@ -42,7 +42,7 @@ class Adapted:
     refused: verdict.Guard | None = None
     """the guard that refused the first network: the adapted one is `steps.mean`"""
     simulated: bool = False
-    """did recordings, search and most of the guard run in the simulator?"""
+    """did recordings, search and guard run in the simulator, where it has the paths?"""
 
 
 def differences(found: Adapted) -> list[list[str]]:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from ndm_tcp.adapt import recordings, verdict
 from ndm_tcp.lab.guest.workers import Workers
-from ndm_tcp.lab.sim import build as sim_build
 from ndm_tcp.paths.model import PathModel
 from ndm_tcp.selection import GAIN, means, moved, runs_of, sources
 
@@ -51,16 +50,18 @@ class Steps:
     """of each model: those that train, and as many to judge"""
     iterations: int
     where: Workers
-    """runs happen; in the simulator all but those of `real`"""
+    """runs happen; in the simulator all but those of `real`, where it has the path"""
 
     @property
     def runs(self) -> Path:
         """The folder of the runs there: the lab's and the simulator's do not mix."""
-        return sim_build.folder(self.out) if self.where.simulated else self.out
+        from ndm_tcp.lab.guest import suite
+
+        return suite.folder_of(self.out, self.where)
 
     @property
     def real(self) -> Workers:
-        """The lab, for what the advice rests on: replays of captures, and the comparison."""
+        """The lab: replays of captures, and the comparison."""
         return replace(self.where, simulated=False)
 
 

@@ -318,6 +318,7 @@ def run(
     }
     result = {
         "family": family,
+        "simulated": where.simulated,
         "guards": guard_of,
         "accepted": len(models),
         "captures": len(copies),
