@@ -42,6 +42,7 @@ KIND = hashlib.sha256(str(RECORD.descr).encode()).hexdigest()[:16].encode()
 SEGMENT_BYTES, HEADER_BYTES = 1448, 52
 MOST_BYTES = 1 << 30
 """of the ACKs of a run"""
+LATEST_US = 1 << 52
 UNIT_US = 64
 """The features count pauses in units of the clock, so its phase is kept."""
 CLOCK_US = 1_000_000
@@ -59,6 +60,9 @@ def _acks(path: Path, flows: int) -> npt.NDArray[np.void]:
     found = np.frombuffer(data, RECORD)
     if found["flow"].max() >= flows or found["cause"].max() > max(LossCause):
         raise NdmError(f"{path}: not of the run in result.json; record the run again")
+    now_us = found["ack"]["now_us"]
+    if (now_us[1:] < now_us[:-1]).any() or now_us[-1] > LATEST_US:
+        raise NdmError(f"{path}: its times go back or are too large; record the run again")
     return found
 
 

@@ -12,7 +12,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from ndm_tcp.datasets.readers import mlab, pcap, ss, streams, tcp_probe
+import numpy as np
+
+from ndm_tcp.datasets.readers import mlab, pcap, simulated, ss, streams, tcp_probe
 from ndm_tcp.errors import NdmError
 from tests import blobs
 
@@ -27,6 +29,19 @@ ROUND_TRACE = (
     b"target=11 ssthresh=2147483647 why=network\n"
 )
 KINDS = ((tcp_probe.sniff, 2), (ss.sniff, 3), (mlab.sniff, 4))
+
+
+def recording() -> bytes:
+    """The ACKs of two flows of the simulator, more or less."""
+    records = np.zeros(64, simulated.RECORD)
+    records["flow"] = np.arange(64) % 2
+    ack = records["ack"]
+    ack["now_us"] = np.arange(64) * 10_000
+    ack["rtt_us"] = ack["srtt_us"] = ack["min_rtt_us"] = 20_000
+    ack["acked"], ack["cwnd"], ack["ssthresh"], ack["interval_us"] = 2, 10, 8, 20_000
+    ack["delivered"] = np.arange(64) * 2
+    ack["prior_delivered"] = np.maximum(np.arange(64) * 2 - 4, 0)
+    return simulated.KIND + records.tobytes()
 
 
 def files(step: int = 1) -> list[Path]:
@@ -62,6 +77,7 @@ def texts(step: int = 1) -> Iterator[tuple[int, bytes]]:
             continue
         kind = 4 if path.name == "drops.csv" else 0
         yield kind, head if head[:1] == b"{" else head[:SEED_BYTES]
+    yield 5, recording()
     yield 6, ROUND_TRACE
 
 

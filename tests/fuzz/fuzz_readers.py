@@ -19,8 +19,9 @@ from pathlib import Path
 import zstandard
 
 from ndm_tcp.datasets.module_event import event_lines
-from ndm_tcp.datasets.readers import run_folder, sources
+from ndm_tcp.datasets.readers import run_folder, simulated, sources
 from ndm_tcp.datasets.rounds import columns
+from ndm_tcp.datasets.rounds.compute import rounds_of
 from ndm_tcp.errors import NdmError
 
 MEMORY = Path("/dev/shm")
@@ -39,13 +40,22 @@ def read_source(path: Path) -> None:
         columns.table(flow, "fuzz", "")
 
 
+def read_recording(path: Path) -> None:
+    """As the ACKs of a simulated run with two flows."""
+    (path.parent / "scenario.toml").write_text("seconds = 1\n")
+    flows = '[{"cc": "reno"}, {"cc": "bbr"}]'
+    (path.parent / "result.json").write_text(f'{{"scenario": "a", "cc": "reno", "flows": {flows}}}')
+    for flow in simulated.read(path)[0]:
+        columns.table(rounds_of(flow), "fuzz", "")
+
+
 READERS: tuple[Callable[[Path], object], ...] = (
     read_source,
     read_source,
     read_source,
     read_source,
     run_folder.read_drops,
-    run_folder.read_drops,
+    read_recording,
     event_lines.read,
 )
 
