@@ -64,7 +64,7 @@ static u32 peak(const struct sim_flow *f)
 	return max(max(f->peak, f->last_peak), 1U);
 }
 
-/* A timeout, before anything is sent again. */
+/* A timeout, before anything is retransmitted. */
 void sim_record_timeout(struct sim_flow *f)
 {
 	f->threshold = max(peak(f) / 2, 2U);
