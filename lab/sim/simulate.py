@@ -201,13 +201,13 @@ def attempt(job: Job, kmod: Path | None, program: Program, light: bool) -> Outco
         program: as `build`.
         light: without a recording.
     """
-    job.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="ndm-recording-") as name:
         acks = None if light else Path(name) / "acks"
         try:
             result = simulate(program(kmod or KMOD), job.scenario, job.cc, job.seed, acks)
         except NdmError as error:
             return Outcome(job, None, str(error))
+        job.folder.mkdir(parents=True, exist_ok=True)
         if acks:
             compress(job.folder / RECORDING, KIND + acks.read_bytes(), ZSTD_LEVEL)
     files.write_text(job.folder / "scenario.toml", job.scenario.text)
