@@ -16,7 +16,7 @@ void ndm_sender_init(struct ndm_sender *s, int64_t mss, int32_t wscale,
 	s->una = s->nxt = s->top_sacked = s->beyond = s->unseen_end = -1;
 	s->app_limited = 1; /* the first flight counts as limited, as in the kernel */
 	s->reo_steps = 1;
-	s->ssthresh = INITIAL_SSTHRESH;
+	ndm_peaks_begin(&s->peaks);
 	s->sample.end = -1;
 }
 

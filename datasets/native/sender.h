@@ -13,6 +13,7 @@
 
 #include "kmod/ndm_features.h"
 #include "packet.h"
+#include "peaks.h"
 
 /* More segments in flight than a window of 1 GiB holds: not TCP, refused. */
 #define NDM_MAX_OUT (1u << 20)
@@ -80,7 +81,7 @@ struct ndm_sender {
 	size_t stamps, stamp_next, stamp_room;
 	uint32_t stamp_top;
 
-	int64_t ssthresh, peak, last_peak, peak_mark, full_peak, flat_rounds;
+	struct ndm_peaks peaks;
 	struct {
 		int64_t prior_delivered, prior_us, end, send_us;
 		bool app_limited;

@@ -3,7 +3,6 @@
 #include "sender_state.h"
 
 #define DUPTHRESH 3
-#define LEFT_SLOW_START 2	/* the window is estimated, so only "above it" is known */
 #define REO_PERSIST 16		/* recoveries, TCP_RACK_RECOVERY_THRESH */
 
 static bool later(int64_t a_us, int64_t a_end, int64_t b_us, int64_t b_end)
@@ -236,7 +235,7 @@ static void advance_state(struct ndm_sender *s, uint32_t lost)
 	if (lost || s->lost_out) {
 		s->state = RECOVERY;
 		s->high_seq = s->nxt;
-		s->ssthresh = LEFT_SLOW_START;
+		ndm_peaks_recovery(&s->peaks);
 	} else {
 		s->state = s->sacked_out ? DISORDER : OPEN;
 	}
@@ -245,19 +244,6 @@ static void advance_state(struct ndm_sender *s, uint32_t lost)
 static uint32_t clamp32(int64_t value)
 {
 	return value < 0 ? 0 : value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
-}
-
-/* Without loss, slow start is over once three rounds brought less than a quarter more. */
-static void leave_slow_start(struct ndm_sender *s)
-{
-	if (s->ssthresh != INITIAL_SSTHRESH)
-		return;
-	if (s->peak * 4 >= s->full_peak * 5) {
-		s->full_peak = s->peak;
-		s->flat_rounds = 0;
-	} else if (++s->flat_rounds == 3) {
-		s->ssthresh = LEFT_SLOW_START;
-	}
 }
 
 static void record(struct ndm_sender *s, int64_t now_us, int64_t ca_rtt, int64_t newly,
@@ -279,7 +265,7 @@ static void record(struct ndm_sender *s, int64_t now_us, int64_t ca_rtt, int64_t
 	row->ack.acked = clamp32(newly);
 	row->ack.inflight = clamp32(out);
 	row->ack.cwnd = clamp32(cwnd(s));
-	row->ack.ssthresh = clamp32(s->ssthresh);
+	row->ack.ssthresh = clamp32(s->peaks.ssthresh);
 	row->ack.srtt_us = clamp32(srtt_us(s));
 	row->ack.rttvar_us = clamp32(rttvar_us(s));
 	row->ack.min_rtt_us = clamp32(min_rtt(s));
@@ -290,12 +276,8 @@ static void record(struct ndm_sender *s, int64_t now_us, int64_t ca_rtt, int64_t
 	row->ack.ca_state = (uint32_t)s->state;
 	row->rwnd_limited = s->wscale >= 0 && s->una + s->window - s->nxt < s->mss;
 	s->rows++;
-	if (s->sample.end >= 0 && s->sample.prior_delivered >= s->peak_mark) {
-		leave_slow_start(s);
-		s->last_peak = s->peak;
-		s->peak = out;
-		s->peak_mark = s->delivered;
-	}
+	if (s->sample.end >= 0)
+		ndm_peaks_sample(&s->peaks, s->sample.prior_delivered, s->delivered, out);
 }
 
 void ndm_handshake_row(int64_t now_us, int64_t rtt_us, struct ndm_ack_row *row)

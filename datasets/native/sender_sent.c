@@ -73,10 +73,9 @@ static void enter_loss(struct ndm_sender *s, int64_t now_us)
 	size_t i;
 
 	s->rtos++;
-	s->ssthresh = max64(cwnd(s) / 2, 2);
 	s->state = LOSS;
 	s->high_seq = s->nxt;
-	s->peak = s->last_peak = 1;
+	ndm_peaks_timeout(&s->peaks);
 	for (i = s->head; i < s->end; i++) {
 		struct ndm_out *p = &s->out[i];
 
@@ -199,7 +198,7 @@ void ndm_sender_sent(struct ndm_sender *s, int64_t now_us, uint32_t seq32, uint3
 		s->unseen -= s->early;
 		s->early = 0;
 	}
-	s->peak = max64(s->peak, inflight(s));
+	ndm_peaks_sent(&s->peaks, inflight(s));
 }
 
 void ndm_sender_fin(struct ndm_sender *s, uint32_t seq32, bool alone)

@@ -7,7 +7,6 @@
 
 enum { OPEN, DISORDER, CWR, RECOVERY, LOSS };
 
-#define INITIAL_SSTHRESH 0x7FFFFFFF
 
 static inline int64_t srtt_us(const struct ndm_sender *s)
 {
@@ -37,7 +36,7 @@ static inline int64_t inflight(const struct ndm_sender *s)
 
 static inline int64_t cwnd(const struct ndm_sender *s)
 {
-	return max64(max64(s->peak, s->last_peak), 1);
+	return ndm_peaks_cwnd(&s->peaks);
 }
 
 /* The first segment in flight that begins at or after this number. */

@@ -65,6 +65,7 @@ def _objects() -> Path:
     # Not only what is compiled: `folder` keeps results apart by this.
     read = [*own_code, *sorted(SOURCES.rglob("*.h")), *unchanged, SOURCES / "simulate.py"]
     read += [KMOD / "ndm_types.h", KMOD / "generated" / "ndm_contract.h"]
+    read += [KMOD.parent / "datasets" / "native" / "peaks.h"]
     key = files.digest(" ".join(OPTIONS).encode(), *(path.read_bytes() for path in read))
     target = uml_build.cache() / "simulators" / key
     if target.is_dir():

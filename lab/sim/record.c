@@ -18,8 +18,6 @@ struct sim_record {
 
 _Static_assert(sizeof(struct sim_record) == 72, "as the reader has it");
 
-#define LEFT_SLOW_START	2	/* a threshold that no window is below */
-
 static FILE *recording;
 
 void sim_record_to(const char *path)
@@ -58,27 +56,14 @@ void sim_record_lost(struct sim_flow *f, u32 packet)
 	f->cause = max(f->cause, max(sim_packet(f, packet)->cause, (u8)SIM_CAUSE_NONE));
 }
 
-/* The most packets in flight of the last two rounds. */
-static u32 peak(const struct sim_flow *f)
-{
-	return max(max(f->peak, f->last_peak), 1U);
-}
-
-/* A timeout, before anything is retransmitted. */
-void sim_record_timeout(struct sim_flow *f)
-{
-	f->threshold = max(peak(f) / 2, 2U);
-	f->peak = f->last_peak = 1;
-}
-
 static void estimate(struct sim_flow *f, struct ndm_ack *ack)
 {
 	if (strcmp(f->ops->name, "bbr"))
 		return;
 	if (ack->ca_state == TCP_CA_Recovery && f->recorded_state < TCP_CA_Recovery)
-		f->threshold = LEFT_SLOW_START;
-	ack->cwnd = peak(f);
-	ack->ssthresh = f->threshold ? f->threshold : TCP_INFINITE_SSTHRESH;
+		ndm_peaks_recovery(&f->peaks);
+	ack->cwnd = ndm_peaks_cwnd(&f->peaks);
+	ack->ssthresh = f->peaks.ssthresh;
 }
 
 static s32 us(long value)
@@ -120,31 +105,6 @@ static u32 min_rtt_us(struct sim_flow *f, const struct ndm_ack *ack)
 	return f->own_min_rtt_us ? f->own_min_rtt_us : f->min_rtt_us;
 }
 
-/* Without loss, slow start is over once three rounds brought less than a quarter more. */
-static void leave_slow_start(struct sim_flow *f)
-{
-	if (f->threshold)
-		return;
-	if (f->peak * 4 >= f->full_peak * 5) {
-		f->full_peak = f->peak;
-		f->flat_rounds = 0;
-	} else if (++f->flat_rounds == 3) {
-		f->threshold = LEFT_SLOW_START;
-	}
-}
-
-/* Did a round of the peak end? */
-static void note_peak(struct sim_flow *f, const struct rate_sample *rs, const struct ndm_ack *ack)
-{
-	f->recorded_state = ack->ca_state;
-	if (!rs || !rs->prior_mstamp || (s32)(ack->prior_delivered - f->peak_mark) < 0)
-		return;
-	leave_slow_start(f);
-	f->last_peak = f->peak;
-	f->peak = ack->inflight;
-	f->peak_mark = ack->delivered;
-}
-
 /* After it. */
 void sim_record_keep(struct sim_flow *f, const struct rate_sample *rs, const struct ndm_ack *ack)
 {
@@ -154,7 +114,9 @@ void sim_record_keep(struct sim_flow *f, const struct rate_sample *rs, const str
 	};
 
 	record.ack.min_rtt_us = min_rtt_us(f, ack);
-	note_peak(f, rs, ack);
+	if (rs && rs->prior_mstamp)
+		ndm_peaks_sample(&f->peaks, ack->prior_delivered, ack->delivered, ack->inflight);
+	f->recorded_state = ack->ca_state;
 	f->recorded_lost = f->tp.lost;
 	f->cause = 0;
 	if (recording && fwrite(&record, sizeof(record), 1, recording) != 1) {

@@ -422,7 +422,7 @@ void sim_timeout(struct sim_flow *f)
 	bool first = sim_state(f) < TCP_CA_Recovery;
 	u32 packet;
 
-	sim_record_timeout(f);
+	ndm_peaks_timeout(&f->peaks);
 	for (packet = f->una; packet != f->nxt; packet++) {
 		struct sim_packet *p = sim_packet(f, packet);
 

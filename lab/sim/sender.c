@@ -118,7 +118,7 @@ void sim_transmit(struct sim_flow *f, u32 packet)
 	p->app_limited = tp->app_limited;
 	f->sent++;
 	p->cause = 0;
-	f->peak = max(f->peak, tcp_packets_in_flight(tp) + 1);
+	ndm_peaks_sent(&f->peaks, tcp_packets_in_flight(tp) + 1);
 	sim_send(f->number, packet);
 }
 
@@ -265,6 +265,7 @@ void sim_open(struct sim_flow *f, long rtt_us)
 	tp->delivered_mstamp = tp->tcp_mstamp;
 	sim_take_rtt(f, rtt_us, rtt_us);
 	sim_receiver_begin(f, rtt_us);
+	ndm_peaks_begin(&f->peaks);
 	f->ops->init(sk);
 	ack = sim_record_ack(f, NULL);
 	sim_record_keep(f, NULL, &ack);

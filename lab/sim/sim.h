@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "include/core.h"
+#include "../../datasets/native/peaks.h"
 #include "kmod/generated/ndm_contract.h"
 
 #define SIM_PACKET	1500	/* bytes on the path, IP header included */
@@ -96,8 +97,8 @@ struct sim_flow {
 	bool pacing;		/* that event is queued */
 
 	/* record.c */
-	u32 recorded_lost, min_rtt_us, peak, last_peak, peak_mark, full_peak, flat_rounds;
-	u32 threshold;		/* of a capture; 0: none yet */
+	struct ndm_peaks peaks;
+	u32 recorded_lost, min_rtt_us;
 	u8 recorded_state;
 	u32 own_min_rtt_us;	/* ndm.c: with which ndm_tcp took the newest ACK; 0: another algorithm */
 	u8 cause;		/* of losses since the newest ACK */
@@ -217,7 +218,6 @@ void sim_dropped(u32 flow, u32 packet, enum sim_cause cause);
 void sim_record_lost(struct sim_flow *f, u32 packet);
 struct ndm_ack sim_record_ack(struct sim_flow *f, const struct rate_sample *rs);
 void sim_record_keep(struct sim_flow *f, const struct rate_sample *rs, const struct ndm_ack *ack);
-void sim_record_timeout(struct sim_flow *f);
 
 /* algorithms.c */
 const struct tcp_congestion_ops *sim_algorithm(const char *name);
