@@ -30,11 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run `ndm lab record`; exit code 1 if a run failed."""
+    where = workers.workers_of(args)
     with tempfile.TemporaryDirectory() as folder:
         if args.explore:
             args.kmod = explore.sources(args.kmod or uml_build.KMOD, Path(folder) / "kmod")
-        _, _, outcomes = suite.run_all(args, args.out, args.light, tagged=args.simulate)
-    out = suite.folder_of(args.out, workers.workers_of(args))
+        _, _, outcomes = suite.run_all(args, args.out, args.light, tagged=where.simulated)
+    out = suite.folder_of(args.out, where)
     failed = [o for o in outcomes if o.result is None]
     if args.json:
         runs = [{"run": o.job.folder.name, "error": o.error or None} for o in outcomes]
