@@ -7,7 +7,6 @@
 
 enum { OPEN, DISORDER, CWR, RECOVERY, LOSS };
 
-
 static inline int64_t srtt_us(const struct ndm_sender *s)
 {
 	return s->srtt8 >> 3;

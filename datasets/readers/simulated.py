@@ -7,7 +7,6 @@ the run lie beside it. The inputs of the rounds of ndm_tcp are the module's own,
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from pathlib import Path
 
@@ -37,7 +36,7 @@ RECORD = np.dtype(
     ]
 )
 """struct sim_record"""
-KIND = hashlib.sha256(str(RECORD.descr).encode()).hexdigest()[:16].encode()
+KIND = files.digest(str(RECORD.descr).encode()).encode()
 """at the beginning of a file; another one is of other records"""
 SEGMENT_BYTES, HEADER_BYTES = 1448, 52
 MOST_BYTES = 1 << 30

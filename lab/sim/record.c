@@ -53,7 +53,7 @@ void sim_dropped(u32 flow, u32 packet, enum sim_cause cause)
 /* A packet counts as lost; one that was not dropped was overtaken. */
 void sim_record_lost(struct sim_flow *f, u32 packet)
 {
-	f->cause = max(f->cause, max(sim_packet(f, packet)->cause, (u8)SIM_CAUSE_NONE));
+	f->cause = max(f->cause, max(sim_packet(f, packet)->cause, (u8)SIM_CAUSE_REORDERED));
 }
 
 static void estimate(struct sim_flow *f, struct ndm_ack *ack)

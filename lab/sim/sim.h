@@ -41,7 +41,7 @@ struct sim_packet {
 };
 
 /* Why a packet counts as lost: LossCause of datasets/rounds/flow.py. */
-enum sim_cause { SIM_CAUSE_NONE = 1, SIM_CAUSE_RANDOM, SIM_CAUSE_QUEUE };
+enum sim_cause { SIM_CAUSE_REORDERED = 1, SIM_CAUSE_RANDOM, SIM_CAUSE_QUEUE };
 
 /* What a receiver knows of a flow. */
 struct sim_receiver {

@@ -192,6 +192,16 @@ def simulate(
     }
 
 
+def _run(job: Job, program: Path, light: bool) -> dict[str, Any]:
+    if light:
+        return simulate(program, job.scenario, job.cc, job.seed)
+    with tempfile.TemporaryDirectory(prefix="ndm-recording-") as name:
+        acks = Path(name) / "acks"
+        result = simulate(program, job.scenario, job.cc, job.seed, acks)
+        compress(job.folder / RECORDING, KIND + acks.read_bytes(), ZSTD_LEVEL)
+    return result
+
+
 def attempt(job: Job, kmod: Path | None, program: Program, light: bool) -> Outcome:
     """Run a job in the simulator, and leave its scenario and result in its folder.
 
@@ -201,15 +211,10 @@ def attempt(job: Job, kmod: Path | None, program: Program, light: bool) -> Outco
         program: as `build`.
         light: without a recording.
     """
-    with tempfile.TemporaryDirectory(prefix="ndm-recording-") as name:
-        acks = None if light else Path(name) / "acks"
-        try:
-            result = simulate(program(kmod or KMOD), job.scenario, job.cc, job.seed, acks)
-        except NdmError as error:
-            return Outcome(job, None, str(error))
-        job.folder.mkdir(parents=True, exist_ok=True)
-        if acks:
-            compress(job.folder / RECORDING, KIND + acks.read_bytes(), ZSTD_LEVEL)
+    try:
+        result = _run(job, program(kmod or KMOD), light)
+    except NdmError as error:
+        return Outcome(job, None, str(error))
     files.write_text(job.folder / "scenario.toml", job.scenario.text)
     files.write_text(job.folder / RESULT, json.dumps(result, indent=1) + "\n")
     return Outcome(job, result)
