@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What an ACK costs in BPF, in the module's code and in BBR, on this host; as root.
 
-    python -m tests.bench.bench_bpf [--seconds N] [--mbps N] [--queue-kb N]
+    python -m tests.bench.bench_bpf [--seconds N] [--mbps N] [--queue-kb N] [--delay-ms N]
 
 The same records through the BPF programs and through the module's code in user space, each timed
 one by one; from each the cost of a record that calls nothing is taken off. Some are of bulk flows
@@ -10,19 +10,23 @@ called directly: what the core's pointer and BPF's trampoline cost is not in it.
 has the options of a Debian kernel that matter here (gcc 12 or newer): no vector registers,
 variables set to zero, a guarded stack, and on x86 guarded returns where this kernel guards them so.
 
-Then a flow of ndm_tcp_bpf and one of the kernel's BBR, called from BPF, beside a CUBIC flow that
-fills a router's queue: the median of their cost in 200 ms, by the kernel's statistics of BPF
-programs, less that of a callback that does nothing. It needs Linux 6.10 or newer with BBR.
+Then a flow of ndm_tcp_bpf and one of the kernel's BBR, called from BPF, beside a CUBIC flow over
+a link with a delay (link.c): the median of their cost in 200 ms, by the kernel's statistics of BPF
+programs, less that of a callback that does nothing. An ACK that ends a round costs most, so the
+mean depends on how many ACKs a round has. It needs Linux 6.10 or newer with BBR.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import platform
 import struct
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -52,6 +56,7 @@ def build(folder: Path) -> None:
     words = ["cc", "-O2", "-w", *as_in_kernel(), *include, source, "-o", str(folder / "replay")]
     subprocess.run(words, check=True)
     subprocess.run(["cc", "-O2", BENCH / "cost.c", "-o", folder / "cost", "-lbpf"], check=True)
+    subprocess.run(["cc", "-O2", BENCH / "link.c", "-o", folder / "link"], check=True)
     words = ["clang", "-O2", "-g", f"-I{ROOT}/bpf/include", "-target", "bpf", "-mcpu=v3", "-c"]
     subprocess.run([*words, BENCH / "bbr.bpf.c", "-o", folder / "bbr.bpf.o"], check=True)
 
@@ -136,12 +141,48 @@ def windows(lines: list[str]) -> dict[str, Times]:
     return found
 
 
-def transferred(folder: Path, seconds: int, mbps: int, queue_kb: int) -> None:
-    """Both algorithms at the same time, at the same rate, so that rounds have as many ACKs."""
-    rate = ["--fq-rate", f"{mbps // 3}M"]
+@contextlib.contextmanager
+def linked(folder: Path, mbps: int, queue_kb: int, delay_ms: int) -> Iterator[str]:
+    """The prefix of two network namespaces, with a link of link.c between them."""
+    prefix = f"ndm{os.getpid() % 100000}"
+    names = [prefix + end for end in "sd"]
+    words = [str(folder / "link"), *names, str(mbps), str(queue_kb), str(delay_ms)]
+    for name in names:
+        subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        pipe = subprocess.PIPE
+        link = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True)
+        assert link.stdout is not None
+        if link.stdout.readline() != "ready\n":
+            sys.exit("link: no device; run: modprobe tun")
+        for name, address in zip(names, ("10.2.0.1", namespaces.RECEIVER), strict=True):
+            for of in (
+                ["addr", "add", f"{address}/24", "dev", "link0"],
+                ["link", "set", "link0", "up", "txqueuelen", "10000"],
+            ):
+                subprocess.run(["ip", "-n", name, *of], check=True)
+        yield prefix
+        link.communicate("")
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "del", name], check=True)
+
+
+def rounds(folder: Path) -> int:
+    """Of all flows of the loaded programs."""
+    said = subprocess.run([folder / "ndm_bpf", "status"], capture_output=True, check=True).stdout
+    return int(dict(line.split("=", 1) for line in said.decode().splitlines())["rounds"])
+
+
+def transferred(folder: Path, seconds: int, link: tuple[int, int, int]) -> None:
+    """Both algorithms at the same time, at the same rate, so that rounds have as many ACKs.
+
+    link: Mbit/s, KB of queue, and ms of delay each way.
+    """
+    rate = ["--fq-rate", f"{link[0] // 3}M"]
     clients = [["-C", loader.NAME, *rate], ["-C", BBR, *rate], ["-C", "cubic"]]
     counts = folder / "counts"
-    with namespaces.three(mbps, queue_kb) as path, counts.open("w") as out:
+    with linked(folder, *link) as path, counts.open("w") as out:
         words = [folder / "cost", folder / "bbr.bpf.o"]
         pipe = subprocess.PIPE
         cost = subprocess.Popen(words, stdin=pipe, stdout=out, stderr=pipe, text=True)
@@ -152,21 +193,27 @@ def transferred(folder: Path, seconds: int, mbps: int, queue_kb: int) -> None:
         with namespaces.transfers(path, seconds, *clients) as ended:
             pass
         cost.communicate("")
+    lines = counts.read_text().splitlines()
+    acks = max(int(line.split()[1]) for line in lines if line.startswith("ndm_bpf_ack "))
     for client, flow in zip(clients, ended, strict=True):
-        print(f"{client[1]} {flow['end']['sum_received']['bits_per_second'] / 1e6:.1f} Mbit/s")
-    found = windows(counts.read_text().splitlines())
+        mbps = flow["end"]["sum_received"]["bits_per_second"] / 1e6
+        rtt_us = flow["end"]["streams"][0]["sender"]["mean_rtt"]
+        print(f"{client[1]} {mbps:.1f} Mbit/s, RTT {rtt_us / 1000:.1f} ms")
+    found = windows(lines)
     nothing = float(np.median(found["bbr_nothing"]))
     ours, bbr = (float(np.median(found[name])) - nothing for name in ("ndm_bpf_ack", "bbr_ack"))
     print(f"an ACK, ns less the {nothing:.0f} of measuring, median of windows of 200 ms:")
     print(f"  {loader.NAME} {ours:.0f}, the kernel's BBR {bbr:.0f}: {ours / bbr:.2f}")
+    print(f"  {loader.NAME}: {acks / rounds(folder):.1f} ACKs a round")
 
 
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=int, default=15)
-    parser.add_argument("--mbps", type=int, default=300, help="of the router")
-    parser.add_argument("--queue-kb", type=int, default=1000, help="of the router")
+    parser.add_argument("--mbps", type=int, default=300, help="of the link")
+    parser.add_argument("--queue-kb", type=int, default=1000, help="of the link")
+    parser.add_argument("--delay-ms", type=int, default=10, help="of the link, each way")
     args = parser.parse_args()
     if "bbr" not in default.AVAILABLE.read_text().split():
         sys.exit("bbr: not in this kernel; run: modprobe tcp_bbr")
@@ -176,7 +223,7 @@ def main() -> int:
         replayed(folder)
         subprocess.run([folder / "ndm_bpf", "load"], check=True)
         try:
-            transferred(folder, args.seconds, args.mbps, args.queue_kb)
+            transferred(folder, args.seconds, (args.mbps, args.queue_kb, args.delay_ms))
         finally:
             subprocess.run([folder / "ndm_bpf", "unload"], check=True)
     return 0
