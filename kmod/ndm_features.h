@@ -391,7 +391,6 @@ static NDM_COMMON bool ndm_features_take(struct ndm_features *f, const struct nd
 	if (!f->started)
 		ndm_features_start(f, ack->delivered, ack->srtt_us, (u32)ack->now_us);
 	waited = now - f->ack_time;
-	f->ack_time = now;
 	if (f->in_loss != loss) {
 		f->in_loss = loss;
 		rto = loss;
@@ -406,6 +405,8 @@ static NDM_COMMON bool ndm_features_take(struct ndm_features *f, const struct nd
 		}
 		ndm_take_rtt(f, ack);
 	}
+	/* Here, because a load of the word around it would wait for this store. */
+	f->ack_time = now;
 	if (ack->lost)
 		ndm_take_loss(f, ack->delivered, ack->lost);
 	if (rto)
