@@ -190,6 +190,8 @@ def test_a_light_run_is_no_recording(tmp_path: Path) -> None:
     assert not run_folder.is_run(job.folder)
     [*suite.execute([job], SIMULATED, light=False, quiet=True)]
     assert run_folder.is_run(job.folder)
+    names = {simulated.RECORDING, "scenario.toml", "result.json"}
+    assert {path.name for path in job.folder.iterdir()} == names
     before = (job.folder / simulated.RECORDING).stat().st_mtime_ns
     for light in (False, True):
         [*suite.execute([job], SIMULATED, light=light, quiet=True)]

@@ -12,13 +12,12 @@ import hashlib
 import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ndm_tcp import files
-from ndm_tcp.datasets.readers.simulated import KIND, RECORDING
+from ndm_tcp.datasets.readers.simulated import KIND, RECORDING, STEM
 from ndm_tcp.datasets.readers.simulated import SEGMENT_BYTES as MSS
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest.collect import jain, rounded
@@ -195,10 +194,14 @@ def simulate(
 def _run(job: Job, program: Path, light: bool) -> dict[str, Any]:
     if light:
         return simulate(program, job.scenario, job.cc, job.seed)
-    with tempfile.TemporaryDirectory(prefix="ndm-recording-") as name:
-        acks = Path(name) / "acks"
+    # In the run's folder: what a killed run leaves, the next one writes over.
+    acks = job.folder / f".{STEM}"
+    job.folder.mkdir(parents=True, exist_ok=True)
+    try:
         result = simulate(program, job.scenario, job.cc, job.seed, acks)
         compress(job.folder / RECORDING, KIND + acks.read_bytes(), ZSTD_LEVEL)
+    finally:
+        acks.unlink(missing_ok=True)
     return result
 
 
