@@ -2,7 +2,6 @@
 """What `make ablation` measured, as a page: `python notebooks/ablation_page.py OUT` writes
 docs/ablation.md and docs/ablation.json from OUT/offline.json and OUT/board/*/board.csv."""
 
-import re
 import sys
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from ndm_tcp.lab.score import bars
 from ndm_tcp.training import population
 from ndm_tcp.training.config import TrainConfig
 from ndm_tcp.training.evaluate import auc
-from ndm_tcp.training.experiments.ablation import FULL, GROUPS, OFFLINE
+from ndm_tcp.training.experiments.ablation import FULL, GROUPS, OFFLINE, kind_of
 from ndm_tcp.training.experiments.draws import Draws, interval
 from ndm_tcp.training.objective import examples
 
@@ -37,7 +36,6 @@ SHIPPED = "as shipped"
 """`kmod` itself, one seed"""
 ALONE = ("jitter, reordering", "random loss", "clean, steps")
 BESIDE_CUBIC = ("cubic", "late-cubic")
-KIND = re.compile(r"^valid-\d+-(?P<kind>.+)$")
 ENOUGH = 3
 """paths of a kind, for an interval of its own"""
 
@@ -121,7 +119,7 @@ def float_or_fixed():
 
 def goodputs(board, rivals):
     """Path to its kind, path to the part of the best rival's goodput, of paths for one flow."""
-    kinds = {n: KIND.match(n)["kind"] for n in board}
+    kinds = {n: kind_of(n) for n in board}
     alone = [n for n in board if any(kinds[n] in GROUPS[g] for g in ALONE)]
     best = {n: max(rivals[n][cc].mean["goodput_mbps"] for cc in bars.RIVALS) for n in alone}
     return kinds, {n: board[n]["ndm_tcp"].mean["goodput_mbps"] / best[n] for n in alone}

@@ -8,7 +8,6 @@ are saved in `RUN/plots` too.
 
 import json
 import os
-import re
 from pathlib import Path
 
 import matplotlib as mpl
@@ -33,7 +32,7 @@ from ndm_tcp.plots import (  # noqa: F401  (the notebooks' palette)
     YELLOW,
 )
 from ndm_tcp.training.checkpoint import MODEL, load_policy
-from ndm_tcp.training.experiments.ablation import GROUPS
+from ndm_tcp.training.experiments.ablation import GROUPS, kind_of
 from ndm_tcp.training.loop import RESULTS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -42,12 +41,11 @@ RUN = ROOT / os.environ.get("NDM_RUN", "out/shipped/run")
 PLOTS = RUN / "plots"
 ABLATION = ROOT / "docs" / "ablation.json"
 
-OTHER = "local networks, hosts"
+OTHER = "captures"
 DIVERGING, SEQUENTIAL = "PuOr_r", "cividis"
 NAMES = [i.name for i in contract.DENSE]
 LABELS = [f"{i.index} {i.name}" for i in contract.DENSE]
 DELAY = [i.name for i in contract.DENSE if {i.name, i.of} & {"rtt_variation", "rtt_gradient"}]
-MODEL_NAME = re.compile(r"^(?:train|valid|reno|cubic|bbr)-\d+-(?P<kind>[a-z-]+?)(?:--.*)?$")
 
 torch.set_num_threads(1)
 mpl.rcParams.update({**STYLE, "figure.dpi": 80, "figure.constrained_layout.use": True})
@@ -90,8 +88,7 @@ def load():
 
 def kinds(sources):
     """What a path is like, from the names of recordings; `other` for foreign captures."""
-    found = [MODEL_NAME.match(name) for name in sources]
-    return np.array([m["kind"] if m else "other" for m in found])
+    return np.array([kind_of(name.partition("--")[0]) or "other" for name in sources])
 
 
 def families(kind):

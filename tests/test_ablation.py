@@ -15,7 +15,7 @@ from ndm_tcp.datasets.builder.build import build
 from ndm_tcp.datasets.store import store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export.command import export
-from ndm_tcp.lab.paths import training_paths
+from ndm_tcp.lab.paths import access_paths, training_paths
 from ndm_tcp.training.checkpoint import load_policy
 from ndm_tcp.training.config import TrainConfig
 from ndm_tcp.training.evaluate import auc, calibration
@@ -23,7 +23,7 @@ from ndm_tcp.training.experiments import ablation
 from ndm_tcp.training.loop import Trainer
 from ndm_tcp.training.objective import examples
 
-from .conftest import TRACES
+from .conftest import ROOT, TRACES
 
 CONFIG = TrainConfig(epochs=6, batch=256, seed=3)
 NAMES = ("00-clean", "03-loss", "06-reorder", "08-jitter", "09-burst", "10-step")
@@ -173,4 +173,14 @@ def test_every_kind_of_path_is_in_one_group() -> None:
     known = [kind for kinds in ablation.GROUPS.values() for kind in kinds]
     assert len(known) == len(set(known))
     drawn = training_paths.KINDS | training_paths.VALIDATION_KINDS | training_paths.WIDE_KINDS
-    assert set(known) == set(drawn)
+    assert set(known) == {*drawn, *access_paths.FAMILIES}
+
+
+def test_every_shipped_recording_is_of_a_known_kind() -> None:
+    """What `make ablation` reads before it trains for minutes."""
+    known = {kind for kinds in ablation.GROUPS.values() for kind in kinds}
+    folders = sorted((ROOT / "datasets" / "lab-rounds").glob("*/"))
+    assert len(folders) > 3
+    for folder in folders:
+        sources = store.load(folder).rounds["source"].unique().to_pylist()
+        assert {ablation.kind_of(name.partition("--")[0]) for name in sources} <= known

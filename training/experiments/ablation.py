@@ -53,24 +53,40 @@ GROUPS = {
         *("more-heavy-jitter-loss", "more-jitter", "slow-jitter", "lone-jitter"),
         "slow-lone-jitter",
         *("lo-jitter", "lo-rate", "lo-shaped", "lo-scatter"),
+        "overtaking",
     ),
     "random loss": (
         *("loss", "heavy-loss", "more-heavy-loss", "fast-heavy-loss", "burst"),
-        *("far-loss", "more-far-loss", "fast-loss"),
+        *("far-loss", "more-far-loss", "fast-loss", "loss-both-ways"),
     ),
-    "clean, steps": ("clean", "step", "fast", "lone"),
+    "clean, steps": ("clean", "step", "fast", "lone", "slow", "reroute", "low-orbit"),
     "rivals": (
         *("cubic", "late-cubic", "reno", "bbr"),
-        *("long-cubic", "long-reno", "long-bbr", "shallow-cubic"),
+        *("long-cubic", "long-reno", "long-bbr", "shallow-cubic", "three-cubics"),
     ),
-    "equals": ("equals", "long-equals"),
+    "equals": ("equals", "long-equals", "staggered"),
     "short queues": (
         *("shallow", "shallow-loss", "shallow-jitter", "shallow-equals", "fast-shallow"),
+        "policer",
     ),
-    "early drops": ("fq-codel", "cake", "fq-codel-cubic", "cake-cubic"),
+    "early drops": (
+        *("fq-codel", "cake", "fq-codel-cubic", "cake-cubic"),
+        *("fq-codel-ecn", "cake-ecn"),
+    ),
+    "bursts": ("slots", "cellular", "ack-bursts", "thin-acks"),
+    "local networks": ("lan",),
 }
 """kinds of training paths that need the same behaviour"""
-RUN_NAME = re.compile(r"(?P<path>[a-z]+-\d+-(?P<kind>[a-z-]+))--[a-z0-9_]+--\d+$")
+PATH = re.compile(r"(?P<suite>train|valid|[tv]access|tlan|reno|cubic|bbr)-\d+-(?P<kind>.+)")
+"""the shipped captures are named by their algorithm"""
+
+
+def kind_of(path: str) -> str:
+    """The kind of a path from its name, that of a recording before `--`; "": of no such path."""
+    found = PATH.fullmatch(path)
+    if not found:
+        return ""
+    return "lan" if found["suite"] == "tlan" else found["kind"]
 
 
 @dataclass(frozen=True)
@@ -123,7 +139,7 @@ def split_paths(paths: Sequence[str]) -> dict[str, str]:
     result: dict[str, str] = {}
     kinds: dict[str, list[str]] = {}
     for path in sorted(set(paths)):
-        kinds.setdefault(re.sub(r"^[a-z]+-\d+-", "", path), []).append(path)
+        kinds.setdefault(kind_of(path), []).append(path)
     for members in kinds.values():
         result |= {path: names.get(i % 8, "train") for i, path in enumerate(members)}
     return result
@@ -143,14 +159,14 @@ def load(folders: Sequence[Path], config: TrainConfig) -> Rounds:
     names, inverse = np.unique(source, return_inverse=True)
     paths, groups = [], []
     for name in names:
-        found = RUN_NAME.match(name)
-        if not found or found["kind"] not in known:
+        path = name.partition("--")[0]
+        if kind_of(path) not in known:
             raise NdmError(
                 f"{folders[0]}: {name} is no recording of a training path; give datasets that "
                 "ndm lab record training and ndm dataset build made"
             )
-        paths.append(found["path"])
-        groups.append(known[found["kind"]])
+        paths.append(path)
+        groups.append(known[kind_of(path)])
     splits = split_paths(paths)
     split = np.array([splits[p] for p in paths])[inverse]
     return Rounds(replace(data, split=split), np.array(paths)[inverse], np.array(groups)[inverse])
