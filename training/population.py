@@ -10,7 +10,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
-import signal
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -21,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ndm_tcp import cluster
+from ndm_tcp import cluster, interrupts
 from ndm_tcp.errors import NdmError
 from ndm_tcp.training import away
 from ndm_tcp.training import checkpoint as ckpt
@@ -114,11 +113,13 @@ def _here(
     workers = min(len(runs), len(os.sched_getaffinity(0)))
     fork = multiprocessing.get_context("fork")
     try:
-        with ProcessPoolExecutor(workers, fork, _quiet_interrupt) as pool:
-            waiting: dict[int, Future[dict[str, Any]]] = {
-                seed: pool.submit(_one, run, seed, quiet, board) for seed, run in runs.items()
-            }
+        with ProcessPoolExecutor(workers, fork) as pool:
             try:
+                with interrupts.deferred():
+                    waiting: dict[int, Future[dict[str, Any]]] = {
+                        seed: pool.submit(_one, run, seed, quiet, board)
+                        for seed, run in runs.items()
+                    }
                 return {seed: future.result() for seed, future in waiting.items()}
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
@@ -130,11 +131,6 @@ def _here(
         ) from None
     finally:
         _shared = None
-
-
-def _quiet_interrupt() -> None:
-    """Ctrl-C ends the processes; the parent reports it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def summary(results: dict[int, dict[str, Any]]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from typing import Any
 
-from ndm_tcp import cluster
+from ndm_tcp import cluster, interrupts
 from ndm_tcp.datasets.builder import parts
 from ndm_tcp.datasets.builder.parts import CannotWriteError, Task
 from ndm_tcp.datasets.readers import streams
@@ -80,9 +80,10 @@ def _processes(tasks: list[Task], jobs: int, progress: Progress) -> Iterator[Out
     seen = 0
     pool = ProcessPoolExecutor(jobs, context, _begin, (counter, os.getpid()))
     try:
-        numbers: dict[Future[Any], int] = {
-            pool.submit(attempt, task): number for number, task in enumerate(tasks)
-        }
+        with interrupts.deferred():
+            numbers: dict[Future[Any], int] = {
+                pool.submit(attempt, task): number for number, task in enumerate(tasks)
+            }
         waiting = set(numbers)
         while waiting:
             done, waiting = wait(waiting, TICK_S, FIRST_COMPLETED)
