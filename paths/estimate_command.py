@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from ndm_tcp import files, progress
-from ndm_tcp.datasets.readers import sources
+from ndm_tcp.datasets.readers import pcap, sources
 from ndm_tcp.datasets.rounds.flow import FlowRecords
 from ndm_tcp.errors import BAD_INPUT, NdmError
 from ndm_tcp.paths import model, report, series
@@ -57,10 +57,11 @@ def estimate_all(
     """
     refused: dict[str, str] = {}
     made: dict[str, PathModel] = {}
+    read: dict[str, Path] = {}
     found = sources.discover(list(paths), refused)
     with progress.bar(len(found), "source", quiet) as bar:
         for path in found:
-            for one, over_time in _models(path, refused):
+            for one, over_time in _models(path, read, refused):
                 named = _apart(one, made)
                 model.write(named, out / f"{named.name}{model.SUFFIX}")
                 series.write(over_time, out / f"{named.name}{series.SUFFIX}")
@@ -96,15 +97,28 @@ def _apart(one: PathModel, made: Mapping[str, PathModel]) -> PathModel:
     return replace(one, name=name)
 
 
-def _models(path: Path, refused: dict[str, str]) -> Iterator[tuple[PathModel, Series]]:
-    """Models and series of a source's flows; what gives none goes to `refused`."""
+def _models(
+    path: Path, read: dict[str, Path], refused: dict[str, str]
+) -> Iterator[tuple[PathModel, Series]]:
+    """Models and series of a source's flows; what gives none goes to `refused`.
+
+    read: digest of each source before to its place.
+    """
     where = files.shown(path)
     try:
         result = sources.read(path)
     except NdmError as error:
         refused[where] = str(error)
         return
-    for warning in result.warnings:
+    other = read.setdefault(result.sha256, path)
+    if other is not path:
+        said = f"same bytes as {files.shown(other)}; used once"
+        print(f"ndm: {where}: {said}", file=sys.stderr)
+        return
+    warnings, report = list(result.warnings), result.report
+    if report.truncated_at is not None:
+        warnings.append(pcap.cut_short(report.truncated_at, report.packets))
+    for warning in warnings:
         print(f"ndm: {result.name}: {warning}", file=sys.stderr)
     if not result.flows:  # beside a flow, connections too short to tell are as usual
         skipped = "; ".join(f"{count} x {reason}" for reason, count in result.skipped.items())

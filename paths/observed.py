@@ -174,12 +174,16 @@ def observe(flow: FlowRecords) -> Observed:
 def _require_enough(flow: FlowRecords, samples: int, t: Floats, polled: bool) -> None:
     packets = int(flow.acks["delivered"][-1]) if len(t) else 0
     seconds = float(t[-1]) if len(t) else 0.0
-    least = MIN_POLLS if polled else MIN_SAMPLES
-    if samples < least or packets < MIN_PACKETS or seconds < MIN_SECONDS:
+    if packets < MIN_PACKETS or seconds < MIN_SECONDS:
         raise NdmError(
-            f"too short: {packets} packets in {seconds:.1f} s with {samples} RTT samples; needed "
-            f"are {MIN_PACKETS} packets, {MIN_SECONDS:g} s and {least} samples: record a longer "
-            "transfer"
+            f"too short: {packets} packets in {seconds:.1f} s; needed are {MIN_PACKETS} packets "
+            f"and {MIN_SECONDS:g} s: record a longer transfer"
+        )
+    least = MIN_POLLS if polled else MIN_SAMPLES
+    if samples < least:
+        raise NdmError(
+            f"{samples} RTT samples of {packets} packets; needed are {least}: record a longer "
+            "transfer, with all of its ACKs"
         )
     if not flow.mss:
         raise NdmError("no full segment seen: the size of a packet is unknown; record a bulk flow")

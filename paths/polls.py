@@ -18,6 +18,14 @@ from ndm_tcp.paths.smooth import spread
 
 WINDOW_S, WINDOW_RTTS = 0.25, 2.0
 """at least two polls of 100 ms in a window"""
+WRITTEN = ("iperf3",)
+"""formats that count what the program wrote, not what arrived"""
+WRITE_BYTES = 1 << 17
+"""at a time"""
+WRITTEN_S = 1.0
+"""a window of many writes; the first of all fill the sender's buffer"""
+LEAST_OF_SRTT = 0.7
+"""of the lowest smoothed RTT; a flow that keeps a queue never shows the baseline"""
 MOST_WIDTHS = 4
 """Polls further apart say nothing of a window."""
 MIN_WINDOWS = 4
@@ -29,6 +37,15 @@ LABEL_ERROR = 0.3
 """|log2|; the queue is only known to be longer than it seemed"""
 
 
+def _baseline_us(flow: FlowRecords) -> Value:
+    minima, srtt = flow.acks["min_rtt_us"], flow.acks["srtt_us"]
+    lowest = float(minima[minima > 0].min() if minima.any() else srtt[srtt > 0].min())
+    if lowest < srtt[srtt > 0].min():
+        return Value(lowest, 0.98 * lowest, lowest)
+    # The reader takes the lowest smoothed RTT where the log has no min RTT.
+    return Value(lowest, LEAST_OF_SRTT * lowest, lowest, Kind.AT_MOST)
+
+
 def estimate(flow: FlowRecords, o: Observed, name: str, source: str) -> PathModel:
     """The model of a polled flow's path.
 
@@ -37,10 +54,12 @@ def estimate(flow: FlowRecords, o: Observed, name: str, source: str) -> PathMode
     """
     acks = flow.acks
     srtt = acks["srtt_us"] / 1e6
-    minima = acks["min_rtt_us"][acks["min_rtt_us"] > 0]
-    base = float(minima.min() if len(minima) else acks["srtt_us"][srtt > 0].min()) / 1e6
-    width = max(WINDOW_S, WINDOW_RTTS * base)
-    starts = np.arange(o.t[0], max(o.t[-1] - width, o.t[0] + width / 8), width / 2)
+    written = flow.format in WRITTEN
+    rtt_us = _baseline_us(flow)
+    base = rtt_us.value / 1e6
+    width = max(WRITTEN_S if written else WINDOW_S, WINDOW_RTTS * base)
+    first_s = o.t[0] + width / 2 * written
+    starts = np.arange(first_s, max(o.t[-1] - width, first_s + width / 8), width / 2)
     i, j = stretches(o, starts, width)
     close = o.t[j] - o.t[i] < MOST_WIDTHS * width
     i, j = i[close], j[close]
@@ -52,15 +71,20 @@ def estimate(flow: FlowRecords, o: Observed, name: str, source: str) -> PathMode
     busy = (excess > max(QUEUE_PACKETS / top, QUEUE_S)) & (rate > 0)
     unfilled = busy.sum() < MIN_WINDOWS
     used = rate if unfilled else rate[busy]
-    pps = max(float(np.percentile(used, RATE_PERCENTILE)), 1.0)
+    pps = max(float(np.percentile(used, 50 if written else RATE_PERCENTILE)), 1.0)
     packets = max(int(o.delivered[-1] - o.delivered[0]), 1)
     loss = float(o.lost.sum()) / packets
     queue = max(float(np.percentile(srtt[srtt > 0], TOP_PERCENTILE) - base) * pps, 1.0)
     bps = pps * o.wire_bits
-    error = 0.02 + 2 * spread(np.log(used.clip(1))) / float(np.sqrt(len(used)))
+    within = spread(np.log(used.clip(1))) + WRITE_BYTES / o.mss / (pps * width) / 2 * written
+    error = 0.02 + 2 * within / float(np.sqrt(len(used)))
     kind = Kind.AT_LEAST if unfilled else Kind.MEASURED
     notes = ["Polls show no single RTT: jitter, reordering, rivals and ACK groups are not known."]
     notes.append("The queue is a lower bound: the smoothed RTT lags behind it.")
+    if rtt_us.kind == Kind.AT_MOST:
+        notes.append("The log has no min RTT: its lowest smoothed RTT is an upper bound.")
+    if written:
+        notes.append("The log counts what the program wrote: the rate is that of long stretches.")
     if unfilled:
         notes.append("The flow never filled the path: the rate is a lower bound.")
     rwnd = flow.rwnd_limited
@@ -74,7 +98,7 @@ def estimate(flow: FlowRecords, o: Observed, name: str, source: str) -> PathMode
         mss=o.mss,
         header_bytes=o.header_bytes,
         levels=(Level(0.0, Value(bps, bps * (1 - error), bps * (1 + error), kind)),),
-        rtt_us=Value(base * 1e6, base * 0.98e6, base * 1e6),
+        rtt_us=rtt_us,
         queue_packets=Value.exact(queue, Kind.AT_LEAST),
         qdisc="droptail",
         loss=Value.exact(loss, Kind.AT_MOST),

@@ -32,7 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--cc", default="reno,cubic,bbr,ndm_tcp", help="algorithms, separated by commas"
     )
     parser.add_argument(
-        "--captured-cc", help="the captures' algorithm (default: as captured; unknown: cubic)"
+        "--captured-cc",
+        help="the captures' algorithm (default: as captured; unknown: cubic or bbr, whose replay "
+        "is closer)",
     )
     parser.add_argument(
         "--draws", type=int, default=DRAWS, help="runs of each, with values from their intervals"

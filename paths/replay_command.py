@@ -26,7 +26,11 @@ exit code 1: no model was accepted"""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ndm path replay`."""
     parser.add_argument("folder", type=Path, metavar="DIR", help="of ndm path estimate")
-    parser.add_argument("--cc", help="the algorithm (default: the captured one; unknown: cubic)")
+    parser.add_argument(
+        "--cc",
+        help="the algorithm (default: the captured one; unknown: cubic or bbr, whose replay is "
+        "closer)",
+    )
     workers.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print replay.json")
 

@@ -71,8 +71,8 @@ def value(v: Value, scale: float = 1.0, unit: str = "", digits: int = 4) -> str:
     return f"{text} {unit}".strip()
 
 
-def facts(model: PathModel) -> list[tuple[str, str]]:
-    """Name and text of every value of a model."""
+def facts(model: PathModel, replayed: str = "") -> list[tuple[str, str]]:
+    """Name and text of every value of a model; replayed: the algorithm of its closest replay."""
     levels = "; ".join(
         (f"from {v.from_s:.1f} s " if v.from_s else "") + value(v.rate_bps, 1e-6, "Mbit/s")
         for v in model.levels[:8]
@@ -91,16 +91,19 @@ def facts(model: PathModel) -> list[tuple[str, str]]:
     order = ", packets overtake one another" if model.reorder else ", in order"
     jitter, hold = model.jitter_us.value > 0, model.ack_hold_us.value > 0
     policed, buffer = model.bucket_packets.value > 1, model.buffer_bytes
+    # A log that shows no single RTT gives none of these.
+    none = "not known" if model.jitter_us.kind == Kind.ASSUMED else "none seen"
+    unknown = f"not known; the replay with {replayed} is closest" if replayed else "not known"
     return [
-        ("algorithm", model.cc or "not known"),
+        ("algorithm", model.cc or unknown),
         ("rate", levels),
         ("baseline RTT", value(model.rtt_us, 1e-3, "ms")),
         ("queue", f"{value(model.queue_packets, 1, 'packets', 3)}, {model.qdisc}"),
-        ("policer's bucket", value(model.bucket_packets, 1, "packets", 3) if policed else "none"),
+        ("policer's bucket", value(model.bucket_packets, 1, "packets", 3) if policed else none),
         ("random loss", loss),
-        ("jitter", value(model.jitter_us, 1e-3, "ms", 3) + order if jitter else "none seen"),
-        ("ACKs gathered for", value(model.ack_hold_us, 1e-3, "ms", 3) if hold else "not seen"),
-        ("rivals", ", ".join(told) or "none seen"),
+        ("jitter", value(model.jitter_us, 1e-3, "ms", 3) + order if jitter else none),
+        ("ACKs gathered for", value(model.ack_hold_us, 1e-3, "ms", 3) if hold else none),
+        ("rivals", ", ".join(told) or none),
         ("receiver's buffer", f"about {buffer / 1e6:.2g} MB" if buffer else "not known"),
         *([("best constant window", f"{model.window_bdp:.2f} BDP")] if model.window_bdp else []),
         *(("cannot be known", note) for note in model.notes),
@@ -133,6 +136,9 @@ def replay_rows(found: Replays) -> list[list[str]]:
     return rows
 
 
+LEAST_AHEAD = 1.01
+"""of an algorithm's goodput over another's: less is significant where draws hardly differ, but
+nobody would notice it"""
 PREDICTION_HEAD = ["algorithm", "goodput Mbit/s", "mean RTT ms", "RTT 95 % ms", "retransmitted %"]
 
 
@@ -152,15 +158,20 @@ def prediction_rows(of_path: Mapping[str, Prediction]) -> list[list[str]]:
 
 
 def sentence(of_path: Mapping[str, Prediction]) -> str:
-    """Which algorithm gets most, and which others are not significantly behind it."""
+    """Which algorithm gets most, and which others are hardly behind it."""
     order = sorted(of_path, key=lambda name: -of_path[name].goodput_mbps.mean)
     best = order[0]
-    near = [n for n in order[1:] if not compare(of_path[best], of_path[n]).significant]
     if len(order) == 1:
         return f"{best} alone was run."
-    if not near:
+    ahead = {name: compare(of_path[best], of_path[name]) for name in order[1:]}
+    near = [n for n, ratio in ahead.items() if not ratio.significant]
+    close = [n for n, ratio in ahead.items() if ratio.significant and ratio.ratio < LEAST_AHEAD]
+    words = [f"{', '.join(near)} not significantly less"] if near else []
+    if close:
+        words.append(f"{', '.join(close)} less by under {LEAST_AHEAD - 1:.0%}")
+    if not words:
         return f"{best} gets the most goodput, significantly more than any other."
-    return f"{best} gets the most goodput; {', '.join(near)} not significantly less."
+    return f"{best} gets the most goodput; {'; '.join(words)}."
 
 
 def bounds(model: PathModel) -> str:
@@ -237,7 +248,7 @@ def write_page(
         sections.append(
             {
                 "name": name,
-                "facts": facts(model),
+                "facts": facts(model, cc),
                 "picture": _picture(captured, replayed, cc) if replayed else "",
                 "drawn": "The captured flow and its replay." if captured else "The replay.",
                 "scenario": scenario.text(model),

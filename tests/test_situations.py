@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import subprocess
 import sys
@@ -51,6 +52,13 @@ def test_one_way_captures_are_refused(tmp_path: Path) -> None:
     made = plain(tmp_path / "x.pcap")
     made.records = [r for r in made.records if not outward(r)]
     assert read(made)[0] == []
+
+
+def test_a_connection_without_data_is_not_called_one_way(tmp_path: Path) -> None:
+    made = Captured(tmp_path / "x.pcap")
+    made.handshake(1_000_000, 1_020_000, 1_020_050, 0)
+    (reason,) = read(made)[1]
+    assert re.fullmatch(r"fewer than \d+ data segments", reason)
 
 
 def test_sequence_numbers_may_wrap(tmp_path: Path) -> None:

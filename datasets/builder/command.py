@@ -12,6 +12,7 @@ from typing import Any
 
 from ndm_tcp import cluster
 from ndm_tcp.datasets.builder import build, parts
+from ndm_tcp.datasets.readers import pcap
 from ndm_tcp.datasets.rounds.flow import Sampling
 from ndm_tcp.datasets.store import describe
 
@@ -64,11 +65,8 @@ def run(args: argparse.Namespace, labeller: parts.Labeller | None) -> int:
     )
     cut = [source for source in manifest["sources"] if source["truncated_at"] is not None]
     for source in cut:
-        print(
-            f"ndm: {source['name']}: cut short or damaged at byte {source['truncated_at']}; its "
-            f"{source['capture']['packets']} whole packets are used",
-            file=sys.stderr,
-        )
+        said = pcap.cut_short(source["truncated_at"], source["capture"]["packets"])
+        print(f"ndm: {source['name']}: {said}", file=sys.stderr)
     for source in manifest["sources"]:
         for warning in source["warnings"]:
             print(f"ndm: {source['name']}: {warning}", file=sys.stderr)

@@ -58,7 +58,7 @@ int ndm_flow_plan(const struct ndm_capture *c, struct flow *f)
 {
 	f->forward = f->payload[1] >= f->payload[0];
 	f->mss = segment_size(f);
-	if (!f->acks[!f->forward])
+	if (f->data[f->forward] && !f->acks[!f->forward])
 		return NDM_FLOW_ONE_WAY;
 	/* A packet is at most its payload's share of segments and one more. */
 	if ((int64_t)f->payload[f->forward] / f->mss + f->data[f->forward] < c->min_segments)

@@ -98,6 +98,11 @@ class CaptureReport:
         return said
 
 
+def cut_short(at: int, packets: int) -> str:
+    """What is said of a capture whose record at that byte is not whole."""
+    return f"cut short or damaged at byte {at}; its {packets} whole packets are used"
+
+
 @dataclass(frozen=True)
 class CapturedFlow:
     """One connection of a capture; see `struct ndm_flow_info`."""

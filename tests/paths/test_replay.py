@@ -287,3 +287,12 @@ def test_algorithms_are_compared_draw_by_draw() -> None:
     assert report.sentence(of_path) == (
         "bbr gets the most goodput; ndm_tcp not significantly less."
     )
+
+
+def test_a_lead_that_nobody_notices_is_none() -> None:
+    """Where draws hardly differ, a part in ten thousand is significant."""
+    one, other = prediction(14.302, 14.303, 14.304), prediction(14.301, 14.302, 14.303)
+    assert compare(one, other).significant
+    assert report.sentence({"cubic": one, "bbr": other}) == (
+        "cubic gets the most goodput; bbr less by under 1%."
+    )

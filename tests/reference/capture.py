@@ -196,7 +196,8 @@ def read(
         opening = _handshake(packets)
         # At the sender the far end takes the round trip to answer, in either direction.
         opened_by_sender = bool(packets) and packets[0][1] == forward
-        if not any(is_ack(s) for s, way in packets if way != forward):
+        answered = any(is_ack(s) for s, way in packets if way != forward)
+        if connection.payload[forward] and not answered:
             skipped["no ACK direction captured: no RTT"] += 1
             continue
         replay = _replay(connection, forward, opening, truth)

@@ -56,7 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RUN",
         help="folder of the results; an interrupted run goes on there",
     )
-    parser.add_argument("--cc", help="the captures' algorithm (default: as captured, or cubic)")
+    parser.add_argument(
+        "--cc",
+        help="the captures' algorithm (default: as captured; unknown: cubic or bbr, whose replay "
+        "is closer)",
+    )
     parser.add_argument(
         "--lab-rounds",
         type=Path,
