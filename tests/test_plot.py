@@ -11,7 +11,7 @@ import pytest
 from ndm_tcp.cli import run_command
 from ndm_tcp.lab.score import bars, plot
 
-from .conftest import ROOT
+from .conftest import ROOT, TRACES
 
 BOARD = ROOT / "docs" / "board" / "published.csv"
 CCS = ["reno", "cubic", "bbr", "ndm_tcp"]
@@ -41,7 +41,7 @@ def test_a_distribution_ends_at_all_scenarios_and_rises() -> None:
     for panel in plot.cdf(made).axes:
         for line in panel.get_lines():
             x, y = line.get_data()
-            assert len(x) == len(made) and y[-1] == 1
+            assert len(x) == len(made) + 1 and (y[0], y[-1]) == (0, 1)
             assert (np.diff(x) >= 0).all() and (np.diff(y) > 0).all()
 
 
@@ -52,6 +52,23 @@ def test_latency_has_a_panel_for_each_scenario() -> None:
     for panel, group in zip(shown, made.values(), strict=True):
         top = max(cell.mean["goodput_mbps"] for cell in group.values())
         assert panel.get_ylim()[0] == 0 and panel.get_ylim()[1] > top
+
+
+@pytest.mark.parametrize("kind", plot.KINDS)
+@pytest.mark.parametrize("scenarios", [1, 4, 26])
+def test_all_of_a_legend_is_in_the_picture(kind: str, scenarios: int) -> None:
+    """With every algorithm of the kernel; and one scenario's curves rise from the axis."""
+    made = dict([*plot.board(BOARD, []).items()][:scenarios])
+    figure = plot.KINDS[kind](made)
+    figure.canvas.draw()
+    legends = [*figure.legends, *(p.get_legend() for p in figure.axes if p.get_legend())]
+    names = {cc for group in made.values() for cc in group}
+    assert len(names) > 10
+    for legend in legends:
+        assert {text.get_text() for text in legend.get_texts()} == names
+        box, whole = legend.get_window_extent(), figure.bbox
+        assert whole.x0 <= box.x0 and box.x1 <= whole.x1
+        assert whole.y0 <= box.y0 and box.y1 <= whole.y1
 
 
 def test_two_boards_are_compared_second_over_first() -> None:
@@ -88,6 +105,7 @@ def test_the_picture_of_the_readme_is_of_the_board(tmp_path: Path) -> None:
         ([str(BOARD), "--cc", "nosuch", "-o", "x.svg"], "no algorithm nosuch"),
         ([str(BOARD), str(BOARD), str(BOARD), "-o", "x.svg"], "two to compare them"),
         ([".", "-o", "x.svg"], "no run here"),
+        ([str(TRACES / "cubic-00-clean" / "sender.pcap.zst"), "-o", "x.svg"], "not a board"),
     ],
 )
 def test_what_is_no_board_is_refused(

@@ -255,6 +255,10 @@ def main(args: argparse.Namespace) -> int:
             "--beside: those results are of the lab's own kernel without other modules; "
             "leave it out, or --kernel-patch and --cc-module"
         )
+    if args.picture and args.simulate:
+        raise NdmError(
+            "--picture: the simulator keeps no flow over time; leave it out, or --simulate"
+        )
     earlier = tables.read(args.beside) if args.beside else []
     if others:
         args.cc = ",".join(dict.fromkeys([*suite.algorithms(args.cc), *control.ALGORITHMS]))

@@ -17,6 +17,8 @@ from ndm_tcp.lab.score import bars, figures
 from ndm_tcp.lab.score.metrics import Cell
 
 FORMATS = (".svg", ".png")
+LEGEND_INCHES = 1.5
+"""width of an entry"""
 MARKS = {"reno": "v", "cubic": "^", "bbr": "D", "ndm_tcp": "o"}
 EXAMPLE = """example:
   ndm lab plot docs/board/published.csv -o board.svg                # an overview
@@ -73,6 +75,12 @@ def _of_the_best(group: dict[str, Cell], cell: Cell) -> float:
     return cell.mean["goodput_mbps"] / max(c.mean["goodput_mbps"] for c in rivals)
 
 
+def _legend(figure: Any, handles: list[Any], labels: list[str], where: str) -> None:
+    """Beside the panels, in as many columns as the figure is wide enough for."""
+    columns = max(1, int(figure.get_figwidth() / LEGEND_INCHES))
+    figure.legend(handles, labels, loc=where, ncols=min(len(labels), columns))
+
+
 def overview(made: bars.Board) -> Any:
     """A row of dots for each scenario: goodput, retransmission rate, RTT."""
     from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
@@ -94,7 +102,7 @@ def overview(made: bars.Board) -> Any:
     right.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     right.xaxis.set_major_formatter(FormatStrFormatter("%g"))
     right.xaxis.set_minor_formatter(NullFormatter())
-    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=len(ccs))
+    _legend(figure, *left.get_legend_handles_labels(), "outside lower center")
     return figure
 
 
@@ -117,9 +125,9 @@ def cdf(made: bars.Board) -> Any:
     for panel, (title, value) in zip(axes[0], values, strict=True):
         for cc in _algorithms(made):
             seen = sorted(value(g, g[cc]) for g in made.values() if cc in g)
-            steps = np.arange(1, len(seen) + 1) / len(seen)
+            steps = np.arange(len(seen) + 1) / len(seen)
             panel.step(
-                seen,
+                [seen[0], *seen],  # up from zero at the lowest
                 steps,
                 where="post",
                 color=plots.color_of(cc),
@@ -128,7 +136,7 @@ def cdf(made: bars.Board) -> Any:
             )
         panel.set(title=title, ylim=(0, 1.02))
     axes[0][0].set_ylabel("share of scenarios")
-    axes[0][0].legend()
+    _legend(figure, *axes[0][0].get_legend_handles_labels(), "outside lower center")
     return figure
 
 
@@ -154,7 +162,7 @@ def latency(made: bars.Board) -> Any:
     handles: dict[str, Any] = {}
     for panel in axes.flat:
         handles |= dict(zip(*reversed(panel.get_legend_handles_labels()), strict=True))
-    figure.legend(handles.values(), handles, loc="outside upper center", ncols=len(handles))
+    _legend(figure, [*handles.values()], [*handles], "outside upper center")
     return figure
 
 
@@ -193,7 +201,7 @@ def compared(before: bars.Board, after: bars.Board) -> Any:
     right.set(title="Mean RTT, second / first")
     for panel, same in ((left, 1), (middle, 0), (right, 1)):
         panel.axvline(same, color=plots.GREY, lw=0.8, ls="--")
-    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=len(ccs))
+    _legend(figure, *left.get_legend_handles_labels(), "outside lower center")
     return figure
 
 

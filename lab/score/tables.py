@@ -176,6 +176,8 @@ def read(path: Path) -> list[Cell]:
             return [_cell(row) for row in reader]
     except OSError as error:
         raise NdmError(f"{path}: {error.strerror}; expected a board.csv") from None
+    except UnicodeDecodeError:
+        raise NdmError(f"{path}: not a board; expected the board.csv of `ndm lab board`") from None
     except (TypeError, ValueError) as error:
         raise NdmError(f"{path}: damaged: {error}; run ndm lab board again") from None
 
