@@ -12,6 +12,8 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 from ndm_tcp import contract, files
 from ndm_tcp.datasets.builder import build
@@ -169,6 +171,21 @@ def test_the_pictures_do_not_follow_the_style_of_who_builds(tmp_path: Path) -> N
     for name in (card.INPUTS_PLOT, card.PATHS_PLOT):
         plain, styled = (tmp_path / folder / name for folder in ("plain", "styled"))
         assert plain.read_bytes() == styled.read_bytes(), name
+
+
+@pytest.mark.parametrize(("low", "high"), [(41, 48), (4.1, 39), (20, 21), (1, 900)])
+def test_an_axis_has_numbers(low: float, high: float) -> None:
+    figure = Figure()
+    panel = figure.subplots()
+    panel.stairs([1, 2], [low, (low + high) / 2, high])
+    card.log_axis(panel, low, high)
+    FigureCanvasAgg(figure).draw()
+    shown = [
+        label
+        for label, at in zip(panel.get_xticklabels(), panel.get_xticks(), strict=True)
+        if label.get_text() and panel.get_xlim()[0] <= at <= panel.get_xlim()[1]
+    ]
+    assert len(shown) >= 2
 
 
 CARD = """# Dataset card

@@ -122,10 +122,20 @@ def _plot_inputs(dataset: store.Dataset, path: Path) -> None:
         figure.savefig(temporary, format="png", dpi=100, metadata=plots.NO_VERSION["png"])
 
 
+def log_axis(panel: Any, low: float, high: float) -> None:
+    """x on a log scale, with at least two numbers: less than a decade may hold no power of ten."""
+    from matplotlib.ticker import FormatStrFormatter, MaxNLocator, NullFormatter
+
+    panel.set_xscale("log")
+    if high < 10 * low:
+        panel.xaxis.set_major_locator(MaxNLocator(4))
+        panel.xaxis.set_major_formatter(FormatStrFormatter("%g"))
+    panel.xaxis.set_minor_formatter(NullFormatter())
+
+
 @plots.plain()
 def _plot_paths(dataset: store.Dataset, facts: dict[str, Any], path: Path) -> None:
     from matplotlib.figure import Figure
-    from matplotlib.ticker import NullFormatter
 
     rounds, masks = dataset.rounds, _samplings(dataset.rounds)
     interval_us = rounds["rate_interval_us"].to_numpy().astype(float)
@@ -147,8 +157,7 @@ def _plot_paths(dataset: store.Dataset, facts: dict[str, Any], path: Path) -> No
             counts, _ = np.histogram(values[mask & good], bins=edges)
             share = 100 * counts / max(mask.sum(), 1)
             panel.stairs(share, edges, fill=True, alpha=0.55, color=COLORS[name], label=name)
-        panel.set_xscale("log")
-        panel.xaxis.set_minor_formatter(NullFormatter())
+        log_axis(panel, low, high)
         panel.set_title(title, fontsize=9)
         panel.tick_params(labelsize=7)
     panels[0].set_ylabel("% of valid rounds", fontsize=8)
