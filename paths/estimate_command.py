@@ -18,6 +18,7 @@ from ndm_tcp.errors import BAD_INPUT, NdmError
 from ndm_tcp.paths import model, report, series
 from ndm_tcp.paths.estimate import estimate
 from ndm_tcp.paths.model import PathModel
+from ndm_tcp.paths.observed import TooShortError
 from ndm_tcp.paths.series import Series
 
 EXAMPLE = """example:
@@ -120,15 +121,20 @@ def _models(
         warnings.append(pcap.cut_short(report.truncated_at, report.packets))
     for warning in warnings:
         print(f"ndm: {result.name}: {warning}", file=sys.stderr)
-    if not result.flows:  # beside a flow, connections too short to tell are as usual
+    # Beside a flow, connections too short for a path are as usual: iperf3 has one.
+    if not result.flows:
         skipped = "; ".join(f"{count} x {reason}" for reason, count in result.skipped.items())
         why = skipped or "no TCP flow that sends data; capture a bulk transfer"
         refused[where] = f"{where}: {why}"
+    short: dict[str, str] = {}
     for flow in result.flows:
         try:
             yield estimate(flow, path.name), series.of_records(flow)
         except NdmError as error:
-            refused[f"{where} {flow.flow_id}"] = f"{where}: {_label(flow)}: {error}"
+            of = short if isinstance(error, TooShortError) else refused
+            of[f"{where} {flow.flow_id}"] = f"{where}: {_label(flow)}: {error}"
+    if len(short) == len(result.flows):
+        refused.update(short)
 
 
 def _label(flow: FlowRecords) -> str:

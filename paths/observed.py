@@ -45,6 +45,10 @@ GRID_S = 0.01
 """the lab's own interval between two looks at a socket"""
 
 
+class TooShortError(NdmError):
+    """A flow too short to show a path."""
+
+
 @dataclass(frozen=True)
 class Observed:
     """One flow, [n] ACKs, of which [k] carried an RTT sample. Times in s since the first ACK."""
@@ -175,7 +179,7 @@ def _require_enough(flow: FlowRecords, samples: int, t: Floats, polled: bool) ->
     packets = int(flow.acks["delivered"][-1]) if len(t) else 0
     seconds = float(t[-1]) if len(t) else 0.0
     if packets < MIN_PACKETS or seconds < MIN_SECONDS:
-        raise NdmError(
+        raise TooShortError(
             f"too short: {packets} packets in {seconds:.1f} s; needed are {MIN_PACKETS} packets "
             f"and {MIN_SECONDS:g} s: record a longer transfer"
         )

@@ -162,7 +162,7 @@ BAD = verdict.Guard("validation", 57, -0.05, -0.08, -0.02)
 @pytest.mark.parametrize(
     ("of", "guard", "advised", "said"),
     [
-        (judged(1.1), GOOD, True, "Use the adapted network: against the shipped one it has"),
+        (judged(1.1), GOOD, True, "it is significantly better than the shipped one (score +"),
         (judged(1.1), None, True, "Use the adapted network"),
         (judged(1.0), GOOD, False, "Stay with the shipped network: the adapted one is not"),
         (judged(1.1, bbr=1.3), GOOD, False, "Stay with bbr: on your paths it is significantly"),

@@ -107,6 +107,8 @@ def discover(paths: list[Path], left_out: dict[str, str] | None = None) -> list[
     if left_out is not None:
         left_out |= refused
     if not found:
+        if len(paths) == 1 and str(paths[0]) in refused:
+            raise NdmError(refused[str(paths[0])])
         named = ", ".join(str(p) for p in paths)
         more = f" ({next(iter(refused.values()))})" if refused else ""
         raise NdmError(

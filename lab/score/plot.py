@@ -75,7 +75,7 @@ def _of_the_best(group: dict[str, Cell], cell: Cell) -> float:
     return cell.mean["goodput_mbps"] / max(c.mean["goodput_mbps"] for c in rivals)
 
 
-def _legend(figure: Any, handles: list[Any], labels: list[str], where: str) -> None:
+def _legend(figure: Any, where: str, handles: list[Any], labels: list[str]) -> None:
     """Beside the panels, in as many columns as the figure is wide enough for."""
     columns = max(1, int(figure.get_figwidth() / LEGEND_INCHES))
     figure.legend(handles, labels, loc=where, ncols=min(len(labels), columns))
@@ -102,7 +102,7 @@ def overview(made: bars.Board) -> Any:
     right.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     right.xaxis.set_major_formatter(FormatStrFormatter("%g"))
     right.xaxis.set_minor_formatter(NullFormatter())
-    _legend(figure, *left.get_legend_handles_labels(), "outside lower center")
+    _legend(figure, "outside lower center", *left.get_legend_handles_labels())
     return figure
 
 
@@ -136,7 +136,7 @@ def cdf(made: bars.Board) -> Any:
             )
         panel.set(title=title, ylim=(0, 1.02))
     axes[0][0].set_ylabel("share of scenarios")
-    _legend(figure, *axes[0][0].get_legend_handles_labels(), "outside lower center")
+    _legend(figure, "outside lower center", *axes[0][0].get_legend_handles_labels())
     return figure
 
 
@@ -162,7 +162,7 @@ def latency(made: bars.Board) -> Any:
     handles: dict[str, Any] = {}
     for panel in axes.flat:
         handles |= dict(zip(*reversed(panel.get_legend_handles_labels()), strict=True))
-    _legend(figure, [*handles.values()], [*handles], "outside upper center")
+    _legend(figure, "outside upper center", [*handles.values()], [*handles])
     return figure
 
 
@@ -201,7 +201,7 @@ def compared(before: bars.Board, after: bars.Board) -> Any:
     right.set(title="Mean RTT, second / first")
     for panel, same in ((left, 1), (middle, 0), (right, 1)):
         panel.axvline(same, color=plots.GREY, lw=0.8, ls="--")
-    _legend(figure, *left.get_legend_handles_labels(), "outside lower center")
+    _legend(figure, "outside lower center", *left.get_legend_handles_labels())
     return figure
 
 

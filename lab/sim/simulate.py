@@ -65,9 +65,13 @@ def known(scenarios: Sequence[Scenario], ccs: Sequence[str], others: Externals) 
     Raises:
         NdmError: it has none of them, or not one of the algorithms.
     """
-    if others or (unknown := {split_cc(cc)[0] for cc in ccs} - {*ALGORITHMS}):
-        what = "--kernel-patch and --cc-module" if others else f"--cc {', '.join(sorted(unknown))}"
-        raise NdmError(f"{what}: only the lab has; leave out --simulate")
+    if others:
+        raise NdmError("--kernel-patch and --cc-module: only the lab has; leave out --simulate")
+    if unknown := {split_cc(cc)[0] for cc in ccs} - {*ALGORITHMS}:
+        raise NdmError(
+            f"--cc {', '.join(sorted(unknown))}: not in the simulator, which has "
+            f"{', '.join(ALGORITHMS)}; the lab has more, without --simulate"
+        )
     found = [scenario for scenario in scenarios if all(has(scenario, cc) for cc in ccs)]
     if not found:
         why = refusal(scenarios[0]) or "a flow has another algorithm"

@@ -41,3 +41,23 @@ def test_the_same_bytes_give_one_path(
     made, refused = estimate_all([tmp_path], tmp_path / "models", quiet=True)
     assert len(made) == 1 and not refused
     assert re.search(r"two.pcap: same bytes as .*one.pcap; used once", capsys.readouterr().err)
+
+
+def test_a_short_connection_beside_a_flow_is_as_usual(tmp_path: Path) -> None:
+    """That of iperf3's orders, for one."""
+    line = (
+        "ESTAB 0 0 10.0.0.1:{} 10.0.0.2:5 cubic wscale:9,7 rto:240 rtt:{}/2 mss:1448 cwnd:50 "
+        "bytes_acked:{} delivered:{} minrtt:40"
+    )
+    bulk = [(4, 40 + k % 10, 1448 * 100 * k, 100 * k) for k in range(1, 60)]
+    orders = [(6, 41, 1448 * 7, 7)] * len(bulk)
+    log = tmp_path / "ss.log"
+    both = "".join(
+        f"{1_700_000_000 + k / 10:.9f}\n{line.format(*one)}\n{line.format(*other)}\n"
+        for k, (one, other) in enumerate(zip(bulk, orders, strict=True))
+    )
+    log.write_text(both)
+    words = ["path", "estimate", str(log), "-o", str(tmp_path / "models")]
+    assert run_command(words) == 0
+    log.write_text("".join(part for part in both.splitlines(True) if ":4 " not in part))
+    assert run_command(words) == 2

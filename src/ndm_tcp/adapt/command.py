@@ -103,6 +103,8 @@ def main(args: argparse.Namespace) -> int:
     """Run `ndm adapt`."""
     from ndm_tcp.datasets.store import store
 
+    if args.out.exists() and not args.out.is_dir():
+        raise NdmError(f"{args.out}: not a folder; name a new one with -o")
     for name in ("draws", "most_paths", "iterations", "seconds"):
         if getattr(args, name) < 1:
             raise NdmError(f"--{name.replace('_', '-')} must be at least 1")

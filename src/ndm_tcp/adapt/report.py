@@ -16,10 +16,6 @@ from ndm_tcp.paths.model import PathModel
 from ndm_tcp.paths.predict import Prediction
 
 RESULT, PAGE = "adapt.json", "report.html"
-SIMULATED = (
-    "Recordings, search and guard ran in the simulator, but for paths that only the lab has. The "
-    "lab replayed the captures and compared the algorithms."
-)
 HEAD = ["against", "score", "goodput", "mean RTT", "pairs"]
 
 
@@ -89,6 +85,17 @@ def guard_text(found: Adapted) -> str:
     return text
 
 
+def where_text(found: Adapted) -> str:
+    """What ran in the simulator, in a sentence; empty: nothing."""
+    if not found.simulated:
+        return ""
+    what = "Recordings, search and guard" if found.guard else "Recordings and search"
+    return (
+        f"{what} ran in the simulator, but for paths that only the lab has. The lab replayed the "
+        "captures and compared the algorithms."
+    )
+
+
 def screen(found: Adapted) -> str:
     """For a terminal."""
     lines = []
@@ -100,7 +107,7 @@ def screen(found: Adapted) -> str:
         ]
     lines += [f"adapted less the others, on {judged_on(found)}:"]
     lines += [paths.table(HEAD, differences(found)), ""]
-    lines += [SIMULATED, ""] * found.simulated
+    lines += [where_text(found), ""] * found.simulated
     lines += [guard_text(found), "", found.sentence]
     return "\n".join(lines)
 
@@ -130,7 +137,7 @@ def write(found: Adapted, folder: Path, models: Sequence[PathModel]) -> Path:
         rejected=sorted(found.rejected.items()),
         folder=found.folder,
         shipped=found.shipped,
-        simulated=SIMULATED if found.simulated else "",
+        simulated=where_text(found),
     )
     files.write_text(folder / PAGE, page)
     return folder / PAGE

@@ -150,11 +150,15 @@ def sentence(of: Of, guarded: Guard | None, same: bool = False) -> tuple[bool, s
         return False, NOTHING
     to = apart[SHIPPED]
     said = (
-        f"goodput x{to.goodput.ratio:.3f} [{to.goodput.low:.3f}, {to.goodput.high:.3f}], RTT "
-        f"x{to.rtt.ratio:.3f} [{to.rtt.low:.3f}, {to.rtt.high:.3f}]"
+        f"score {to.score:+.3f} [{to.low:+.3f}, {to.high:+.3f}]; "
+        f"goodput x{to.goodput.ratio:.3f} [{to.goodput.low:.3f}, {to.goodput.high:.3f}], "
+        f"RTT x{to.rtt.ratio:.3f} [{to.rtt.low:.3f}, {to.rtt.high:.3f}]"
     )
     if to.low > 0:
-        return True, f"Use the adapted network: against the shipped one it has {said}."
+        return (
+            True,
+            f"Use the adapted network: it is significantly better than the shipped one ({said}).",
+        )
     return False, (
         f"Stay with the shipped network: the adapted one is not significantly better ({said})."
     )
