@@ -244,6 +244,14 @@ static int take_oldest(struct ndm_capture *c)
 	return take_segment(c, &s);
 }
 
+static bool blocks_are_cut(const struct ndm_segment *s)
+{
+	struct ndm_options options;
+
+	ndm_options_parse(s->options, s->option_bytes, &options);
+	return !(s->flags & TCP_SYN) && !options.n_sack;
+}
+
 int ndm_capture_packet(struct ndm_capture *c, int64_t time_ns, uint32_t link,
 		       const uint8_t *data, uint32_t caught, uint32_t wire)
 {
@@ -268,6 +276,7 @@ int ndm_capture_packet(struct ndm_capture *c, int64_t time_ns, uint32_t link,
 		break;
 	}
 	c->counters.tunnelled += s.tunnels > 0;
+	c->counters.cut_options += s.options_cut && blocks_are_cut(&s);
 	s.time_ns = time_ns;
 	if (c->order != NDM_ORDER_SORT)
 		return take_segment(c, &s);

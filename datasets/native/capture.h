@@ -43,6 +43,7 @@ enum ndm_order {
 struct ndm_counters {
 	uint64_t packets, not_tcp, cut_headers, fragments, duplicates, bad_times;
 	uint64_t tunnelled;	/* TCP packets that were read inside a tunnel */
+	uint64_t cut_options;	/* of TCP, by the snaplen, with all SACK blocks */
 	uint64_t moved;		/* packets that were sorted to their place in time */
 	uint64_t clock_steps;
 	uint64_t other_links;	/* packets of a link type that is not known here */

@@ -67,6 +67,8 @@ class CaptureReport:
     """packets with a time before 1970 or after 2262"""
     tunnelled: int = 0
     """TCP packets read inside a tunnel (VXLAN, GENEVE, GRE, IP in IP, GTP-U)"""
+    cut_options: int = 0
+    """TCP packets whose options are cut off by the snaplen, with all SACK blocks"""
     moved: int = 0
     """packets that stood too late in the file and were sorted to their time"""
     clock_steps: int = 0
@@ -92,6 +94,11 @@ class CaptureReport:
             said.append(
                 f"the capture's clock was set back {self.clock_steps} times; no RTT is taken "
                 "across such a step"
+            )
+        if self.cut_options:
+            said.append(
+                f"{self.cut_options} packets have their TCP options cut off, so losses are guessed; "
+                "capture 96 bytes of each (IPv4) or 128 (IPv6): tcpdump -s"
             )
         if self.other_links:
             said.append(f"{self.other_links} packets have a link type that cannot be read")
