@@ -94,6 +94,8 @@ def test_progress_is_lines_on_a_pipe(
             bar.update()
     text = capsys.readouterr().err
     assert "3/3" in text and "\r" not in text and text.endswith("\n")
+    lines = text.splitlines()
+    assert "#" not in text and all(lines) and len(lines) == len(set(lines)) == 4
 
 
 @pytest.mark.parametrize(
