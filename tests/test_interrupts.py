@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Ctrl-C while processes are started ends the command."""
+"""Signals end a command, whenever they come, and leave nothing behind."""
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+
+from ndm_tcp import interrupts
 
 from .conftest import TRACES
 
@@ -39,3 +44,34 @@ def test_an_interrupt_in_a_fork_is_not_lost(
     assert done.returncode == 130, done.stderr
     assert "Exception ignored" not in done.stderr and "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists() or command == "train"
+
+
+def test_a_signal_leaves_no_temporary_files(tmp_path: Path) -> None:
+    """Of the simulator: its build, and recordings that have not ended."""
+    (tmp_path / "tmp").mkdir()
+    words = ["lab", "record", "training", "--cc", "cubic", "--simulate", "-o", str(tmp_path / "o")]
+    program = [sys.executable, "-m", "ndm_tcp.cli", *words]
+    env = os.environ | {"TMPDIR": str(tmp_path / "tmp")}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(program, env=env, stdout=pipe, stderr=pipe, text=True) as running:
+        for _ in range(600):
+            if [*(tmp_path / "tmp").iterdir()] and any((tmp_path / "o").rglob("result.json")):
+                break
+            time.sleep(0.1)
+        running.send_signal(signal.SIGTERM)
+        said = running.communicate(timeout=60)[1]
+    assert running.returncode == 143 and "run the same command again" in said, said
+    assert "Traceback" not in said
+    assert not [*(tmp_path / "tmp").iterdir()]
+
+
+def test_an_ignored_signal_stays_ignored() -> None:
+    """That of a terminal which closes, under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interrupts.signals_as_exit():
+            signal.raise_signal(signal.SIGHUP)
+        with pytest.raises(SystemExit), interrupts.signals_as_exit():
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -38,7 +38,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab.guest.boot import signals_as_exit
+from ndm_tcp.interrupts import signals_as_exit
 
 SENDER_ADDRESS = "10.77.0.1"
 RECEIVER_ADDRESS = "10.77.0.2"

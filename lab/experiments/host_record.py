@@ -42,6 +42,7 @@ from ndm_tcp.datasets.recorder import kernel_events
 from ndm_tcp.datasets.recorder.kernel_events import POINTERS
 from ndm_tcp.datasets.recorder.record import clocks_ns
 from ndm_tcp.errors import NdmError
+from ndm_tcp.interrupts import signals_as_exit
 from ndm_tcp.lab.experiments.host_path import (
     RECEIVER_ADDRESS,
     SENDER_ADDRESS,
@@ -49,7 +50,6 @@ from ndm_tcp.lab.experiments.host_path import (
     LinkSpec,
     path_up,
 )
-from ndm_tcp.lab.guest.boot import signals_as_exit
 from ndm_tcp.lab.guest.scrub import compress, iperf3_report, toml
 from ndm_tcp.lab.paths.scenario import find
 

@@ -11,7 +11,6 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 
 from filelock import FileLock, Timeout
 
@@ -166,21 +165,3 @@ def verdict(log: str) -> str | None:
     panic = [line for line in lines if "Kernel panic" in line]
     said = [line for line in lines if not line.startswith(MARK)]
     return (panic or [" | ".join(said[-3:])])[0] or "the kernel printed nothing"
-
-
-def _raise_exit(number: int, _frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)
-
-
-@contextlib.contextmanager
-def signals_as_exit() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into SystemExit, so that context managers clean up."""
-    before = {}
-    with contextlib.suppress(ValueError):  # not the main thread
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            before[number] = signal.signal(number, _raise_exit)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -36,7 +36,7 @@ from typing import Any
 
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import externals, uml_build
-from ndm_tcp.lab.guest.boot import TOOLS, TROUBLE, boot, signals_as_exit, verdict
+from ndm_tcp.lab.guest.boot import TOOLS, TROUBLE, boot, verdict
 from ndm_tcp.lab.guest.collect import collect, rounded
 from ndm_tcp.lab.guest.externals import Externals
 from ndm_tcp.lab.guest.plan import path_batches, plan
@@ -158,10 +158,7 @@ def run(
     modules = _modules(scenario, cc, module, params, others)
     out.parent.mkdir(parents=True, exist_ok=True)
     limit_s = limit_s or max(300.0, 60 * scenario.end_s())
-    with (
-        signals_as_exit(),
-        tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as name,
-    ):
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as name:
         work, folder = Path(name) / "work", Path(name) / "run"
         work.mkdir()
         folder.mkdir()

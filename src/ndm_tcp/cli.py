@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ndm_tcp import __version__, files
+from ndm_tcp import __version__, files, interrupts
 from ndm_tcp.errors import BAD_INPUT, NdmError
 
 COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
@@ -242,7 +242,8 @@ def run_command(arguments: Sequence[str]) -> int:
         if not hasattr(args, "main"):
             args.parser.print_help()
             return 0
-        return int(args.main(args))
+        with interrupts.signals_as_exit():
+            return int(args.main(args))
     except NdmError as error:
         print(f"ndm: {one_line(str(error))}", file=sys.stderr)
         return BAD_INPUT
@@ -254,8 +255,11 @@ def run_command(arguments: Sequence[str]) -> int:
             file=sys.stderr,
         )
         return BAD_INPUT
-    except SystemExit as end:  # argparse after --help and --version
-        return int(end.code or 0)
+    except SystemExit as end:  # of a signal, or argparse after --help and --version
+        code = int(end.code or 0)
+        if code > 128:
+            print("ndm: ended by a signal; run the same command again to carry on", file=sys.stderr)
+        return code
     except KeyboardInterrupt:
         print("ndm: interrupted; run the same command again to carry on", file=sys.stderr)
         return 130

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Ctrl-C where Python would lose it."""
+"""Ctrl-C where Python would lose it, and other signals that end a command."""
 
 from __future__ import annotations
 
@@ -36,3 +36,27 @@ def deferred() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
         if came:
             signal.raise_signal(signal.SIGINT)
+
+
+@contextlib.contextmanager
+def signals_as_exit() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into SystemExit, so that context managers clean up.
+
+    One that is ignored stays so: nohup. A process that the block started ends at once.
+    """
+    parent, before = os.getpid(), {}
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        if os.getpid() != parent:
+            os._exit(128 + number)
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) != signal.SIG_IGN:
+                before[number] = signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
