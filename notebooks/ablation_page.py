@@ -258,7 +258,7 @@ def page(out):
         "## Replayed rounds, unseen paths",
         "",
         f"Trained for {found['epochs']} epochs on {counts['train']} paths of "
-        f"`lab/scenarios/training` (best of {counts['val']} more), measured on {counts['test']} "
+        f"the training suites (best of {counts['val']} more), measured on {counts['test']} "
         f"others; {found['rounds']} rounds in all, of `datasets/lab-rounds` "
         f"({', '.join(found['data'])}); "
         f"weight decay {found['weight_decay']}, expectile {found['expectile']}: the mean. R² is "
