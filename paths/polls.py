@@ -46,6 +46,18 @@ def _baseline_us(flow: FlowRecords) -> Value:
     return Value(lowest, LEAST_OF_SRTT * lowest, lowest, Kind.AT_MOST)
 
 
+def _notes(bounded: bool, written: bool, unfilled: bool) -> tuple[str, ...]:
+    """What cannot be known; bounded: the baseline RTT."""
+    notes = {
+        "Polls show no single RTT: jitter, reordering, rivals and ACK groups are not known.": True,
+        "The queue is a lower bound: the smoothed RTT lags behind it.": True,
+        "The log has no min RTT: its lowest smoothed RTT is an upper bound.": bounded,
+        "The log counts what the program wrote: the rate is that of long stretches.": written,
+        "The flow never filled the path: the rate is a lower bound.": unfilled,
+    }
+    return tuple(note for note, holds in notes.items() if holds)
+
+
 def estimate(flow: FlowRecords, o: Observed, name: str, source: str) -> PathModel:
     """The model of a polled flow's path.
 
@@ -79,14 +91,6 @@ def estimate(flow: FlowRecords, o: Observed, name: str, source: str) -> PathMode
     within = spread(np.log(used.clip(1))) + WRITE_BYTES / o.mss / (pps * width) / 2 * written
     error = 0.02 + 2 * within / float(np.sqrt(len(used)))
     kind = Kind.AT_LEAST if unfilled else Kind.MEASURED
-    notes = ["Polls show no single RTT: jitter, reordering, rivals and ACK groups are not known."]
-    notes.append("The queue is a lower bound: the smoothed RTT lags behind it.")
-    if rtt_us.kind == Kind.AT_MOST:
-        notes.append("The log has no min RTT: its lowest smoothed RTT is an upper bound.")
-    if written:
-        notes.append("The log counts what the program wrote: the rate is that of long stretches.")
-    if unfilled:
-        notes.append("The flow never filled the path: the rate is a lower bound.")
     rwnd = flow.rwnd_limited
     return PathModel(
         name=name,
@@ -114,5 +118,5 @@ def estimate(flow: FlowRecords, o: Observed, name: str, source: str) -> PathMode
         buffer_bytes=o.buffer_bytes,
         seen=seen(flow, o),
         label_error_log2=1.0 if unfilled else LABEL_ERROR,
-        notes=tuple(notes),
+        notes=_notes(rtt_us.kind == Kind.AT_MOST, written, bool(unfilled)),
     )
