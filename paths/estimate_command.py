@@ -26,7 +26,8 @@ EXAMPLE = """example:
   ndm path estimate captures/ datasets/traces/cubic-00-clean -o out/paths --json
 
 Capture where the data are sent. Each flow of at least 200 packets gives a file DIR/NAME.path.json.
-exit code 1: some sources or flows gave no path, the others are written; 2: none did"""
+exit code 1: some sources or flows gave no path, the others are written; 2: none did. Short
+connections beside a flow do not count: iperf3 has one for its orders"""
 LEFT_OUT = 1
 """exit code"""
 
@@ -116,9 +117,9 @@ def _models(
         said = f"same bytes as {files.shown(other)}; used once"
         print(f"ndm: {where}: {said}", file=sys.stderr)
         return
-    warnings, report = list(result.warnings), result.report
-    if report.truncated_at is not None:
-        warnings.append(pcap.cut_short(report.truncated_at, report.packets))
+    warnings, capture = list(result.warnings), result.report
+    if capture.truncated_at is not None:
+        warnings.append(pcap.cut_short(capture.truncated_at, capture.packets))
     for warning in warnings:
         print(f"ndm: {result.name}: {warning}", file=sys.stderr)
     # Beside a flow, connections too short for a path are as usual: iperf3 has one.

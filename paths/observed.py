@@ -185,10 +185,8 @@ def _require_enough(flow: FlowRecords, samples: int, t: Floats, polled: bool) ->
         )
     least = MIN_POLLS if polled else MIN_SAMPLES
     if samples < least:
-        raise NdmError(
-            f"{samples} RTT samples of {packets} packets; needed are {least}: record a longer "
-            "transfer, with all of its ACKs"
-        )
+        remedy = "poll every 100 ms" if polled else "record a longer transfer, with all of its ACKs"
+        raise NdmError(f"{samples} RTT samples of {packets} packets; needed are {least}: {remedy}")
     if not flow.mss:
         raise NdmError("no full segment seen: the size of a packet is unknown; record a bulk flow")
     limited = float(np.mean(flow.acks["app_limited"]))

@@ -40,9 +40,10 @@ LABEL_ERROR = 0.3
 def _baseline_us(flow: FlowRecords) -> Value:
     minima, srtt = flow.acks["min_rtt_us"], flow.acks["srtt_us"]
     lowest = float(minima[minima > 0].min() if minima.any() else srtt[srtt > 0].min())
-    if lowest < srtt[srtt > 0].min():
+    # The reader takes the lowest smoothed RTT so far where the log has no min RTT.
+    so_far = np.minimum.accumulate(np.where(srtt > 0, srtt, srtt.max()))
+    if (minima != so_far).any():
         return Value(lowest, 0.98 * lowest, lowest)
-    # The reader takes the lowest smoothed RTT where the log has no min RTT.
     return Value(lowest, LEAST_OF_SRTT * lowest, lowest, Kind.AT_MOST)
 
 

@@ -93,7 +93,7 @@ def facts(model: PathModel, replayed: str = "") -> list[tuple[str, str]]:
     policed, buffer = model.bucket_packets.value > 1, model.buffer_bytes
     # A log that shows no single RTT gives none of these.
     none = "not known" if model.jitter_us.kind == Kind.ASSUMED else "none seen"
-    unknown = f"not known; the replay with {replayed} is closest" if replayed else "not known"
+    unknown = f"not known; replayed as {replayed}" if replayed else "not known"
     return [
         ("algorithm", model.cc or unknown),
         ("rate", levels),

@@ -173,7 +173,9 @@ def test_the_pictures_do_not_follow_the_style_of_who_builds(tmp_path: Path) -> N
         assert plain.read_bytes() == styled.read_bytes(), name
 
 
-@pytest.mark.parametrize(("low", "high"), [(41, 48), (4.1, 39), (20, 21), (1, 900)])
+@pytest.mark.parametrize(
+    ("low", "high"), [(41, 48), (4.1, 39), (2, 30), (20, 21), (1, 900), (0.8, 11)]
+)
 def test_an_axis_has_numbers(low: float, high: float) -> None:
     figure = Figure()
     panel = figure.subplots()

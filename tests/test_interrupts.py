@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ndm_tcp import interrupts
+from ndm_tcp.datasets.readers import simulated
 
 from .conftest import TRACES
 
@@ -21,27 +22,48 @@ import os, signal, sys
 from ndm_tcp.cli import run_command
 parent = os.getpid()
 def interrupt():
-    os.kill(parent, signal.SIGINT)
+    os.kill(parent, signal.{signal})
 os.register_at_fork({where}=interrupt)
 sys.exit(run_command(sys.argv[1:]))
 """
 
+AT_PART = """
+import sys, time
+from ndm_tcp.cli import run_command
+from ndm_tcp.datasets.builder import parts
+made, make = [], parts.make
+def slow(task):
+    if len(made) == 2:
+        time.sleep({seconds})
+    made.append(task)
+    return make(task)
+parts.make = slow
+sys.exit(run_command(sys.argv[1:]))
+"""
 
-@pytest.mark.parametrize("where", ["before", "after_in_parent", "after_in_child"])
-@pytest.mark.parametrize("command", ["build", "train"])
-def test_an_interrupt_in_a_fork_is_not_lost(
-    tmp_path: Path, dataset: Path, command: str, where: str
+
+@pytest.mark.parametrize(
+    ("command", "where", "number"),
+    [
+        ("build", "before", signal.SIGINT),
+        ("build", "after_in_parent", signal.SIGINT),
+        ("build", "after_in_child", signal.SIGTERM),
+        ("train", "after_in_parent", signal.SIGTERM),
+    ],
+)
+def test_a_signal_in_a_fork_is_not_lost(
+    tmp_path: Path, dataset: Path, command: str, where: str, number: signal.Signals
 ) -> None:
     traces = [str(folder) for folder in sorted(TRACES.glob("*-clean"))[:3]]
     words = {
         "build": ["dataset", "build", *traces, "--jobs", "2"],
         "train": ["train", "--data", str(dataset), "--seeds", "2", "--objective", "awbc"],
     }[command]
-    program = [sys.executable, "-c", AT_FORK.format(where=where)]
+    program = [sys.executable, "-c", AT_FORK.format(where=where, signal=number.name)]
     done = subprocess.run(
         [*program, *words, "-o", str(tmp_path / "out")], capture_output=True, text=True, timeout=120
     )
-    assert done.returncode == 130, done.stderr
+    assert done.returncode == 128 + number, done.stderr
     assert "Exception ignored" not in done.stderr and "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists() or command == "train"
 
@@ -63,15 +85,66 @@ def test_a_signal_leaves_no_temporary_files(tmp_path: Path) -> None:
     assert running.returncode == 143 and "run the same command again" in said, said
     assert "Traceback" not in said
     assert not [*(tmp_path / "tmp").iterdir()]
+    assert not [*(tmp_path / "o").rglob(f".{simulated.STEM}")]
 
 
 def test_an_ignored_signal_stays_ignored() -> None:
-    """That of a terminal which closes, under nohup."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    """That of a terminal which closes, under nohup; Ctrl-C in the background of a script."""
+    before = {n: signal.signal(n, signal.SIG_IGN) for n in (signal.SIGHUP, signal.SIGINT)}
     try:
-        with interrupts.signals_as_exit():
-            signal.raise_signal(signal.SIGHUP)
-        with pytest.raises(SystemExit), interrupts.signals_as_exit():
+        with interrupts.signals_as_exit(), interrupts.deferred():
+            for number in before:
+                signal.raise_signal(number)
+        with pytest.raises(SystemExit), interrupts.signals_as_exit(), interrupts.deferred():
             signal.raise_signal(signal.SIGTERM)
     finally:
-        signal.signal(signal.SIGHUP, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def ended(running: subprocess.Popen[str], number: signal.Signals) -> str:
+    """What the process, and not its children, said at this signal."""
+    running.send_signal(number)
+    said = running.communicate(timeout=20)[1]
+    assert running.returncode == 128 + number, said
+    return said
+
+
+def test_finished_parts_of_a_build_stay(tmp_path: Path) -> None:
+    """For the next run."""
+    slow = AT_PART.format(seconds=30)
+    traces = [str(folder) for folder in sorted(TRACES.glob("*-clean"))[:3]]
+    words = ["dataset", "build", *traces, "--jobs", "1", "-o", str(tmp_path / "out")]
+    program = [sys.executable, "-c", slow, *words]
+    with subprocess.Popen(program, stderr=subprocess.PIPE, text=True) as running:
+        for _ in range(600):
+            if len([*tmp_path.rglob("*.parquet")]) >= 2:
+                break
+            time.sleep(0.1)
+        assert "run the same command again" in ended(running, signal.SIGTERM)
+    assert len([*tmp_path.rglob("*.parquet")]) >= 2
+
+
+def test_the_parent_of_a_training_ends_its_processes(tmp_path: Path, dataset: Path) -> None:
+    options = ["--seeds", "2", "--objective", "awbc", "--epochs", "4000"]
+    words = ["train", "--data", str(dataset), *options, "-o", str(tmp_path / "many")]
+    program = [sys.executable, "-m", "ndm_tcp.cli", *words]
+    with subprocess.Popen(program, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        assert "epoch" in running.stderr.readline()
+        began_s = time.monotonic()
+        ended(running, signal.SIGTERM)
+    assert time.monotonic() - began_s < 15
+
+
+def test_the_loader_ends_with_the_reader_of_events(tmp_path: Path) -> None:
+    loader = tmp_path / "ndm_bpf"
+    loader.write_text(f"#!/bin/sh\necho $$ >{tmp_path}/pid\nexec sleep 40\n")
+    loader.chmod(0o755)
+    words = ["bpf", "events", "--folder", str(tmp_path)]
+    program = [sys.executable, "-m", "ndm_tcp.cli", *words]
+    with subprocess.Popen(program, stderr=subprocess.PIPE, text=True) as running:
+        while not (tmp_path / "pid").is_file() or not (tmp_path / "pid").read_text():
+            time.sleep(0.05)
+        ended(running, signal.SIGTERM)
+    assert not Path(f"/proc/{int((tmp_path / 'pid').read_text())}").exists()

@@ -121,8 +121,11 @@ def _here(
                         for seed, run in runs.items()
                     }
                 return {seed: future.result() for seed, future in waiting.items()}
-            except BaseException:
+            except BaseException as error:
                 pool.shutdown(wait=False, cancel_futures=True)
+                if not isinstance(error, Exception):  # a signal, of this process alone perhaps
+                    for process in multiprocessing.active_children():
+                        process.terminate()
                 raise
     except BrokenProcessPool:
         raise NdmError(

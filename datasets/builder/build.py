@@ -112,7 +112,7 @@ def _parts_folder(out: Path, parts_url: str | None) -> Iterator[tuple[Path, str]
                 rest.unlink()
         try:
             yield folder, parts_url or str(folder)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):
             raise  # finished parts stay for the next run
         except BaseException:
             shutil.rmtree(folder)

@@ -86,7 +86,9 @@ def _processes(tasks: list[Task], jobs: int, progress: Progress) -> Iterator[Out
             }
         waiting = set(numbers)
         while waiting:
-            done, waiting = wait(waiting, TICK_S, FIRST_COMPLETED)
+            # A signal's exception would come while locks are held.
+            with interrupts.deferred():
+                done, waiting = wait(waiting, TICK_S, FIRST_COMPLETED)
             now = counter.value
             progress(now - seen)
             seen = now

@@ -97,8 +97,8 @@ class CaptureReport:
             )
         if self.cut_options:
             said.append(
-                f"{self.cut_options} packets have their TCP options cut off, so losses are guessed; "
-                "capture 96 bytes of each (IPv4) or 128 (IPv6): tcpdump -s"
+                f"{self.cut_options} packets have their TCP options cut off, so losses are "
+                "guessed; capture 128 bytes of each: tcpdump -s 128"
             )
         if self.other_links:
             said.append(f"{self.other_links} packets have a link type that cannot be read")

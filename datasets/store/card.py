@@ -123,11 +123,11 @@ def _plot_inputs(dataset: store.Dataset, path: Path) -> None:
 
 
 def log_axis(panel: Any, low: float, high: float) -> None:
-    """x on a log scale, with at least two numbers: less than a decade may hold no power of ten."""
+    """x on a log scale, with at least two numbers: a narrow range holds fewer powers of ten."""
     from matplotlib.ticker import FormatStrFormatter, MaxNLocator, NullFormatter
 
     panel.set_xscale("log")
-    if high < 10 * low:
+    if np.floor(np.log10(high)) - np.ceil(np.log10(low)) < 1:
         panel.xaxis.set_major_locator(MaxNLocator(4))
         panel.xaxis.set_major_formatter(FormatStrFormatter("%g"))
     panel.xaxis.set_minor_formatter(NullFormatter())

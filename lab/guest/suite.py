@@ -17,7 +17,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
-from ndm_tcp import cluster, files, progress
+from ndm_tcp import cluster, files, interrupts, progress
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import away, externals, uml_build, workers
 from ndm_tcp.lab.guest import run as lab_run
@@ -32,6 +32,8 @@ from ndm_tcp.lab.paths.scenario import Scenario, load
 from ndm_tcp.lab.sim import build as sim_build
 from ndm_tcp.lab.sim import simulate
 
+TICK_S = 0.2
+"""after which a signal is seen"""
 SUITES = Path(__file__).resolve().parents[1] / "scenarios"
 DEVELOPMENT = re.compile(r"access|ccbench|fairness|lan|published|validation(-\w+)?")
 """Suites that may steer decisions, so that none of their results is a held-out one."""
@@ -311,12 +313,15 @@ def _threads(
     # Sources are read once for all runs, not for each.
     program = functools.cache(sim_build.build) if where.simulated else None
     with ThreadPoolExecutor(max_workers=where.at_once) as pool:
-        waiting: set[Future[Outcome]] = {
-            pool.submit(_one, job, cpus, light, job.kmod or kmod, program) for job in jobs
-        }
+        # A signal's exception would come while locks are held, and nobody would release them.
+        with interrupts.deferred():
+            waiting: set[Future[Outcome]] = {
+                pool.submit(_one, job, cpus, light, job.kmod or kmod, program) for job in jobs
+            }
         try:
             while waiting:
-                finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                with interrupts.deferred():
+                    finished, waiting = wait(waiting, TICK_S, FIRST_COMPLETED)
                 for future in finished:
                     yield future.result()
         finally:

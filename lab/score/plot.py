@@ -76,7 +76,7 @@ def _of_the_best(group: dict[str, Cell], cell: Cell) -> float:
 
 
 def _legend(figure: Any, where: str, handles: list[Any], labels: list[str]) -> None:
-    """Beside the panels, in as many columns as the figure is wide enough for."""
+    """Above or below the panels, in as many columns as the figure is wide enough for."""
     columns = max(1, int(figure.get_figwidth() / LEGEND_INCHES))
     figure.legend(handles, labels, loc=where, ncols=min(len(labels), columns))
 

@@ -7,56 +7,68 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextlib.contextmanager
+def _handled(
+    numbers: Sequence[int], handler: Callable[[int, FrameType | None], None]
+) -> Iterator[None]:
+    """Another handler of these signals; one that is ignored stays so: nohup, or `&` in a script."""
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in numbers:
+            if signal.getsignal(number) != signal.SIG_IGN:
+                before[number] = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, former in before.items():
+            signal.signal(number, former)
 
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """Around a fork: Ctrl-C raises KeyboardInterrupt when the block ends.
+    """Around a fork: a signal that ends the command does so when the block ends.
 
-    Within the hooks of a fork Python prints the exception and goes on. A process that the block
-    started ends at Ctrl-C, without a word: its parent reports it.
+    Within the hooks of a fork Python prints its exception and goes on. A process that the block
+    started ends at the signal, without a word: its parent reports it.
     """
-    parent, came = os.getpid(), False
+    parent, came = os.getpid(), list[int]()
 
-    def note(_number: int, _frame: FrameType | None) -> None:
-        nonlocal came
+    def note(number: int, _frame: FrameType | None) -> None:
         if os.getpid() != parent:
-            os._exit(128 + signal.SIGINT)
-        came = True
+            os._exit(128 + number)
+        came.append(number)
 
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, note)
     try:
-        yield
+        with _handled(ENDING, note):
+            yield
     finally:
-        signal.signal(signal.SIGINT, before)
         if came:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(came[0])
 
 
 @contextlib.contextmanager
 def signals_as_exit() -> Iterator[None]:
     """Turn SIGTERM and SIGHUP into SystemExit, so that context managers clean up.
 
-    One that is ignored stays so: nohup. A process that the block started ends at once.
+    A second signal, Ctrl-C too, ends the process at once: an exception in the middle of cleaning up
+    could leave a lock held for good. So does the first in a process that the block started.
     """
-    parent, before = os.getpid(), {}
+    parent, seen = os.getpid(), False
 
     def leave(number: int, _frame: FrameType | None) -> None:
-        if os.getpid() != parent:
+        nonlocal seen
+        if seen or os.getpid() != parent:
             os._exit(128 + number)
+        seen = True
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
         raise SystemExit(128 + number)
 
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) != signal.SIG_IGN:
-                before[number] = signal.signal(number, leave)
-    try:
+    with _handled(ENDING, leave):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -147,12 +147,14 @@ def linked(folder: Path, mbps: int, queue_kb: int, delay_ms: int) -> Iterator[st
     prefix = f"ndm{os.getpid() % 100000}"
     names = [prefix + end for end in "sd"]
     words = [str(folder / "link"), *names, str(mbps), str(queue_kb), str(delay_ms)]
-    for name in names:
-        subprocess.run(["ip", "netns", "add", name], check=True)
-    try:
-        pipe = subprocess.PIPE
-        link = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True)
-        assert link.stdout is not None
+    pipe = subprocess.PIPE
+    with contextlib.ExitStack() as stack:
+        for name in names:
+            subprocess.run(["ip", "netns", "add", name], check=True)
+            stack.callback(subprocess.run, ["ip", "netns", "del", name], check=True)
+        link = stack.enter_context(subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True))
+        assert link.stdin is not None and link.stdout is not None
+        stack.callback(link.stdin.close)
         if link.stdout.readline() != "ready\n":
             sys.exit("link: no device; run: modprobe tun")
         for name, address in zip(names, ("10.2.0.1", namespaces.RECEIVER), strict=True):
@@ -162,16 +164,11 @@ def linked(folder: Path, mbps: int, queue_kb: int, delay_ms: int) -> Iterator[st
             ):
                 subprocess.run(["ip", "-n", name, *of], check=True)
         yield prefix
-        link.communicate("")
-    finally:
-        for name in names:
-            subprocess.run(["ip", "netns", "del", name], check=True)
 
 
 def rounds(folder: Path) -> int:
     """Of all flows of the loaded programs."""
-    said = subprocess.run([folder / "ndm_bpf", "status"], capture_output=True, check=True).stdout
-    return int(dict(line.split("=", 1) for line in said.decode().splitlines())["rounds"])
+    return int(loader.facts(loader.run(folder, "status")[1])["rounds"])
 
 
 def transferred(folder: Path, seconds: int, link: tuple[int, int, int]) -> None:

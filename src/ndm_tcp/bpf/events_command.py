@@ -27,3 +27,5 @@ def main(args: argparse.Namespace) -> int:
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
             child.terminate()
             return child.wait()
+        finally:
+            child.terminate()  # at another signal, too
