@@ -56,6 +56,7 @@ SAID = {
     "iperf3_json_stream_cut.json": "the last object is cut off and left out",
     "ss_grep_A1_dashes.txt": "40 lines that ss did not print were left out, the first is line 4",
     "ss_whole_seconds.txt": "38 of 40 polls have the time of the previous poll",
+    "snaplen54.pcap": "202 packets have their TCP options cut off",
 }
 REFUSED = {
     "merged_two_points.pcap": "two capture points are merged in one file",

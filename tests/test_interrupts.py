@@ -21,6 +21,7 @@ AT_FORK = """
 import os, signal, sys
 from ndm_tcp.cli import run_command
 parent = os.getpid()
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's background ignores it
 def interrupt():
     os.kill(parent, signal.{signal})
 os.register_at_fork({where}=interrupt)

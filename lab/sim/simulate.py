@@ -69,8 +69,8 @@ def known(scenarios: Sequence[Scenario], ccs: Sequence[str], others: Externals) 
         raise NdmError("--kernel-patch and --cc-module: only the lab has; leave out --simulate")
     if unknown := {split_cc(cc)[0] for cc in ccs} - {*ALGORITHMS}:
         raise NdmError(
-            f"--cc {', '.join(sorted(unknown))}: not in the simulator, which has "
-            f"{', '.join(ALGORITHMS)}; the lab has more, without --simulate"
+            f"--cc {', '.join(sorted(unknown))}: only the lab has algorithms besides "
+            f"{', '.join(ALGORITHMS)}; leave out --simulate"
         )
     found = [scenario for scenario in scenarios if all(has(scenario, cc) for cc in ccs)]
     if not found:
