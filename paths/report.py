@@ -72,7 +72,7 @@ def value(v: Value, scale: float = 1.0, unit: str = "", digits: int = 4) -> str:
 
 
 def facts(model: PathModel, replayed: str = "") -> list[tuple[str, str]]:
-    """Name and text of every value of a model; replayed: the algorithm of its closest replay."""
+    """Name and text of every value of a model; replayed: the algorithm of its replay."""
     levels = "; ".join(
         (f"from {v.from_s:.1f} s " if v.from_s else "") + value(v.rate_bps, 1e-6, "Mbit/s")
         for v in model.levels[:8]

@@ -8,7 +8,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor
 from typing import Any
 
 from ndm_tcp import cluster, interrupts
@@ -23,7 +23,6 @@ Progress = Callable[[int], None]
 """Receives the number of bytes read since the last call."""
 
 PR_SET_PDEATHSIG = 1
-TICK_S = 0.2
 
 
 def _begin(counter: Any, parent: int) -> None:
@@ -86,9 +85,7 @@ def _processes(tasks: list[Task], jobs: int, progress: Progress) -> Iterator[Out
             }
         waiting = set(numbers)
         while waiting:
-            # A signal's exception would come while locks are held.
-            with interrupts.deferred():
-                done, waiting = wait(waiting, TICK_S, FIRST_COMPLETED)
+            done, waiting = interrupts.first_done(waiting)
             now = counter.value
             progress(now - seen)
             seen = now

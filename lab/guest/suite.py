@@ -13,7 +13,7 @@ import re
 import sys
 import time
 from collections.abc import Generator, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,6 @@ from ndm_tcp.lab.paths.scenario import Scenario, load
 from ndm_tcp.lab.sim import build as sim_build
 from ndm_tcp.lab.sim import simulate
 
-TICK_S = 0.2
-"""after which a signal is seen"""
 SUITES = Path(__file__).resolve().parents[1] / "scenarios"
 DEVELOPMENT = re.compile(r"access|ccbench|fairness|lan|published|validation(-\w+)?")
 """Suites that may steer decisions, so that none of their results is a held-out one."""
@@ -313,15 +311,13 @@ def _threads(
     # Sources are read once for all runs, not for each.
     program = functools.cache(sim_build.build) if where.simulated else None
     with ThreadPoolExecutor(max_workers=where.at_once) as pool:
-        # A signal's exception would come while locks are held, and nobody would release them.
-        with interrupts.deferred():
+        with interrupts.deferred():  # a thread that begins has locks, too
             waiting: set[Future[Outcome]] = {
                 pool.submit(_one, job, cpus, light, job.kmod or kmod, program) for job in jobs
             }
         try:
             while waiting:
-                with interrupts.deferred():
-                    finished, waiting = wait(waiting, TICK_S, FIRST_COMPLETED)
+                finished, waiting = interrupts.first_done(waiting)
                 for future in finished:
                     yield future.result()
         finally:

@@ -168,16 +168,17 @@ def read(path: Path) -> list[Cell]:
     Raises:
         NdmError: no such file, or no board.
     """
+    other = NdmError(f"{path}: not a board; expected the board.csv of `ndm lab board`")
     try:
         with path.open(newline="", encoding="utf-8") as stream:
             reader = csv.DictReader(stream)
             if tuple(reader.fieldnames or ()) != COLUMNS:
-                raise NdmError(f"{path}: not a board; expected the board.csv of `ndm lab board`")
+                raise other
             return [_cell(row) for row in reader]
     except OSError as error:
         raise NdmError(f"{path}: {error.strerror}; expected a board.csv") from None
     except UnicodeDecodeError:
-        raise NdmError(f"{path}: not a board; expected the board.csv of `ndm lab board`") from None
+        raise other from None
     except (TypeError, ValueError) as error:
         raise NdmError(f"{path}: damaged: {error}; run ndm lab board again") from None
 

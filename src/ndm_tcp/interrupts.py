@@ -7,9 +7,13 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from types import FrameType
+from typing import TypeVar
 
+Result = TypeVar("Result")
+TICK_S = 0.2
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -50,6 +54,18 @@ def deferred() -> Iterator[None]:
     finally:
         if came:
             signal.raise_signal(came[0])
+
+
+def first_done(
+    waiting: Iterable[Future[Result]],
+) -> tuple[set[Future[Result]], set[Future[Result]]]:
+    """Those that have ended, none perhaps, and the others, after a moment at most.
+
+    While `wait` holds the locks of all, no exception of a signal may come: nobody would release
+    them.
+    """
+    with deferred():
+        return wait(waiting, TICK_S, FIRST_COMPLETED)
 
 
 @contextlib.contextmanager

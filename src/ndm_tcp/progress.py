@@ -11,8 +11,6 @@ from tqdm import tqdm
 
 LINE_S = 15.0
 """Seconds between two lines on a pipe, and before the first."""
-
-
 LINE = "{percentage:.0f}%, {n_fmt}/{total_fmt} after {elapsed}, {rate_fmt}{postfix}"
 
 

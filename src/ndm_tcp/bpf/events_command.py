@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import subprocess
 
 from ndm_tcp.bpf import loader
@@ -23,9 +24,8 @@ def main(args: argparse.Namespace) -> int:
     """Run `ndm bpf events`: the loader's lines, until it is told to stop."""
     with subprocess.Popen([loader.program(args.folder), "events"]) as child:
         try:
-            return child.wait(args.seconds)
-        except (subprocess.TimeoutExpired, KeyboardInterrupt):
-            child.terminate()
-            return child.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
+                child.wait(args.seconds)
         finally:
-            child.terminate()  # at another signal, too
+            child.terminate()  # if it has not ended; at another signal, too
+        return child.wait()
