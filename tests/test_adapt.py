@@ -270,7 +270,7 @@ def test_a_network_that_the_guard_refuses_is_averaged_with_the_shipped_one(
     monkeypatch.setattr(steps, "guard", lambda *_: GOOD)
     assert steps.guarded(setting, "validation", run, module, 0.0) == (module, GOOD, None)
     assert not averaged.exists()  # of the run before
-    text = report.guard_text(report.Adapted("", True, "kmod", GOOD, [], {}, {}, refused=BAD))
+    text = report.guard_text(report.Adapted("", True, "kmod", GOOD, [], {}, {}, {}, refused=BAD))
     assert "mean" in text and f"{BAD.score:+.4f}" in text
 
 
@@ -432,6 +432,9 @@ def test_a_capture_becomes_a_network_and_a_report(
     assert run_command(["check", "--kmod", str(place)]) == 0
     ((_, of_path),) = found["judged"].items()
     assert set(of_path) == {"cubic", "shipped", "adapted"}
+    assert set(found["differences"]) == {"cubic", "shipped"}
+    score = found["differences"]["shipped"]["score"]
+    assert f"{score:+.3f}" in said.out and isinstance(score, float)
     assert found["sentence"] in said.out and found["sentence"] in (out / report.PAGE).read_text()
     assert (uml_build.KMOD / "generated" / "ndm_model.h").read_bytes() == shipped
 

@@ -96,10 +96,11 @@ def paths_page(folder: Path) -> str:
 
 def adapt_page(folder: Path) -> str:
     of_path = {"shipped": prediction(9, 9.1, 9.2), "adapted": prediction(9.2, 9.3, 9.4)}
+    paths = {"one": of_path}
     guard = verdict.Guard("validation", 57, 0.01, -0.01, 0.03)
-    said = verdict.sentence({"one": of_path}, guard)
+    said = verdict.sentence(paths, guard)
     found = adapt_report.Adapted(
-        said[1], said[0], "kmod", guard, [], {"x.pcap": "y"}, {"one": of_path}
+        said[1], said[0], "kmod", guard, [], {"x.pcap": "y"}, paths, verdict.differences(paths)
     )
     return adapt_report.write(found, folder, [model("one")]).read_text()
 

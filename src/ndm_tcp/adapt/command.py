@@ -138,8 +138,8 @@ def main(args: argparse.Namespace) -> int:
     place = _place(setting.out, kmod, advised)
     held_out = sorted(model.name for model in plan.held_out)
     found = report.Adapted(
-        *(sentence, advised, place.name, guarded, held_out, rejected, of, same, refused),
-        setting.where.simulated,
+        *(sentence, advised, place.name, guarded, held_out, rejected),
+        *(of, verdict.differences(of), same, refused, setting.where.simulated),
     )
     page = report.write(found, setting.out, [*taught.values()])
     if args.json:

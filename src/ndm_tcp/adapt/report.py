@@ -33,6 +33,8 @@ class Adapted:
     rejected: dict[str, str]
     """name of a model or source to why it does not teach"""
     judged: dict[str, dict[str, Prediction]]
+    differences: dict[str, verdict.Difference]
+    """name of each other algorithm to the adapted network less it; null: no bound is known"""
     shipped: bool = False
     """is it the shipped network, since nothing was better?"""
     refused: verdict.Guard | None = None
@@ -41,21 +43,17 @@ class Adapted:
     """did recordings, search and guard run in the simulator, where it has the paths?"""
 
 
-def differences(found: Adapted) -> list[list[str]]:
+def difference_rows(found: Adapted) -> list[list[str]]:
     """The adapted network less every other algorithm, a row each."""
-    names = [name for name in next(iter(found.judged.values())) if name != verdict.ADAPTED]
-    rows = []
-    for name in names:
-        d = verdict.difference(found.judged, name)
-        rows.append(
-            [
-                name,
-                f"{d.score:+.3f} [{d.low:+.3f}, {d.high:+.3f}]",
-                *(f"x{r.ratio:.3f} [{r.low:.3f}, {r.high:.3f}]" for r in (d.goodput, d.rtt)),
-                str(d.pairs),
-            ]
-        )
-    return rows
+    return [
+        [
+            name,
+            f"{d.score:+.3f} [{d.low:+.3f}, {d.high:+.3f}]",
+            *(f"x{r.ratio:.3f} [{r.low:.3f}, {r.high:.3f}]" for r in (d.goodput, d.rtt)),
+            str(d.pairs),
+        ]
+        for name, d in found.differences.items()
+    ]
 
 
 def judged_on(found: Adapted) -> str:
@@ -106,7 +104,7 @@ def screen(found: Adapted) -> str:
             "",
         ]
     lines += [f"adapted less the others, on {judged_on(found)}:"]
-    lines += [paths.table(HEAD, differences(found)), ""]
+    lines += [paths.table(HEAD, difference_rows(found)), ""]
     lines += [where_text(found), ""] * found.simulated
     lines += [guard_text(found), "", found.sentence]
     return "\n".join(lines)
@@ -124,7 +122,7 @@ def write(found: Adapted, folder: Path, models: Sequence[PathModel]) -> Path:
         judged_on=judged_on(found),
         guard=guard_text(found),
         head=HEAD,
-        differences=differences(found),
+        differences=difference_rows(found),
         prediction_head=paths.PREDICTION_HEAD,
         sections=[
             {

@@ -107,6 +107,12 @@ def difference(of: Of, other: str) -> Difference:
     )
 
 
+def differences(of: Of) -> dict[str, Difference]:
+    """Name of each other algorithm to the adapted network less it."""
+    names = next(iter(of.values()))
+    return {name: difference(of, name) for name in names if name != ADAPTED}
+
+
 def guard(suites: str, adapted: Mapping[str, float], shipped: Mapping[str, float]) -> Guard:
     """Compare two networks' points, scenario by scenario, on all suites and on each.
 
@@ -135,8 +141,7 @@ def sentence(of: Of, guarded: Guard | None, same: bool = False) -> tuple[bool, s
             f"{guarded.scenarios} paths of {guarded.suites} (score {guarded.score:+.3f} "
             f"[{guarded.low:+.3f}, {guarded.high:+.3f}])."
         )
-    names = list(next(iter(of.values())))
-    apart = {name: difference(of, name) for name in names if name != ADAPTED}
+    apart = differences(of)
     better = {name: d for name, d in apart.items() if name != SHIPPED and d.high < 0}
     if better:
         best = min(better, key=lambda name: better[name].score)
