@@ -207,7 +207,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "-o",
         "--out",
-        type=Path,
+        type=files.folder,
         help="folder of headers and vectors (default: RUN/generated, or FILE.export/generated)",
     )
     where.add_argument(

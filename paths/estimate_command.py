@@ -37,7 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "sources", nargs="+", type=Path, metavar="SRC", help="capture, log, run folder, or folder"
     )
-    parser.add_argument("-o", "--out", type=Path, required=True, metavar="DIR", help="for models")
+    parser.add_argument(
+        "-o", "--out", type=files.folder, required=True, metavar="DIR", help="for models"
+    )
     parser.add_argument("--json", action="store_true", help="print the models as JSON")
 
 
@@ -76,8 +78,6 @@ def estimate_all(
 
 def main(args: argparse.Namespace) -> int:
     """Run `ndm path estimate`."""
-    if args.out.exists() and not args.out.is_dir():
-        raise NdmError(f"{args.out}: not a folder; name a new one with -o")
     made, refused = estimate_all(args.sources, args.out, args.json)
     if args.json:
         print(msgspec.json.format(msgspec.json.encode(list(made.values())), indent=1).decode())
@@ -85,7 +85,7 @@ def main(args: argparse.Namespace) -> int:
         for one in made.values():
             print(f"{one.name}: {one.seconds:.1f} s")
             print("\n".join(f"  {name:17} {text}" for name, text in report.facts(one)), end="\n\n")
-        print(f"{args.out}: {len(made)} path models, {len(refused)} left out")
+        print(f"{args.out}: path models: {len(made)}; left out: {len(refused)}")
     if not made:
         return BAD_INPUT
     return LEFT_OUT if refused else 0

@@ -8,6 +8,7 @@ import json
 import sys
 from pathlib import Path
 
+from ndm_tcp import files
 from ndm_tcp.errors import NdmError
 from ndm_tcp.paths import model, profiles
 
@@ -28,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="iBoxNet profile, mahimahi trace, or a folder of profiles",
     )
-    parser.add_argument("-o", "--out", type=Path, required=True, help="folder of models")
+    parser.add_argument("-o", "--out", type=files.folder, required=True, help="folder of models")
     parser.add_argument("--rtt-ms", type=float, help="baseline RTT of a trace, ms")
     parser.add_argument("--queue-packets", type=int, help="queue of a trace, packets")
     parser.add_argument("--json", action="store_true", help="print the models' files as JSON")

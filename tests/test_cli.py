@@ -14,6 +14,7 @@ import pytest
 import ndm_tcp
 from ndm_tcp import cli, progress
 from ndm_tcp.cli import COMMANDS, GROUPS, run_command
+from ndm_tcp.errors import NdmError
 
 from .conftest import ROOT, TRACES
 
@@ -46,6 +47,7 @@ WITHOUT_JSON = {
     *("trace", "bpf events"),
 }
 """They write files or change the kernel; the last two print rows, CSV and text."""
+WRITE_A_FILE = {"trace", "bpf events", "convert", "lab plot"}
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
@@ -54,6 +56,22 @@ def test_results_can_be_printed_as_json(
 ) -> None:
     options = {option for action in parsers[words]._actions for option in action.option_strings}
     assert ("--json" in options) != (" ".join(words) in WITHOUT_JSON)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_file_is_no_folder_of_results(
+    words: tuple[str, ...], parsers: dict[tuple[str, ...], cli.Parser], tmp_path: Path
+) -> None:
+    """An `-o` names a file that is written, or refuses a file before any work is done."""
+    (tmp_path / "f").write_text("keep")
+    for action in parsers[words]._actions:
+        if "-o" in action.option_strings:
+            if " ".join(words) in WRITE_A_FILE:
+                assert action.type is Path
+            else:
+                assert callable(action.type)
+                with pytest.raises(NdmError, match="f: not a folder; name another with -o"):
+                    action.type(str(tmp_path / "f"))
 
 
 @pytest.mark.parametrize("group", ["", *GROUPS])

@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ndm_tcp import files
 from ndm_tcp.datasets.rounds.columns import begins, lean
 from ndm_tcp.datasets.store import store
 from ndm_tcp.errors import NdmError
@@ -208,7 +209,9 @@ def write(folders: Sequence[Path], out: Path, budget: float) -> dict[str, Any]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ndm data core`."""
     parser.add_argument("folder", type=Path, nargs="+", metavar="DIR", help="recordings' rounds")
-    parser.add_argument("-o", "--out", type=Path, required=True, help="the dataset's folder")
+    parser.add_argument(
+        "-o", "--out", type=files.folder, required=True, help="the dataset's folder"
+    )
     parser.add_argument("--megabytes", type=float, required=True, help="size of its rounds, about")
 
 

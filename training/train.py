@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ndm_tcp import cluster, contract
+from ndm_tcp import cluster, contract, files
 from ndm_tcp.errors import NdmError
 from ndm_tcp.training.config import OBJECTIVES, RANDOM, TrainConfig
 
@@ -44,7 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--data", type=Path, nargs="+", required=True, help="dataset folders, put together"
     )
     parser.add_argument(
-        "-o", "--out", type=Path, required=True, help="run folder; an interrupted run goes on there"
+        "-o",
+        "--out",
+        type=files.folder,
+        required=True,
+        help="run folder; an interrupted run goes on there",
     )
     parser.add_argument(
         "--objective",

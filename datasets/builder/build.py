@@ -98,8 +98,6 @@ def _parts_folder(out: Path, parts_url: str | None) -> Iterator[tuple[Path, str]
     """A folder of this build's own, gone when it ends but not when it is killed; and the parts'."""
     if files.shown(out) != str(out):  # Arrow cannot open it
         raise NdmError(f"{out}: not UTF-8; name another folder with -o")
-    if out.exists() and not out.is_dir():
-        raise NdmError(f"{out}: not a folder; name a new one, or a dataset's, with -o")
     folder = _own_folder(out)
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ndm_tcp import cluster
+from ndm_tcp import cluster, files
 from ndm_tcp.datasets.builder import build, parts
 from ndm_tcp.datasets.readers import pcap
 from ndm_tcp.datasets.rounds.flow import Sampling
@@ -33,7 +33,7 @@ exit code 1: written, but a capture was cut short (0 with --keep-going)"""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ndm dataset build`."""
     parser.add_argument("sources", nargs="+", metavar="SOURCE", help="path, fsspec URL, or -")
-    parser.add_argument("-o", "--out", type=Path, required=True, help="dataset folder")
+    parser.add_argument("-o", "--out", type=files.folder, required=True, help="dataset folder")
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a CPU)"
     )

@@ -7,6 +7,7 @@ import argparse
 import json
 from pathlib import Path
 
+from ndm_tcp import files
 from ndm_tcp.datasets.recorder import record
 from ndm_tcp.datasets.recorder.record import Wanted
 from ndm_tcp.errors import NdmError
@@ -23,7 +24,7 @@ that sends."""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ndm dataset record`."""
-    parser.add_argument("-o", "--out", type=Path, required=True, help="folder to make")
+    parser.add_argument("-o", "--out", type=files.folder, required=True, help="folder to make")
     parser.add_argument("--port", type=int, help="sockets with this port, local or remote")
     parser.add_argument("--pid", type=int, help="sockets of this process and its children")
     parser.add_argument("--seconds", type=float, help="at most so long")

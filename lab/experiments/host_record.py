@@ -38,6 +38,7 @@ from typing import Any
 
 import orjson
 
+from ndm_tcp import files
 from ndm_tcp.datasets.recorder import kernel_events
 from ndm_tcp.datasets.recorder.kernel_events import POINTERS
 from ndm_tcp.datasets.recorder.record import clocks_ns
@@ -367,7 +368,9 @@ def record_plan(plan: Path, out: Path, only: str | None = None) -> list[Path]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `ndm lab host-record`."""
     parser.add_argument("plan", metavar="PLAN", type=Path, help="TOML file, one table per transfer")
-    parser.add_argument("-o", "--out", type=Path, required=True, help="folder of the recordings")
+    parser.add_argument(
+        "-o", "--out", type=files.folder, required=True, help="folder of the recordings"
+    )
     parser.add_argument("--only", metavar="NAME", help="record only this transfer")
 
 

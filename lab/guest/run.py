@@ -34,6 +34,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from ndm_tcp import files
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import externals, uml_build
 from ndm_tcp.lab.guest.boot import TOOLS, TROUBLE, boot, verdict
@@ -311,7 +312,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--cc", required=True, help="algorithm under test, such as cubic, ndm_tcp")
     parser.add_argument("--seed", type=int, default=1, help="of all randomness in the guest")
-    parser.add_argument("-o", "--out", type=Path, help="folder to leave (default: out/lab/...)")
+    parser.add_argument(
+        "-o", "--out", type=files.folder, help="folder to leave (default: out/lab/...)"
+    )
     parser.add_argument("--cpu", type=int, help="CPU to run on (default: a free one)")
     add_kmod(parser)
     externals.add_arguments(parser)

@@ -129,7 +129,7 @@ def add_arguments(parser: argparse.ArgumentParser, cc: str | None, seeds: int) -
         help="runs of each, times the scenario's repeat; two, if those end alike",
     )
     parser.add_argument(
-        "-o", "--out", type=Path, required=True, help="folder; interrupted runs go on there"
+        "-o", "--out", type=files.folder, required=True, help="folder; interrupted runs go on there"
     )
     workers.add_arguments(parser)
     lab_run.add_kmod(parser)

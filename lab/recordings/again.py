@@ -131,7 +131,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--out",
-        type=Path,
+        type=files.folder,
         default=rounds_lock.HERE,
         help="folder; an interrupted recording goes on there (default: %(default)s)",
     )

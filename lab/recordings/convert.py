@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ndm_tcp import files
 from ndm_tcp.datasets.rounds.columns import DETAIL, SCHEMA, begins
 from ndm_tcp.datasets.store import store
 from ndm_tcp.errors import NdmError
@@ -211,7 +212,9 @@ def convert(folder: Path, out: Path, lean: bool) -> tuple[int, int]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ndm dataset convert`."""
     parser.add_argument("folder", type=Path, nargs="+", metavar="DIR", help="older datasets")
-    parser.add_argument("-o", "--out", type=Path, required=True, help="folder for them, by name")
+    parser.add_argument(
+        "-o", "--out", type=files.folder, required=True, help="folder for them, by name"
+    )
     parser.add_argument(
         "--lean", action="store_true", help=f"leave out {', '.join(sorted(DETAIL))}"
     )

@@ -10,6 +10,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from ndm_tcp.errors import NdmError
+
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
@@ -24,6 +26,18 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def folder(name: Path | str) -> Path:
+    """Where a command leaves its results: a folder, or nothing yet.
+
+    Raises:
+        NdmError: there is something else.
+    """
+    path = Path(name)
+    if path.exists() and not path.is_dir():
+        raise NdmError(f"{path}: not a folder; name another with -o")
+    return path
 
 
 def shown(path: Path | str) -> str:

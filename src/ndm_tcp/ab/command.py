@@ -44,7 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="flows that were watched for less are left out",
     )
-    parser.add_argument("-o", "--out", type=Path, metavar="DIR", help="write ab.json and a page")
+    parser.add_argument(
+        "-o", "--out", type=files.folder, metavar="DIR", help="write ab.json and a page"
+    )
     parser.add_argument("--json", action="store_true", help="print ab.json")
 
 
@@ -65,8 +67,6 @@ def require_sense(args: argparse.Namespace) -> None:
             f"--every {args.every:g}: longer than --watch {args.watch:g}, so no flow is seen "
             "twice; use a shorter --every"
         )
-    if args.out is not None and args.out.exists() and not args.out.is_dir():
-        raise NdmError(f"{args.out}: not a folder; name another with -o")
 
 
 def network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:

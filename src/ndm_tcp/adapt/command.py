@@ -24,6 +24,7 @@ from pathlib import Path
 
 import msgspec
 
+from ndm_tcp import files
 from ndm_tcp.adapt import recordings, report, steps, verdict, windows
 from ndm_tcp.errors import NdmError
 from ndm_tcp.intervals import FEWEST
@@ -51,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--out",
-        type=Path,
+        type=files.folder,
         required=True,
         metavar="RUN",
         help="folder of the results; an interrupted run goes on there",
@@ -103,8 +104,6 @@ def main(args: argparse.Namespace) -> int:
     """Run `ndm adapt`."""
     from ndm_tcp.datasets.store import store
 
-    if args.out.exists() and not args.out.is_dir():
-        raise NdmError(f"{args.out}: not a folder; name a new one with -o")
     for name in ("draws", "most_paths", "iterations", "seconds"):
         if getattr(args, name) < 1:
             raise NdmError(f"--{name.replace('_', '-')} must be at least 1")
@@ -123,7 +122,7 @@ def main(args: argparse.Namespace) -> int:
     started_s = time.monotonic()
     models, rejected = _models(args, setting.real, started_s)
     chosen = recordings.spread(models, args.most_paths)
-    steps.say(f"{len(models)} models, {len(chosen)} of them to record on", started_s)
+    steps.say(f"models accepted: {len(models)}; to record on: {len(chosen)}", started_s)
     chosen = windows.measured(chosen, setting.runs / "windows", args.draws, setting.where)
     taught = {model.name: model for model in (*models, *chosen)}
     splits = steps.captures(args.sources, setting, [*taught.values()])
@@ -197,7 +196,7 @@ def _models(
     rejected = dict(refused)
     if not made:
         raise NdmError(f"{args.sources[0]}: no flow shows its path; ndm path estimate says why")
-    steps.say(f"{len(made)} path models", started_s)
+    steps.say(f"path models: {len(made)}", started_s)
     replays = replayed(folder, args.cc, where, [*made.values()])
     path_report.write_page(folder, replays, [], {})
     rejected |= replays.rejected

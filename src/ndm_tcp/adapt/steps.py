@@ -106,7 +106,7 @@ def recorded(steps: Steps, plan: recordings.Plan, started_s: float) -> tuple[Pat
         explorer = recordings.explorer(kmod, explored / str(turn))
         jobs = plan.jobs(recordings.OWN, explorer, runs)
         folders += recordings.record(jobs, explorer, steps.where)
-        say(f"{len(folders)} recordings", started_s)
+        say(f"recordings: {len(folders)}", started_s)
         data = dataset(steps, folders, turn)
         run = train(steps, data, turn)
         # Only the last network is checked, and has reports; the loop judges, not the step.
@@ -384,5 +384,5 @@ def judge(steps: Steps, plan: recordings.Plan, kmod: Path, started_s: float) -> 
     draws = range(JUDGED, JUDGED + max(steps.draws, 3))
     out = steps.out / "judged"
     found = predict(judged, entrants, out, draws, steps.real, seconds=recordings.seconds)
-    say(f"measured on {len(judged)} paths", started_s)
+    say(f"paths measured: {len(judged)}", started_s)
     return found
