@@ -2,19 +2,8 @@
 """Which bars ndm_tcp reaches: `ndm lab bars docs/board` writes bars.md there.
 
 Reads the boards (published, ccbench, fairness, access, sealed .csv and, where they are,
-rivals-published and rivals-access .csv) and compares means over seeds. The bars:
-
-    published scenarios   0.98 of the best goodput of Reno, CUBIC and BBR; a lower retransmission
-                          rate than BBR's; no longer mean RTT than BBR's
-    loopback, jitter      0.9 of the best constant window
-    equal flows           Jain's index 0.95
-    beside CUBIC          0.33 to 0.67 of the goodput
-    ccBench               most wins in Set I, HTCP's in Set II
-    paths people have     0.98 of the best goodput on 95 % of the paths with one flow, on none
-                          less than 0.9; a CUBIC that comes late gets 0.8 of what it gets beside
-                          CUBICs
-
-A bar missed by less than two standard errors of the difference is missed, and a ~ marks it as not
+rivals-published and rivals-access .csv) and compares means over seeds. `BARS` has the bars. A bar
+missed by less than two standard errors of the difference is missed, and a ~ marks it as not
 significant.
 """
 
@@ -45,6 +34,18 @@ JAIN = 0.95
 SHARE = (0.33, 0.67)
 ERRORS = 2
 """standard errors that a difference must have to be significant"""
+BARS = {
+    "published scenarios": f"{GOODPUT} of the best goodput of Reno, CUBIC and BBR; a lower "
+    "retransmission rate than BBR's; no longer mean RTT than BBR's",
+    "jitter on the loopback device": f"{CEILING} of the goodput of the best constant window",
+    "equal flows": f"Jain's index {JAIN}",
+    "beside CUBIC": "{} to {} of the goodput".format(*SHARE),
+    "ccBench": "most wins in Set I, as many as HTCP in Set II",
+    "paths people have": f"{GOODPUT} of the best goodput on {100 * MOST:.0f} % of the paths with "
+    f"one flow, on none less than {LEAST}; a CUBIC that comes late gets {LATE} of what it gets "
+    "beside CUBICs",
+}
+"""What ndm_tcp is to reach, set before it was measured."""
 Board = dict[str, dict[str, Cell]]
 """scenario to algorithm to cell"""
 
@@ -94,7 +95,7 @@ def _published_row(name: str, cells: dict[str, Cell]) -> tuple[str, list[bool]]:
 
 
 def _published(board: Board) -> Iterator[str]:
-    yield "## Published scenarios\n"
+    yield "\n## [Published scenarios](published.md)\n"
     pairs = "retransmitted %, ndm_tcp / BBR | RTT ms, ndm_tcp / BBR"
     yield f"| scenario | ndm_tcp Mbit/s | best of three | ratio | {pairs} |"
     yield "|---|---|---|---|---|---|"
@@ -117,7 +118,7 @@ def _published(board: Board) -> Iterator[str]:
 
 
 def _fairness(board: Board) -> Iterator[str]:
-    yield "\n## Fairness\n"
+    yield "\n## [Fairness](fairness.md)\n"
     known = [cc for cc in (OWN, *RIVALS, "htcp") if all(cc in cells for cells in board.values())]
     for title, measure in (("Jain's index", "jain"), ("share of the goodput", "share")):
         names = [n for n in board if n.startswith("beside") == (measure == "share")]
@@ -141,7 +142,7 @@ def _rates(board: Board, prefix: str) -> dict[str, float]:
 
 
 def _ccbench(board: Board) -> Iterator[str]:
-    yield "## ccBench, reduced\n"
+    yield "## [ccBench, reduced](ccbench.md)\n"
     yield "| set | ndm_tcp | the five best |"
     yield "|---|---|---|"
     for title, prefix in SETS.items():
@@ -200,7 +201,7 @@ def _of_best(lone: Board, rivals: Sequence[str]) -> dict[str, float]:
 def _access(board: Board) -> Iterator[str]:
     """Paths that people have: every one that misses the bar, and CUBICs beside ndm_tcp."""
     lone = _lone(board)
-    yield "\n## Paths people have\n"
+    yield "\n## [Paths people have](access.md)\n"
     yield (
         f"The `access` scenarios; ndm_tcp over another algorithm, as above, over the {len(lone)} "
         "paths with one flow:\n"
@@ -251,7 +252,7 @@ def _outside(suites: Mapping[str, Board]) -> Iterator[str]:
 def _sealed(board: Board, network: str) -> Iterator[str]:
     """Paths without another algorithm, then shares, then Jain's index."""
     lone = _lone(board)
-    yield "\n## Sealed paths\n"
+    yield "\n## [Sealed paths](sealed.md)\n"
     yield (
         f"{len(board)} paths drawn from the number of the network, {network}: they were not known "
         "before it was. One run for each state of the module, one lab seed. ndm_tcp over another "
@@ -327,6 +328,8 @@ def text(folder: Path) -> str:
         "Made by `ndm lab bars docs/board`. Bold: missed; ~: by less than two "
         f"standard errors of the difference. Seeds: {', '.join(seeds)} (two where the path draws "
         "nothing and they end alike, more where the scenario says repeat).\n",
+        "A bar is what ndm_tcp is to reach:\n",
+        *(f"- {where}: {what}" for where, what in BARS.items()),
     ]
     lines += _published(boards["published"])
     lines += _fairness(boards["fairness"])
