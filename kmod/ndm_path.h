@@ -56,9 +56,9 @@
 #include "generated/ndm_contract.h"
 
 /*
- * Baseline RTT, us: up to this length it is min RTT and the pauses of the hosts. The
- * training has no shorter path. A path of at most twice that is local: on a longer one
- * srtt scatters by the path's doing and not by the hosts'.
+ * Baseline RTT, us: up to this length it is min RTT and the pauses of the hosts. A path
+ * of at most twice that is local: on a longer one srtt scatters by the path's doing and not
+ * by the hosts'.
  */
 #define NDM_BASELINE_US		8000
 #define NDM_LOCAL_US		(2 * NDM_BASELINE_US)

@@ -32,7 +32,7 @@
 
 struct ndm_watchdog {
 	union {			/* Q24 packets/us; 0: none yet */
-		u32 grown_rate;	/* in slow start: the rate at its last growth or undo */
+		u32 grown_rate;	/* in slow start: the rate at its last growth */
 		u32 best_rate;	/* after it: the highest rate, fading; begins with that one */
 	};
 	u32 loss:13,		/* share of lost packets, smoothed, Q12 */

@@ -279,8 +279,8 @@ def page(out):
         lines += [
             f"`ndm lab board validation` on each of {len(loops[FULL]['RTT'])} networks a variant, "
             "which differ in the seed of training. Goodput: part of the best of Reno, CUBIC and "
-            f"BBR. RTT: mean, part of BBR's. They are trained for {epochs(out)} epochs, the "
-            f"shipped one, which is full, too, for {TrainConfig.epochs}, on the same data.",
+            f"BBR. RTT: mean, part of BBR's. Trained for {epochs(out)} epochs; the shipped "
+            f"network, a `{FULL}`, for {TrainConfig.epochs} on the same data.",
             "",
         ]
         lines += closed_table(loops)

@@ -70,7 +70,7 @@ def text(facts: dict[str, str | int | bool | None]) -> str:
     lines.append(f"contract   {facts['contract_hash']}{other}")
     for name, what in (
         ("flows", "sockets use it now"),
-        ("rounds", "round trips since it was loaded"),
+        ("rounds", "rounds since it was loaded"),
         ("fallbacks", "times the watchdog took over"),
         ("guarded", "rounds in which the guard held the window"),
         ("no_memory", "rounds without the network, for want of memory"),

@@ -360,8 +360,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         metavar="COPIES",
-        help="run so many copies of the committed network, one bias a unit off, too: their scores "
-        "differ by noise; 0: none",
+        help="run so many copies of the committed network, one bias some units off, too: their "
+        "scores differ by noise; 0: none",
     )
     parser.add_argument("--json", action="store_true", help="print selection.json")
 

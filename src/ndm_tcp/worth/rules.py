@@ -88,7 +88,7 @@ RULES = {
         "} else if (tcp_in_initial_slowstart(tp) &&",
     ),
     "bursts into an empty pipe": _never(
-        "with nothing in flight packets leave unpaced",
+        "with nothing in flight packets leave at 16 times the rate of the window",
         "ndm_pacing.h",
         "!tp->packets_out",
         "if (!tp->packets_out && ndm_may_burst(sk))",
