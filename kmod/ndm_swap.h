@@ -62,7 +62,8 @@ static struct ndm_blob *ndm_check_firmware(const struct firmware *file, const ch
 
 static struct ndm_blob *ndm_read_firmware(const char *path)
 {
-	struct device *device = root_device_register(KBUILD_MODNAME);
+	/* Without an owner: sysfs does not have the module yet while it is loaded. */
+	struct device *device = __root_device_register(KBUILD_MODNAME, NULL);
 	const struct firmware *file;
 	struct ndm_blob *blob = NULL;
 	int err;

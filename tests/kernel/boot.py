@@ -57,6 +57,8 @@ STEPS = (
     "busy",
     "unload",
     "corrupt-refused",
+    "begin-swapped",
+    "begin-refused",
     "reload",
     "small-window",
     "final-unload",

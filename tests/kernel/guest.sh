@@ -81,6 +81,20 @@ corrupt_refused() {
 	dmesg | grep -o 'ndm_tcp: golden .*' | head -n 1
 }
 
+# Another network from the first round on.
+begin_swapped() {
+	insmod /ndm_tcp.ko model=other.blob || { dmesg | grep ndm_tcp; return 1; }
+	test "$(cat $parameters/model_hash)" = "$(cat /other.hash)" || return 1
+	unload
+}
+
+begin_refused() {
+	dmesg -c >>log.txt
+	insmod /ndm_tcp.ko model=bad.blob 2>insmod.txt && { echo "took bad.blob"; return 1; }
+	loaded && return 1
+	dmesg | grep -o 'ndm_tcp: ndm_tcp/bad.blob: .*'
+}
+
 # Without a moment in between in which nothing is delayed; what is not named stays.
 netem_change() {
 	/usr/sbin/tc qdisc change dev lo root netem "$@" limit 1000
@@ -137,6 +151,8 @@ step swap-refused swap_refused
 step busy busy
 step unload unload
 step corrupt-refused corrupt_refused
+step begin-swapped begin_swapped
+step begin-refused begin_refused
 step reload load /ndm_tcp.ko selftest_full=1
 
 # A receiver that offers little: windows of a few packets, never window-limited.
