@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -220,22 +221,29 @@ static int print_event(void *unused, void *data, size_t bytes)
 	return 0;
 }
 
-/* Only the word of the entry that says whether somebody reads. */
-static void want_events(int fd, struct ndm_shared *shared, u32 wanted)
+/* The events have one reader; of one that was killed only the number is left. */
+static int become_reader(int fd, struct ndm_shared **entry)
 {
-	u32 zero = 0;
+	struct ndm_shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+					 MAP_SHARED, fd, 0);
+	u32 other;
 
-	bpf_map_lookup_elem(fd, &zero, shared);
-	shared->events = wanted;
-	bpf_map_update_elem(fd, &zero, shared, BPF_ANY);
+	if (shared == MAP_FAILED)
+		return fail(PIN_SHARED ": %s; run: ndm bpf unload, then load", strerror(errno));
+	other = *(volatile u32 *)&shared->reader;
+	if ((other && !kill((pid_t)other, 0)) ||
+	    !__sync_bool_compare_and_swap(&shared->reader, other, (u32)getpid()))
+		return fail("process %u reads the events; end it first", other);
+	*entry = shared;
+	return 0;
 }
 
 int print_events(void)
 {
 	struct sigaction action = { .sa_handler = end };
+	struct ndm_shared before, *shared = NULL;
 	struct ring_buffer *ring;
-	struct ndm_shared shared;
-	int fd = open_shared(&shared), events = bpf_obj_get(PIN_EVENTS), err = 0;
+	int fd = open_shared(&before), events = bpf_obj_get(PIN_EVENTS), err = 0;
 
 	if (fd < 0)
 		return -fd;
@@ -245,13 +253,15 @@ int print_events(void)
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGPIPE, &action, NULL);
-	want_events(fd, &shared, 1);
+	err = become_reader(fd, &shared);
+	if (err)
+		return err;
 	while (!ended && err >= 0 && !ferror(stdout)) {
 		err = ring_buffer__poll(ring, 200);
 		fflush(stdout);
 		err = err == -EINTR ? 0 : err;
 	}
-	want_events(fd, &shared, 0);
+	shared->reader = 0;
 	ring_buffer__consume(ring);
 	ring_buffer__free(ring);
 	return err < 0 ? fail("the events cannot be read: %s", strerror(-err)) : 0;

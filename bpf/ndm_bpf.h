@@ -21,11 +21,11 @@ struct ndm_active {
 	u32 settled;	/* not zero: no program runs on with another one */
 };
 
-/* The one entry of the map ndm_shared. */
+/* The one entry of the map ndm_shared, which a reader of events maps: it writes its word alone. */
 struct ndm_shared {
 	s64 count[NDM_N_COUNTERS];
 	u64 events_lost;	/* the ring buffer was full */
-	u32 events;		/* not zero: somebody reads the events */
+	u32 reader;		/* process that reads the events; 0: none */
 	char model[NDM_HASH_BYTES];	/* the compiled network */
 	char contract[NDM_HASH_BYTES];
 };

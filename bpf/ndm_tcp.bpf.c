@@ -61,6 +61,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, struct ndm_shared);
@@ -262,7 +263,7 @@ static NDM_RARE void ndm_send_event(const struct sock *sk, const struct ndm_fact
 	struct ndm_shared *shared = ndm_get_shared();
 	struct ndm_event *e;
 
-	if (!shared || !shared->events)
+	if (!shared || !shared->reader)
 		return;
 	e = bpf_ringbuf_reserve(&ndm_events, sizeof(*e), 0);
 	if (!e) {

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import select
 import signal
 import statistics
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,15 @@ LEAST_OF_SHORT = 0.5
 """of its rate; on an idle host more than 0.95"""
 MOST_OF_SHORT = 0.0125
 """of the segments; 0.3 to 0.8 % on a busy host"""
+
+SWITCHES = """
+import itertools, socket, sys
+server = socket.create_server(("127.0.0.1", 0))
+client = socket.create_connection(server.getsockname())
+for name in itertools.cycle(sys.argv[1:]):
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
+"""
+"""a flow more and a flow less, without a pause"""
 
 
 def transfer(path: str, algorithms: list[str]) -> dict[str, dict[str, Any]]:
@@ -71,6 +82,31 @@ def test_a_lone_transfer_fills_the_path(path: str, loaded: Path, tmp_path: Path)
     assert assert_replays(table) > 50
     assert {"slow_start", "network"} <= set(table["why"].to_pylist())
     assert table["dport"].to_pylist().count(5201) == table.num_rows
+
+
+def test_readers_come_and_go(loaded: Path) -> None:
+    """One at a time, also after one that was killed; and no count is lost by it."""
+    words = [loaded / "ndm_bpf", "events"]
+    switches = subprocess.Popen([sys.executable, "-c", SWITCHES, loader.NAME, "reno"])
+    try:
+        for number in range(100):
+            reader = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            time.sleep(0.02)
+            if number % 50 == 0:
+                assert select.select([reader.stderr], [], [], 0.5) == ([], [], [])
+                second = subprocess.run(
+                    words, capture_output=True, text=True, check=False, timeout=10
+                )
+                said = f"process {reader.pid} reads the events"
+                assert second.returncode == 1 and said in second.stderr
+                reader.kill()
+            reader.send_signal(signal.SIGTERM)
+            reader.communicate()
+        assert switches.poll() is None
+    finally:
+        switches.kill()
+        switches.wait()
+    assert counters(loaded)["flows"] == "0"
 
 
 def test_beside_cubic_and_bbr(path: str, loaded: Path) -> None:
