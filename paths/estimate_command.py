@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -66,7 +65,7 @@ def estimate_all(
     with progress.bar(len(found), "source", quiet) as bar:
         for path in found:
             for one, over_time in _models(path, read, refused):
-                named = _apart(one, made)
+                named = model.apart(one, made)
                 model.write(named, out / f"{named.name}{model.SUFFIX}")
                 series.write(over_time, out / f"{named.name}{series.SUFFIX}")
                 made[named.name] = named
@@ -89,14 +88,6 @@ def main(args: argparse.Namespace) -> int:
     if not made:
         return BAD_INPUT
     return LEFT_OUT if refused else 0
-
-
-def _apart(one: PathModel, made: Mapping[str, PathModel]) -> PathModel:
-    """The model under a name that none has yet: two folders may hold files of the same name."""
-    name, number = one.name, 2
-    while name in made:
-        name, number = f"{one.name}.{number}", number + 1
-    return replace(one, name=name)
 
 
 def _models(

@@ -44,19 +44,20 @@ def main(args: argparse.Namespace) -> int:
     ]
     if not paths:
         raise NdmError(f"{args.sources[0]}: no profile (*.json) in it; name a profile or a trace")
-    made: list[str] = []
+    made: dict[str, str] = {}
     failed: list[str] = []
     for path in paths:
         try:
-            found = profiles.read(path, args.rtt_ms, args.queue_packets)
+            found = model.apart(profiles.read(path, args.rtt_ms, args.queue_packets), made)
         except NdmError as error:
             print(f"ndm: left out: {error}", file=sys.stderr)
             failed.append(str(path))
             continue
-        model.write(found, args.out / f"{found.name}{model.SUFFIX}")
-        made.append(str(args.out / f"{found.name}{model.SUFFIX}"))
+        to = args.out / f"{found.name}{model.SUFFIX}"
+        model.write(found, to)
+        made[found.name] = str(to)
     if args.json:
-        print(json.dumps({"models": made, "left_out": failed}, indent=2))
+        print(json.dumps({"models": [*made.values()], "left_out": failed}, indent=2))
     else:
-        print(f"{args.out}: {len(made)} path models")
+        print(f"{args.out}: path models: {len(made)}; left out: {len(failed)}")
     return 1 if failed or not made else 0

@@ -14,8 +14,8 @@ A model is a JSON file. `scenario.py` turns it into a path of the lab.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -153,7 +153,8 @@ class PathModel:
 
     def _mean(self, values: Sequence[float]) -> float:
         """Of one value a level, over the flow's time."""
-        ends = [*(level.from_s for level in self.levels[1:]), max(self.seconds, 1e-9)]
+        last_s = max(self.seconds, 1e-9)
+        ends = [*(min(level.from_s, last_s) for level in self.levels[1:]), last_s]
         spans = [max(end - level.from_s, 0.0) for level, end in zip(self.levels, ends, strict=True)]
         parts = zip(spans, values, strict=True)
         return sum(span * value for span, value in parts) / max(sum(spans), 1e-9)
@@ -201,6 +202,14 @@ def load_all(folder: Path) -> list[PathModel]:
     if not found:
         raise NdmError(f"{folder}: no path model in it; run: ndm path estimate SOURCE... -o DIR")
     return found
+
+
+def apart(model: PathModel, taken: Container[str]) -> PathModel:
+    """The model under a name that none has yet: two folders may hold files of the same name."""
+    name, number = model.name, 2
+    while name in taken:
+        name, number = f"{model.name}.{number}", number + 1
+    return replace(model, name=name)
 
 
 def write(model: PathModel, path: Path) -> None:

@@ -95,6 +95,7 @@ def _of_profile(path: Path, data: bytes) -> PathModel:
     up, down = found.config.uplink, found.config.downlink
     one = down if found.data_flow_direction == "download" else up
     kbps = one.bottleneck_bandwidth
+    _require_use(path, kbps > 0)
     rates: list[tuple[float, float]] = []
     for second, others in enumerate(one.cross_traffic_pattern or [0.0]):
         bps = 1e3 * max(kbps - others, LEAST_SHARE * kbps)
@@ -105,6 +106,11 @@ def _of_profile(path: Path, data: bytes) -> PathModel:
     return _model(path, rates, rtt_us, one.buffer_size_packets, SECONDS, note)
 
 
+def _require_use(path: Path, useful: bool) -> None:
+    if not useful:
+        raise NdmError(f"{path}: rate, RTT and queue must be above 0; this profile is of no use")
+
+
 def _model(
     path: Path,
     rates: list[tuple[float, float]],
@@ -113,16 +119,16 @@ def _model(
     seconds: float,
     note: str,
 ) -> PathModel:
-    if rtt_us <= 0 or queue_packets < 1 or rates[0][1] <= 0:
-        raise NdmError(f"{path}: rate, RTT and queue must be above 0; this profile is of no use")
+    _require_use(path, rtt_us > 0 and queue_packets >= 1 and rates[0][1] > 0)
     given, none = Kind.ASSUMED, Value.exact(0.0, Kind.ASSUMED)
-    stem = (
+    # A trace's ending may be a direction: ATT-LTE-driving.up.
+    name = (
         "-".join((*path.absolute().parent.parts[-2:], path.stem))
         if path.suffix == ".json"
-        else path.stem
+        else path.name
     )
     return PathModel(
-        name=re.sub(r"[^A-Za-z0-9._-]", "-", stem),
+        name=re.sub(r"[^A-Za-z0-9._-]", "-", name),
         source=path.name,
         flow_id=files.sha256(path)[:16],
         sampling="profile",

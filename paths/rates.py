@@ -85,8 +85,6 @@ class Rates:
     """empty: no queue ever stood"""
     scatter: float
     """of the log rate around its levels"""
-    crowded: Bools
-    """[w] busy, slower than the clock, and more waited than the flow's own packets"""
     clock: Clock
     """by trains of packets"""
 
@@ -111,7 +109,6 @@ def measure(o: Observed, order: Order, hold: float, clock: Clock) -> Rates:
     held = min(HOLD_SLACK * hold, HOLD_SHARE * float(np.percentile(excess, 99)))
     queue_s = max(LEAST_QUEUE_PACKETS / o.rough_rate, held) + order.jitter
     queued = busy = _queued(o, w, excess, queue_s)
-    crowded = np.zeros(len(busy), dtype=bool)
     if clock.pps and not order.jitter:
         slow = busy & (w.rate < SLOW * clock.pps)
         foreign = excess - trains.own_wait(o, clock.pps)
@@ -119,7 +116,7 @@ def measure(o: Observed, order: Order, hold: float, clock: Clock) -> Rates:
         busy = queued & (~slow | crowded)
     use = np.flatnonzero(_used(w, busy))
     if len(use) < MIN_WINDOWS:
-        return Rates(w, busy, queue_s, (), 0.0, crowded, clock)
+        return Rates(w, busy, queue_s, (), 0.0, clock)
     log_rate = np.log(w.rate[use].clip(1))
     least = max(5, min(len(use) // 8, int(STEP_S / (width / 4))))
     levels, scatters, sizes = list[Level](), [], []
@@ -130,7 +127,7 @@ def measure(o: Observed, order: Order, hold: float, clock: Clock) -> Rates:
         scatters.append(spread(log_rate[p:q]))
         sizes.append(q - p)
     scatter = float(np.average(scatters, weights=sizes))
-    return Rates(w, busy, queue_s, tuple(levels), scatter, crowded, clock)
+    return Rates(w, busy, queue_s, tuple(levels), scatter, clock)
 
 
 def _begin(w: Windows, queued: Bools, before: Ints, first: int, pps: float) -> float:

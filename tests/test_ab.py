@@ -213,8 +213,9 @@ def test_groups_by_other_keys_and_the_reference() -> None:
     found = compare.compare(three)
     assert [(p.name, p.reference) for p in found.pairs] == [("bbr", "cubic"), ("reno", "cubic")]
     assert any("of 2 intervals" in text for text in found.warnings)
-    (pair,) = compare.compare(three, only=["bbr", "reno"], reference="reno").pairs
-    assert (pair.name, pair.reference) == ("bbr", "reno")
+    for only in (["bbr", "reno"], ["bbr", "reno", "bbr"]):
+        (pair,) = compare.compare(three, only=only, reference="reno").pairs
+        assert (pair.name, pair.reference) == ("bbr", "reno")
 
 
 # --- the counters of the host ---------------------------------------------------------------------

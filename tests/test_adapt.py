@@ -460,11 +460,15 @@ def test_captures_that_show_no_path_end_in_one_line(
     assert "--draws must be at least 1" in capsys.readouterr().err
     assert run_command(["adapt", str(poll), "-o", str(tmp_path / "out"), "--seconds", "0"]) == 2
     assert "--seconds must be at least 1" in capsys.readouterr().err
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    (damaged / "dataset.json").write_text("{")
     for words, said in (
         (["--guard", "validaton"], "validaton"),
         (["--guard", ","], "--guard ,: fewer than 3 scenarios"),
         (["--draws", "100"], "--draws must be below 100"),
-        (["--lab-rounds", str(tmp_path / "none")], str(tmp_path / "none")),
+        (["--lab-rounds", str(tmp_path / "none")], "dataset.json is missing"),
+        (["--lab-rounds", str(damaged)], "damaged dataset"),
     ):
         assert run_command(["adapt", str(poll), "-o", str(tmp_path / "out"), *words]) == 2
         err = capsys.readouterr().err

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -72,6 +73,14 @@ def test_a_file_is_no_folder_of_results(
                 assert callable(action.type)
                 with pytest.raises(NdmError, match="f: not a folder; name another with -o"):
                     action.type(str(tmp_path / "f"))
+
+
+def test_jobs_are_the_cpus_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container or under taskset those are fewer than there are."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3})
+    parsers = cli.verb_parsers(cli.parser())
+    defaults = [a.default for p in parsers.values() for a in p._actions if a.dest == "jobs"]
+    assert len(defaults) > 5 and set(defaults) == {1}
 
 
 @pytest.mark.parametrize("group", ["", *GROUPS])

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ndm_tcp.datasets.builder import build
@@ -129,6 +131,21 @@ def test_a_run_behind_a_shaper_of_its_own_is_refused(tmp_path: Path, clock: bool
             (run / "clock.txt").write_text("1.0 1.0\n")
         flows, skipped = run_folder.read(run)
         assert len(flows) == kept and ("shaper" in str(skipped)) == (not kept)
+
+
+@pytest.mark.parametrize("name", ["lab/train-03-loss--cubic--1", "cubic-03-lossy"])
+def test_a_run_reads_the_same_when_all_its_files_are_compressed(name: str, tmp_path: Path) -> None:
+    small = tmp_path / Path(name).name
+    small.mkdir()
+    for path in (TRACES / name).iterdir():
+        packed = path.suffix in (".zst", ".gz")
+        data = path.read_bytes() if packed else gzip.compress(path.read_bytes())
+        (small / (path.name if packed else f"{path.name}.gz")).write_bytes(data)
+    assert (small / "run.toml.gz").exists()
+    (one,), (other,) = (run_folder.read(folder)[0] for folder in (TRACES / name, small))
+    assert one.flow_id == other.flow_id and one.truth == other.truth and one.facts == other.facts
+    assert (one.cc_name, one.path) == (other.cc_name, other.path)
+    assert np.array_equal(one.acks, other.acks)
 
 
 def test_so_is_one_that_only_has_tcp_info(tmp_path: Path) -> None:

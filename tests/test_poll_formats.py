@@ -253,6 +253,7 @@ def test_iperf3_receivers_are_not_senders(tmp_path: Path) -> None:
         (json.dumps(_iperf3())[:-40], "JSON breaks off"),
         ('{"start": {}, "intervals": [], "error": "unable to connect"}', "unable to connect"),
         (json.dumps(_iperf3(bytes="many")), "not a report of iperf3"),
+        (json.dumps(_iperf3() | {"start": {"connected": 5}}), "not a report of iperf3"),
     ],
 )
 def test_iperf3_refuses(tmp_path: Path, text: str, message: str) -> None:
@@ -433,6 +434,11 @@ def test_ndt7_upload_is_application_limited(tmp_path: Path) -> None:
         {"TCPInfo": info | {"ElapsedTime": 250_000}},
         {"TCPInfo": info | {"ElapsedTime": 500_000, "Delivered": 9}},
     ]
+    unknown = [{"TCPInfo": dict(one["TCPInfo"])} for one in snapshots]
+    for one in unknown:
+        del one["TCPInfo"]["AppLimited"]
+    path = _write(tmp_path / "a", json.dumps({"Download": {"ServerMeasurements": unknown}}))
+    assert mlab.read(path)[0].acks["app_limited"].tolist() == [0, 0]
     for direction, limited, scale in (("Upload", 1, 7), ("Download", 0, 9)):
         result = {"ClientIP": "192.0.2.1", direction: {"ServerMeasurements": snapshots}}
         path = tmp_path / f"{direction}.json.gz"

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import socket
 import struct
 import subprocess
 import sys
@@ -112,7 +114,6 @@ def test_a_real_transfer(tmp_path: Path) -> None:
 @needs_root
 def test_sockets_of_a_process_or_port(tmp_path: Path) -> None:
     """Over loopback: this test's own sockets, found by its pid."""
-    import socket
     import threading
 
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -139,6 +140,26 @@ def test_sockets_of_a_process_or_port(tmp_path: Path) -> None:
                 record.record(tmp_path / "none", [], other, 0.2, "lo")
     assert facts["connections"] == 1 and facts["packets"] > 40
     assert sorted(p.name for p in tmp_path.iterdir()) == ["run"]
+
+
+def test_a_socket_is_seen_until_its_last_byte() -> None:
+    """The peer has closed, this end has, too, and data wait for a reader."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as client,
+    ):
+        peer, _ = server.accept()
+        peer.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                peer.send(bytes(1 << 20))
+        client.shutdown(socket.SHUT_WR)
+        ends = (peer.getsockname()[1], client.getsockname()[1])
+        peer.close()
+        diag = Diag()
+        seen = {(s.port, s.peer_port) for s in diag.sockets()}
+        diag.close()
+    assert ends in seen
 
 
 @needs_root

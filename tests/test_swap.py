@@ -61,6 +61,8 @@ def test_what_the_kernel_refuses(root: Path, blob: Path) -> None:
     parameter.symlink_to("/dev/full")
     with pytest.raises(NdmError, match="other.blob: the module refuses it .*dmesg"):
         swap_command.swap_module(blob, root)
+    with pytest.raises(NdmError, match="^built-in: the module refuses it"):
+        swap_command.swap_module(None, root)
 
 
 def test_a_file_that_is_too_short(tmp_path: Path) -> None:

@@ -232,9 +232,18 @@ def test_shares_are_of_the_weight_that_trains(taught: Path, tmp_path: Path) -> N
         ratio = found.weight[rows] / plain.weight[rows]
         assert ratio.max() == pytest.approx(ratio.min(), rel=1e-5)  # within one, as before
     with pytest.raises(NdmError, match="3 given for 2 datasets"):
-        objective.examples(table, TrainConfig(shares=(0.2, 0.3, 0.5)))
+        prepared.prepare(folders, TrainConfig(shares=(0.2, 0.3, 0.5)))
     with pytest.raises(NdmError, match="sum up to 1"):
         TrainConfig(shares=(0.2, 0.3))
+
+
+def test_one_share_each_also_of_a_dataset_without_rounds(taught: Path, tmp_path: Path) -> None:
+    """The second dataset holds polls alone, the third what the first has."""
+    (poll,) = (TRACES / "third_party").glob("mlab_tcpinfo*")
+    build([poll], tmp_path / "polls", quiet=True)
+    for last in (tmp_path / "polls", taught):
+        with pytest.raises(NdmError, match="no round of dataset 2 teaches; leave it out"):
+            prepared.prepare([taught, last], TrainConfig(shares=(0.7, 0.3)))
 
 
 def test_a_run_of_several_datasets_is_measured_on_another_one(

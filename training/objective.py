@@ -228,17 +228,13 @@ def _shared_out(
     """[n] the weights, such that in each split every dataset has its share of their sum, if any.
 
     Raises:
-        NdmError: not one share for each dataset, or a dataset with a share that teaches nothing.
+        NdmError: a dataset with a share that teaches nothing.
     """
     if not config.shares:
         return weight
     made = weight.copy()
     for name in np.unique(split):
         shares = config.shares if name == "train" else config.held_out_shares or config.shares
-        if len(shares) != int(part.max()) + 1:
-            raise NdmError(
-                f"--shares: {len(shares)} given for {part.max() + 1} datasets; name one for each"
-            )
         here = policy & (split == name)
         for number, share in enumerate(shares):
             rows = here & (part == number)
@@ -250,17 +246,9 @@ def _shared_out(
 
 
 def _moved(action: Floats, part: npt.NDArray[np.int16], config: TrainConfig) -> Floats:
-    """[n] the actions and the offset of each one's dataset, if there are any.
-
-    Raises:
-        NdmError: not one offset for each dataset.
-    """
+    """[n] the actions and the offset of each one's dataset, if there are any."""
     if not config.offsets:
         return action
-    if len(config.offsets) != int(part.max()) + 1:
-        raise NdmError(
-            f"offsets: {len(config.offsets)} given for {part.max() + 1} datasets; name one for each"
-        )
     moved = action + np.asarray(config.offsets)[part]
     return np.asarray(np.clip(moved, *STEP_RANGE), dtype=np.float64)
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ndm_tcp.datasets.store import store
+from ndm_tcp.errors import NdmError
 from ndm_tcp.training import teachers
 from ndm_tcp.training.advantage import Value, weights
 from ndm_tcp.training.config import TrainConfig
@@ -63,6 +64,24 @@ class Prepared:
     """[2] weight of a loss by its cause"""
 
 
+def _require_one_each(config: TrainConfig, datasets: int) -> None:
+    """Here, since rows that are sampled differently or known already may be all of a dataset's.
+
+    Raises:
+        NdmError: not one share or offset for each dataset.
+    """
+    given = {
+        "--shares": (config.shares, config.held_out_shares),
+        "offsets": (config.offsets,),
+    }
+    for name, several in given.items():
+        for values in several:
+            if values and len(values) != datasets:
+                raise NdmError(
+                    f"{name}: {len(values)} given for {datasets} datasets; name one for each"
+                )
+
+
 def prepare(data: Sequence[Path], config: TrainConfig) -> Prepared:
     """Read datasets.
 
@@ -71,8 +90,10 @@ def prepare(data: Sequence[Path], config: TrainConfig) -> Prepared:
         config: all there is to choose.
 
     Raises:
-        NdmError: bad dataset, no training rounds, or a start that does not fit.
+        NdmError: bad dataset, not one share or offset for each, no training rounds, or a start
+            that does not fit.
     """
+    _require_one_each(config, len(data))
     dataset = store.load_all(data, needed(config))
     found, sha256 = examples(dataset.rounds, config), dataset.sha256
     del dataset

@@ -35,7 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sources", nargs="+", metavar="SOURCE", help="path, fsspec URL, or -")
     parser.add_argument("-o", "--out", type=files.folder, required=True, help="dataset folder")
     parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a CPU)"
+        "--jobs",
+        type=int,
+        default=len(os.sched_getaffinity(0)),
+        help="processes (default: one a CPU)",
     )
     parser.add_argument(
         "--keep-going",

@@ -16,7 +16,8 @@ from ndm_tcp import contract
 from ndm_tcp.datasets.readers import streams
 from ndm_tcp.errors import NdmError
 
-EVENT = re.compile(r"(\d+)\.(\d{6,9}): (?:ndm_tcp:)?ndm_tcp_round: (.*)")
+EVENT = re.compile(r"(\d+)\.(\d{6,9}): +(?:ndm_tcp:)?ndm_tcp_round: +(.*)")
+"""`perf script` pads names to the longest."""
 FIELD = re.compile(r"(\w+)=(\S+)")
 WHY = ("network", "blind", "slow_start", "goes_on", "recovery", "watchdog", "drain")
 INPUTS = [i.name for i in contract.DENSE]

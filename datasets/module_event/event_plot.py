@@ -14,15 +14,14 @@ from ndm_tcp.datasets.module_event import event_lines
 from ndm_tcp.errors import NdmError
 
 FORMATS = (".png", ".svg")
-# Okabe and Ito's colours, which colour-blind readers can distinguish.
 COLORS = {
-    "network": "#0072b2",
-    "blind": "#999999",
-    "slow_start": "#009e73",
-    "goes_on": "#56b4e9",
-    "recovery": "#d55e00",
-    "watchdog": "#cc79a7",
-    "drain": "#f0e442",
+    "network": plots.BLUE,
+    "blind": plots.GREY,
+    "slow_start": plots.GREEN,
+    "goes_on": plots.SKY,
+    "recovery": plots.RED,
+    "watchdog": plots.PINK,
+    "drain": plots.YELLOW,
 }
 NEVER = 0x7FFFFFFF
 """the threshold that a flow begins with"""
@@ -37,9 +36,11 @@ def _edges(seconds: np.ndarray[Any, np.dtype[np.float64]]) -> Any:
 def _draw_window(axis: Any, table: pa.Table, seconds: Any) -> None:
     threshold = table["ssthresh"].to_numpy().astype(float)
     threshold[threshold >= NEVER] = np.nan
-    axis.step(seconds, threshold, where="post", color="#999999", lw=1, label="slow start threshold")
-    axis.step(seconds, table["target"].to_numpy(), where="post", color="#e69f00", label="target")
-    axis.plot(seconds, table["cwnd"].to_numpy(), color="#0072b2", label="cwnd at the round's end")
+    axis.step(
+        seconds, threshold, where="post", color=plots.GREY, lw=1, label="slow start threshold"
+    )
+    axis.step(seconds, table["target"].to_numpy(), where="post", color=plots.ORANGE, label="target")
+    axis.plot(seconds, table["cwnd"].to_numpy(), color=plots.BLUE, label="cwnd at the round's end")
     axis.set_ylabel("packets")
     axis.set_ylim(bottom=0)
     axis.legend(loc="lower right", fontsize=8, ncols=3)
@@ -50,8 +51,8 @@ def _draw_outputs(gains: Any, logits: Any, table: pa.Table, seconds: Any) -> Non
     one = 1 << contract.Q_PRE
     for axis, name in ((gains, "cwnd_gain"), (logits, "congestion")):
         values = np.where(valid, table[name].to_numpy() / one, np.nan)
-        axis.axhline(0, color="#999999", lw=0.8)
-        axis.plot(seconds, values, ".-", color="#0072b2", lw=0.8, ms=3)
+        axis.axhline(0, color=plots.GREY, lw=0.8)
+        axis.plot(seconds, values, ".-", color=plots.BLUE, lw=0.8, ms=3)
     gains.set_ylabel("gain\n(log2 of a factor)")
     logits.set_ylabel("congestion\n(logit)")
 
@@ -104,7 +105,7 @@ def plot(table: pa.Table, out: Path) -> None:
 
     t_us = table["t_us"].to_numpy()
     seconds = (t_us - t_us[0]) / 1e6
-    with plots.plain({"svg.hashsalt": "ndm", "font.size": 9}):
+    with plots.plain():
         figure = Figure(figsize=(11, 10), layout="constrained")
         axes = figure.subplots(5, sharex=True, height_ratios=(3, 1.3, 1.3, 3, 1.5))
         ((sport, dport),) = flows
@@ -115,4 +116,4 @@ def plot(table: pa.Table, out: Path) -> None:
         _draw_why(axes[4], table, seconds)
         with files.replacing(out) as temporary:
             kind = out.suffix[1:]
-            figure.savefig(temporary, format=kind, dpi=120, metadata=plots.NO_VERSION[kind])
+            figure.savefig(temporary, format=kind, metadata=plots.NO_VERSION[kind])

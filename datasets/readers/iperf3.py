@@ -192,6 +192,7 @@ def read(path: Path, warn: Warn = quiet) -> list[FlowRecords]:
             mss = int(report.start.get("tcp_mss") or report.start.get("tcp_mss_default") or 0)
             cc_name = report.end.get("sender_tcp_congestion")
             streams_found = _streams(path, report, mss or DEFAULT_MSS_BYTES)
+            hosts = _hosts(report)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise NdmError(
                 f"{path}: not a report of iperf3 as known here ({error!r}); use iperf 3.1 or newer"
@@ -203,7 +204,7 @@ def read(path: Path, warn: Warn = quiet) -> list[FlowRecords]:
                 format="iperf3",
                 cc_name=cc_name,
                 mss=mss or DEFAULT_MSS_BYTES,
-                hosts=_hosts(report),
+                hosts=hosts,
             )
             if found is not None:
                 flows.append(found)

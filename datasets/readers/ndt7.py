@@ -39,7 +39,7 @@ def _poll(info: dict[str, Any], upload: bool) -> Poll:
         return MISSING if found is None else max(int(found), MISSING)
 
     inflight = int(info["Unacked"]) - int(info["Sacked"]) - int(info["Lost"]) + int(info["Retrans"])
-    rate = value("DeliveryRate")
+    rate, limited = value("DeliveryRate"), value("AppLimited")
     return Poll(
         time_us=int(info["ElapsedTime"]),
         cwnd=value("SndCwnd"),
@@ -52,7 +52,7 @@ def _poll(info: dict[str, Any], upload: bool) -> Poll:
         retransmitted=value("TotalRetrans"),
         inflight=max(inflight, 0),
         delivery_rate_bps=rate if rate == MISSING else rate * 8,
-        app_limited=1 if upload else value("AppLimited") & 1,
+        app_limited=1 if upload else limited if limited == MISSING else limited & 1,
         ca_state=value("CAState"),
         rwnd_limited_us=value("RWndLimited"),
     )

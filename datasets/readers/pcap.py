@@ -40,8 +40,6 @@ ROW_DTYPE = np.dtype(
 )
 """`struct ndm_ack_row` of native/sender.h"""
 END = -1
-SORT, CLOCK = 1, 2
-"""enum ndm_order"""
 ERRORS = {
     -2: "a packet has no time stamp (simple packet block); capture with tcpdump",
     -3: "a time stamp's resolution is beyond 64 bits",

@@ -84,7 +84,8 @@ def _facts(folder: Path) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        with streams.open_text(path) as stream:
+            return tomllib.loads(stream.read())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise NdmError(f"{path}: not valid TOML ({error}); record the run again") from None
 
@@ -98,7 +99,8 @@ def _clock_offset_s(folder: Path, facts: dict[str, Any]) -> float | None:
     if path is None:
         return None
     try:
-        realtime_s, monotonic_s = (float(word) for word in path.read_text().split())
+        with streams.open_text(path) as stream:
+            realtime_s, monotonic_s = (float(word) for word in stream.read().split())
     except ValueError:
         raise NdmError(
             f"{path}: expected two numbers, CLOCK_REALTIME CLOCK_MONOTONIC; record the run again"
@@ -185,8 +187,10 @@ def _run(folder: Path, facts: dict[str, Any]) -> capture.Run | None:
     if path is None or result is None or "clock" not in facts:
         return None
     try:
+        with streams.open_text(path) as stream:
+            text = stream.read()
         return capture.Run(
-            path.read_text(encoding="utf-8"),
+            text,
             str(_json(result)["cc"]),
             int(np.uint16(facts["sender_port"])),
             int(facts["flows"]),

@@ -13,8 +13,8 @@ NLM_F_REQUEST_DUMP = 0x301
 NLMSG_ERROR, NLMSG_DONE = 2, 3
 NETLINK_SOCK_DIAG = 4
 INFO, CONG = 2, 4  # INET_DIAG_INFO, INET_DIAG_CONG
-STATES = 0b1_1111_0110
-"""Established and closing; no listeners, no handshakes."""
+STATES = 1 << 1 | 1 << 4 | 1 << 8 | 1 << 9 | 1 << 11
+"""ESTABLISHED, FIN_WAIT1, CLOSE_WAIT, LAST_ACK, CLOSING: those that may have data in flight."""
 HEADER = struct.Struct("=IHHII")  # nlmsghdr
 MESSAGE_BYTES = 72  # inet_diag_msg
 INODE_AT = 68

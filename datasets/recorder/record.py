@@ -108,7 +108,7 @@ def _inodes(pids: set[int]) -> set[int]:
     return found
 
 
-def _line(at_ns: int, number: int, info: bytes, cc: str) -> bytes:
+def _line(at_ns: int, info: bytes, cc: str) -> bytes:
     seconds, ns = divmod(at_ns, 10**9)
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
     names = [base64.b64encode(data).decode() for data in (info, cc.encode() + b"\0")]
@@ -147,7 +147,7 @@ class _Poller:
                 continue
             seen.last[ends] = found.info
             with (self.folder / f"{number}.jsonl").open("ab") as stream:
-                stream.write(_line(at_ns, number, found.info, found.cc))
+                stream.write(_line(at_ns, found.info, found.cc))
 
     def finish(self, target: Path) -> None:
         """One file of all connections, each after the line that begins it."""

@@ -108,8 +108,20 @@ def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def manifest_of(folder: Path) -> dict[str, Any]:
-    """Content of `dataset.json`."""
-    manifest: dict[str, Any] = orjson.loads((folder / MANIFEST).read_bytes())
+    """Content of `dataset.json`.
+
+    Raises:
+        NdmError: there is none, or it is damaged.
+    """
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise NdmError(f"{folder}: no dataset here ({MANIFEST} is missing); run: {REBUILD}")
+    try:
+        manifest = orjson.loads(path.read_bytes())
+    except orjson.JSONDecodeError as error:
+        raise NdmError(f"{folder}: damaged dataset ({error}); run: {REBUILD}") from None
+    if not isinstance(manifest, dict):
+        raise NdmError(f"{folder}: damaged dataset ({MANIFEST} is no object); run: {REBUILD}")
     return manifest
 
 
@@ -154,15 +166,14 @@ def read_whole(folder: Path, ours: str, columns: Sequence[str] | None = None) ->
         NdmError: not a dataset, another contract, or files that do not belong together.
     """
     rounds_path = folder / ROUNDS
-    for path in (folder / MANIFEST, rounds_path):
-        if not path.is_file():
-            raise NdmError(f"{folder}: no dataset here ({path.name} is missing); run: {REBUILD}")
+    manifest = manifest_of(folder)
+    if not rounds_path.is_file():
+        raise NdmError(f"{folder}: no dataset here ({ROUNDS} is missing); run: {REBUILD}")
     try:
-        manifest = manifest_of(folder)
         schema = pq.read_schema(rounds_path)
         kept = None if columns is None else [n for n in columns if n in schema.names]
         table = pq.read_table(rounds_path, columns=kept, read_dictionary=TEXT)
-    except (orjson.JSONDecodeError, pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowInvalid, OSError) as error:
         detail = str(error).splitlines()[0]
         raise NdmError(f"{folder}: damaged dataset ({detail}); run: {REBUILD}") from None
     found = (schema.metadata or {}).get(b"ndm_contract", b"").decode() or None

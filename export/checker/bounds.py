@@ -98,11 +98,6 @@ class Tanh:
         least = Q(0) if far > STEPS else 1 - self.node[far][1] ** 2
         return least, 1 - self.node[min(near * UNIT // 1, STEPS)][0] ** 2
 
-    def above(self, p: int) -> Q:
-        """tanh(p / 2^16), from above."""
-        low, high = self.error[self.step(p)]
-        return Q(self(p), 2**15) + (-low if p >= 0 else high)
-
 
 class Clamp:
     """min(max(x, -1), 1) in reals, saturation of half the integer: the other activation."""

@@ -130,7 +130,6 @@ def _flow_result(
     port: int,
     report: dict[str, Any],
     polls: Polls | None,
-    t0_ns: int,
 ) -> dict[str, Any]:
     end = report["end"]
     sent, received = end["sum_sent"], end["sum_received"]
@@ -302,7 +301,7 @@ def collect(
         compress(folder / name, orjson.dumps(report), ZSTD_LEVEL)
         port = FIRST_PORT + number
         polls.append(_polls(rows, port))
-        flows.append(_flow_result(flow, cc, port, report, polls[-1], t0_ns))
+        flows.append(_flow_result(flow, cc, port, report, polls[-1]))
     _shares(flows, polls, t0_ns)
     drops = _drop_rows(scenario, (out / "drops").read_bytes(), _qdisc_drop(kernel.dir))
     causes = [row[3] for row in drops]

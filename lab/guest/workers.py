@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--jobs",
         type=int,
-        default=os.cpu_count() or 1,
+        default=len(os.sched_getaffinity(0)),
         help="guests at a time (default: one a CPU)",
     )
     cluster.add_engine(parser, "where guests run")

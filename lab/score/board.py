@@ -242,6 +242,8 @@ def _command(args: argparse.Namespace) -> str:
     """How to make the board again; externals without their folders."""
     words = f"ndm lab board {args.suite} --cc {args.cc} --seeds {args.seeds} -o DIR"
     words += " --simulate" if args.simulate else ""
+    words += " --full" if args.full else ""
+    words += f" --kmod {args.kmod.name}" if args.kmod else ""
     words += "".join(f" --kernel-patch {path.name}" for path in args.kernel_patch)
     words += "".join(f" --cc-module {path.resolve().name}" for path in args.cc_module)
     return words + (f" --beside {args.beside}" if args.beside else "")

@@ -85,7 +85,8 @@ def swap_module(blob: Path | None, root: Path = Path("/")) -> Done:
         parameter.write_text(name + "\n")
     except OSError as error:
         raise NdmError(
-            f"{blob}: the module refuses it ({files.why(error)}); the reason: dmesg | tail"
+            f"{blob or BUILT_IN}: the module refuses it ({files.why(error)}); the reason: dmesg | "
+            "tail"
         ) from None
     settled = round(1e3 * (time.monotonic() - began), 3)
     after = kmod_status.read(root)["model_hash"]

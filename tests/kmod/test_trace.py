@@ -246,6 +246,13 @@ def test_a_line_becomes_a_row(tmp_path: Path, capfd: pytest.CaptureFixture[str])
     assert run_command(["trace", str(path), "--port", "7"]) == 2
 
 
+def test_names_may_be_padded(tmp_path: Path) -> None:
+    """As `perf script` does beside an event with a longer name."""
+    path = tmp_path / "perf"
+    path.write_text(LINE.replace("ndm_tcp_round: ", "      ndm_tcp:ndm_tcp_round: ") + "\n")
+    assert event_lines.read(path).num_rows == 1
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

@@ -63,12 +63,25 @@ def test_a_trace_needs_the_values_that_it_does_not_have(
     assert scenario.scenario(one).link is not None
 
 
+def test_no_model_takes_the_place_of_another(tmp_path: Path) -> None:
+    """Both directions of a trace, and files of the same name in two folders."""
+    places = [tmp_path / "a" / "cell.up", tmp_path / "a" / "cell.down", tmp_path / "b" / "cell.up"]
+    for place in places:
+        place.parent.mkdir(exist_ok=True)
+        place.write_bytes(TRACE.read_bytes())
+    given = ["--rtt-ms", "40", "--queue-packets", "100", "-o", str(tmp_path / "out")]
+    assert run_command(["path", "import", *map(str, places), *given]) == 0
+    names = {one.name for one in models.load_all(tmp_path / "out")}
+    assert names == {"cell.up", "cell.down", "cell.up.2"}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ('{"config": {}}', "neither an iBoxNet profile"),
         ("not a trace", "is not a millisecond"),
         (profile(buffer_size_packets=0), "must be above 0"),
+        (profile(bottleneck_bandwidth=0), "must be above 0"),
     ],
 )
 def test_one_bad_file_does_not_spoil_the_others(

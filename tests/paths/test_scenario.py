@@ -126,6 +126,8 @@ def test_models_come_back_from_disk_and_damage_is_named(tmp_path: Path) -> None:
 def test_the_mean_rate_is_over_time() -> None:
     two = (Level(0.0, Value.exact(10e6)), Level(3.0, Value.exact(2e6)))
     assert dataclasses.replace(model(), levels=two).rate_bps == pytest.approx(8e6)
+    after = (*two, Level(60.0, Value.exact(50e6)), Level(90.0, Value.exact(1e6)))
+    assert dataclasses.replace(model(), levels=after).rate_bps == pytest.approx(8e6)
 
 
 @pytest.mark.parametrize(

@@ -270,7 +270,7 @@ def compare(
     for name in only:
         if name not in sides:
             raise NdmError(f"--only {name}: no flow; groups are: {', '.join(sorted(sides))}")
-    names = sorted(only or sides)
+    names = sorted(set(only or sides))
     groups = [_group(name, sides[name]) for name in names]
     kept = {n: [flow for flow in sides[n] if not flow.left_out] for n in names}
     warnings = []

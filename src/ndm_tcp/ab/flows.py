@@ -71,10 +71,6 @@ class Watched:
         self.switched = False
         self.add(poll)
 
-    def continues(self, poll: Poll) -> bool:
-        """False if its counters went back: the ports were used again."""
-        return poll.acked_bytes >= self.last.acked_bytes and poll.sent >= self.last.sent
-
     def add(self, poll: Poll) -> None:
         """The next poll."""
         if poll.inflight > 0 or poll.acked_bytes > self.last.acked_bytes:

@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from ndm_tcp.ab.flows import Ends, Flow, Poll, Watched, measure, plain
+from ndm_tcp.datasets.recorder.inet_diag import CONG, INFO, STATES
 from ndm_tcp.errors import NdmError
 
-INFO, CONG = 2, 4  # INET_DIAG_INFO, INET_DIAG_CONG
-STATES = 1 << 1 | 1 << 4 | 1 << 8 | 1 << 9 | 1 << 11
-"""ESTABLISHED, FIN_WAIT1, CLOSE_WAIT, LAST_ACK, CLOSING: those that may have data in flight."""
 NO_MIN_RTT_US = 0xFFFFFFFF
 SNMP = Path("/proc/self/net/snmp")
 CGROUPS = Path("/sys/fs/cgroup")
