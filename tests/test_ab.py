@@ -191,6 +191,13 @@ def test_paths_that_differ_are_warned_of() -> None:
     assert "100 % of the flows go" in warned(drawn("bbr", 3, 10, rng, net=7), cubic)
 
 
+@pytest.mark.parametrize(("one_ms", "other_ms", "differ"), [(0.003, 0.03, False), (0.1, 0.3, True)])
+def test_what_a_host_adds_makes_no_other_path(one_ms: float, other_ms: float, differ: bool) -> None:
+    rng = np.random.default_rng(9)
+    pair = pair_of(drawn("bbr", 40, 10, rng, base_ms=one_ms), drawn("cubic", 40, 10, rng, other_ms))
+    assert any("baseline RTTs" in text for text in pair.warnings) == differ
+
+
 def test_few_flows_other_times_and_much_that_is_left_out() -> None:
     rng = np.random.default_rng(6)
     cubic, bbr = drawn("cubic", 40, 10, rng), drawn("bbr", 40, 10, rng)

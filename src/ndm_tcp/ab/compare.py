@@ -25,6 +25,8 @@ LEAST_MBPS = 1e-3
 """A flow that stood still counts as this; its logarithm would be none."""
 RTT_TOLERANCE = 1.1
 """Baseline RTTs that differ by less are the same; a standing queue alone may raise one so."""
+HOST_MS = 0.05
+"""So are those that differ by less: a host that wakes late does that."""
 SHUFFLES = 400
 SIGNIFICANCE = 0.05
 LEAST_APART = 0.1
@@ -129,13 +131,14 @@ Ints = npt.NDArray[np.int64]
 
 
 def _rtt_distance(values: npt.NDArray[np.float64]) -> Callable[[Ints], float]:
-    """Largest difference of two distributions, beyond `RTT_TOLERANCE` (Kolmogorov, Smirnov).
+    """Largest difference of two distributions, beyond what is the same (Kolmogorov, Smirnov).
 
     Returns:
         A function of [flows] 1 for the first group, 0 for the second, in order of `values`.
     """
     order = np.argsort(values)
-    reach = np.searchsorted(values[order], values[order] * RTT_TOLERANCE, side="right") - 1
+    same = values[order] + np.maximum((RTT_TOLERANCE - 1) * values[order], HOST_MS)
+    reach = np.searchsorted(values[order], same, side="right") - 1
 
     def distance(is_first: Ints) -> float:
         shares = [np.cumsum(part[order]) / max(part.sum(), 1) for part in (is_first, 1 - is_first)]
