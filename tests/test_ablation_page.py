@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
+import orjson
 import pytest
 import torch
 
@@ -50,12 +52,35 @@ def write_board(path: Path, goodputs: dict[tuple[str, str], float]) -> None:
 
 
 def test_an_interval_is_over_paths_and_over_seeds(page: Any) -> None:
-    alike = page.resampled([[0.5] * 4] * 3)
+    alike = page.mean([[0.5] * 4] * 3)
     assert alike["low"] == alike["mean"] == alike["high"] == 0.5
-    paths = page.resampled([[0.0, 1.0, 0.0, 1.0]] * 3)
+    paths = page.mean([[0.0, 1.0, 0.0, 1.0]] * 3)
     assert paths["low"] < 0.3 < paths["mean"] == 0.5 < 0.7 < paths["high"]
-    seeds = page.resampled([[0.0] * 4, [0.5] * 4, [1.0] * 4])
+    seeds = page.mean([[0.0] * 4, [0.5] * 4, [1.0] * 4])
     assert seeds["low"] < 0.3 < seeds["mean"] == 0.5 < 0.7 < seeds["high"]
+    one_seed = page.mean([[0.0, 1.0, 0.0, 1.0]])
+    assert one_seed["low"] < 0.3 < 0.7 < one_seed["high"]
+
+
+@pytest.mark.parametrize("paths", [3, 40])
+@pytest.mark.parametrize("seeds_apart", [0.0, 1.0])
+def test_an_interval_says_no_more_than_it_knows(page: Any, paths: int, seeds_apart: float) -> None:
+    """Without a difference no more than one of twenty excludes zero, with five networks, too."""
+    rng = np.random.default_rng(4)
+    wrong = 0
+    for _ in range(200):
+        own, full = (
+            rng.normal(0, 1, paths) * 0.5 + rng.normal(0, seeds_apart, (5, 1)) for _ in range(2)
+        )
+        wrong += page.excludes_zero(page.mean(own, full))
+    assert wrong <= 20  # of 10 expected
+
+
+def test_the_committed_page_is_that_of_its_data(page: Any) -> None:
+    docs = ROOT / "docs"
+    assert page.page(orjson.loads((docs / "ablation.json").read_bytes())) == (
+        docs / "ablation.md"
+    ).read_text(encoding="utf-8")
 
 
 def test_goodput_is_a_part_of_the_best_rivals_on_paths_of_its_kind(
