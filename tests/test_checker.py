@@ -129,7 +129,7 @@ def test_the_shipped_card_says_what_is_proved(layers: list[Layer]) -> None:
 
 @pytest.mark.parametrize(
     ("hidden", "scale"),
-    [((16, 16), 1.0), ((12,), 3.0), ((6, 6, 6), 1.0), ((16, 16), 8.0), ((4,), 30.0)],
+    [((16, 16), 1.0), ((12,), 3.0), ((6, 6, 6), 1.0), ((16, 16), 8.0), ((4,), 30.0), ((), 1.0)],
 )
 def test_the_checker_accepts_other_networks(
     folder: Path, hidden: tuple[int, ...], scale: float, few_boxes: None

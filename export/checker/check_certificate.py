@@ -209,7 +209,7 @@ def check_rows(cert: dict[str, Any], layers: Layers, tanh: Tanh, box: Box) -> li
                 require(inside, f"{where}: witness outside the box")
                 value = infer(layers, tanh, x)[n + last][r]
                 require(value == claim["attained"][end], f"{where}: witness does not attain")
-                exact = n or value == claim["accumulator"][end]
+                exact = n or value == claim["pre" if last else "accumulator"][end]
                 require(exact, f"{where}: the first layer's ends must be attained")
             if last:
                 continue

@@ -89,7 +89,7 @@ def prove(layers: list[Layer]) -> Proof:
     last = len(layers) - 1
     asked = [witness.Target(last, p.output, p.sign, tuple(p.box())) for p in properties.PROPERTIES]
     found = witness.drive(layers, targets + asked)
-    attained = [_first_layer(layers[0])]
+    attained = [_first_layer(layers[0], last == 0)]
     at = 0
     for layer in rows[1:]:
         attained.append([(found[at + 2 * r], found[at + 2 * r + 1]) for r in range(len(layer))])
@@ -123,8 +123,11 @@ def require_open(proof: Proof, ends: list[npt.NDArray[np.bool_]]) -> None:
                 )
 
 
-def _first_layer(layer: Layer) -> list[tuple[witness.Found, witness.Found]]:
-    """The corners at which each row is least and greatest."""
+def _first_layer(layer: Layer, last: bool) -> list[tuple[witness.Found, witness.Found]]:
+    """The corners at which each row is least and greatest, with the accumulators there.
+
+    last: there is no other; then with the pre-activations, as of any last layer.
+    """
     lo, hi = (np.array(side, dtype=np.int64) for side in zip(*enclosure.box(), strict=True))
     weight, bias = layer.weight.astype(np.int64), layer.bias.astype(np.int64)
     result = []
@@ -132,7 +135,10 @@ def _first_layer(layer: Layer) -> list[tuple[witness.Found, witness.Found]]:
         pair = []
         for low, high in ((hi, lo), (lo, hi)):
             x = np.where(weight[r] >= 0, high, low)
-            pair.append(witness.Found(int(weight[r] @ x + bias[r]), x.tolist()))
+            value = int(weight[r] @ x + bias[r])
+            if last:
+                value = int(fixedpoint.round_shift(np.array(value), int(layer.shift[r])))
+            pair.append(witness.Found(value, x.tolist()))
         result.append((pair[0], pair[1]))
     return result
 
