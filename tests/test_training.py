@@ -254,9 +254,28 @@ def test_a_run_of_several_datasets_is_measured_on_another_one(
     config = TrainConfig(epochs=1, shares=(0.3, 0.7), offsets=(0.1, 0.0))
     Trainer([tmp_path / "one", taught], tmp_path / "run", config).run(quiet=True)
     assert run_command(["eval", str(tmp_path / "run"), "--data", str(taught)]) == 0
-    assert "rounds" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "rounds" in said.out and "what is held out here may have trained it" in said.err
+    Trainer([taught], tmp_path / "own", TrainConfig(epochs=1)).run(quiet=True)
+    assert run_command(["eval", str(tmp_path / "own"), "--data", str(taught)]) == 0
+    assert not capsys.readouterr().err
     with pytest.raises(NdmError, match="3 given for 2 datasets"):
         prepared.prepare([tmp_path / "one", taught], TrainConfig(offsets=(0.1, 0.2, 0.3)))
+
+
+def test_a_run_goes_on_with_what_it_learned_from_alone(
+    taught: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither other rounds nor other target windows, which the code makes, get into a run."""
+    build([TRACES / "lab/train-03-loss--bbr--1"], tmp_path / "one", quiet=True)
+    config = TrainConfig(epochs=1)
+    Trainer([taught], tmp_path / "run", config).run(quiet=True)
+    assert Trainer([taught], tmp_path / "run", config).epoch == 1
+    with pytest.raises(NdmError, match="holds a run with another dataset"):
+        Trainer([taught, tmp_path / "one"], tmp_path / "run", config)
+    monkeypatch.setattr(objective, "STEP_SHARE", 0.5)
+    with pytest.raises(NdmError, match="or of other target windows; choose another -o"):
+        Trainer([taught], tmp_path / "run", config)
 
 
 def test_auc_is_the_probability_of_the_right_order() -> None:

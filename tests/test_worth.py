@@ -8,19 +8,25 @@ import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 
-from ndm_tcp import contract, selection
+from ndm_tcp import contract, selection, teaching
+from ndm_tcp.datasets.builder.build import build
+from ndm_tcp.datasets.store import store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import uml_build
 from ndm_tcp.lab.guest.workers import ONE
-from ndm_tcp.lab.paths import sealed_paths
+from ndm_tcp.lab.paths import sealed_paths, truth
 from ndm_tcp.lab.score.metrics import RunMetrics
+from ndm_tcp.training import checkpoint, objective
+from ndm_tcp.training.config import TrainConfig
 from ndm_tcp.training.objective import STEP_SHARE
 from ndm_tcp.worth import experiment, modules, policies, populations, rules
 
+from .conftest import TRACES
 from .kmod import lab
 
 Q12, Q16 = 1 << contract.Q_INPUT, 1 << contract.Q_PRE
@@ -175,6 +181,50 @@ def test_the_noise_is_the_other_half_of_the_shipped_networks_runs(
     found = experiment.measured(made, ["lan"], 1, ONE, tmp_path)
     scores = {name: of["lan/a"][experiment.SCORE] for name, of in found.items()}
     assert scores == {experiment.SHIPPED: 2.0, experiment.NOISE: 5.0, "tree": 2.0}
+
+
+@pytest.mark.parametrize(("flows", "fair"), [(1, 1.0), (2, 1.0), (2, 0.5)])
+def test_each_measure_is_in_its_column(
+    flows: int, fair: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    m = RunMetrics("a", "ndm_tcp", 1, 8.0, 0.0, 0.03, 20.0, 30.0, 0.0, 0.4, 0.9)
+    run = ("lan/a", selection.Measured(m, -0.7, fair, flows))
+    monkeypatch.setattr(experiment, "runs_of", lambda *_: iter([run]))
+    row = experiment.measured({"tree": tmp_path}, ["lan"], 1, ONE, tmp_path)["tree"]["lan/a"]
+    alone, beside = fair == 1, fair < 1
+    expected = {
+        experiment.SCORE: -0.7,
+        experiment.GOODPUT: np.log(8.0) if alone else np.nan,
+        experiment.RTT: np.log(20.0) if alone else np.nan,
+        experiment.LOST: 0.03,
+        experiment.SHARE: selection.nearness(0.4, fair) if beside else np.nan,
+        experiment.JAIN: 0.9 if flows > 1 and alone else np.nan,
+    }
+    assert row == pytest.approx(expected, nan_ok=True)
+
+
+@pytest.mark.parametrize("code", [policies, objective, truth, teaching])
+def test_a_fit_is_made_again_when_what_it_fits_changes(
+    code: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = checkpoint.Checkpoint({}, TrainConfig(), "0" * 64, 0)
+    before = experiment.fit_digest(trained)
+    assert before == experiment.fit_digest(replace(trained, config=TrainConfig(seed=2)))
+    changed = tmp_path / "changed.py"
+    changed.write_text(Path(str(code.__file__)).read_text() + "#\n")
+    monkeypatch.setattr(code, "__file__", str(changed))
+    assert experiment.fit_digest(trained) != before
+
+
+def test_both_causes_of_loss_weigh_the_same_in_a_fit(tmp_path: Path) -> None:
+    sources = sorted((TRACES / "lab").glob("train-0[0-5]-*--cubic--1"))
+    build(sources, tmp_path / "data", quiet=True)
+    config = TrainConfig()
+    seen = policies.rounds([tmp_path / "data"], config, store.load(tmp_path / "data").sha256)
+    known, weight = seen.overflow_weight > 0, seen.overflow_weight
+    weights = [weight[known & (seen.overflow == cause)] for cause in (0, 1)]
+    assert len(weights[0]) != len(weights[1]) and min(map(len, weights)) > 0
+    assert weights[0].sum() == pytest.approx(weights[1].sum(), rel=1e-5)
 
 
 ROW = dict.fromkeys(experiment.MEASURES, 0.0)

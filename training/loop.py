@@ -155,6 +155,7 @@ class Trainer:
         if not isinstance(data, Prepared):
             data = prepare(data, config)
         self.folder, self.dataset_sha256 = run, data.dataset_sha256
+        self.learned_sha256 = data.learned_sha256
         self.examples, self.balance = data.examples, data.balance
         self.train, self.val = data.train, data.val
         self.config = config = replace(data.config, seed=config.seed)
@@ -211,7 +212,7 @@ class Trainer:
         files.write_text(self.folder / METRICS, _csv(self.history))
         ckpt.save(
             self.folder / ckpt.PROGRESS,
-            ckpt.Checkpoint(self._tensors(), self.config, self.dataset_sha256, self.epoch),
+            ckpt.Checkpoint(self._tensors(), self.config, self.learned_sha256, self.epoch),
         )
 
     def _resume(self) -> None:
@@ -219,10 +220,10 @@ class Trainer:
         if not path.is_file():
             return
         saved = ckpt.load(path)
-        if (saved.config, saved.dataset_sha256) != (self.config, self.dataset_sha256):
+        if (saved.config, saved.dataset_sha256) != (self.config, self.learned_sha256):
             raise NdmError(
-                f"{self.folder}: holds a run with another dataset or other settings; choose "
-                "another -o, or remove it"
+                f"{self.folder}: holds a run with another dataset or other settings, or of other "
+                "target windows; choose another -o, or remove it"
             )
         parts: dict[str, dict[str, Tensor]] = {}
         for name, tensor in saved.tensors.items():

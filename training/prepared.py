@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -62,6 +64,15 @@ class Prepared:
     val: Batch
     balance: Tensor
     """[2] weight of a loss by its cause"""
+
+    @functools.cached_property
+    def learned_sha256(self) -> str:
+        """Of all that a run learns from; the dataset has no target windows, the code makes them."""
+        digest = hashlib.sha256(self.dataset_sha256.encode())
+        for batch in (self.train, self.val):
+            for column in (batch.x, batch.action, batch.weight, batch.cause, batch.sure):
+                digest.update(column.contiguous().numpy().data)
+        return digest.hexdigest()
 
 
 def _require_one_each(config: TrainConfig, datasets: int) -> None:

@@ -23,14 +23,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ndm_tcp import files
+from ndm_tcp import files, teaching
 from ndm_tcp.errors import NdmError
 from ndm_tcp.intervals import FEWEST, student, welch
 from ndm_tcp.lab.guest import suite, workers
 from ndm_tcp.lab.guest.workers import Workers
-from ndm_tcp.lab.paths import sealed_paths
+from ndm_tcp.lab.paths import sealed_paths, truth
 from ndm_tcp.selection import LEAST, nearness, runs_of, sources
-from ndm_tcp.training import checkpoint, population
+from ndm_tcp.training import checkpoint, objective, population
 from ndm_tcp.worth import policies, rules
 
 Floats = npt.NDArray[np.float64]
@@ -99,7 +99,8 @@ def fit_digest(trained: checkpoint.Checkpoint) -> str:
     """Of all that a fit depends on: the rounds, the settings of the training, and the code."""
     h = hashlib.sha256(trained.dataset_sha256.encode())
     h.update(json.dumps({**trained.config.to_dict(), "seed": 0}, sort_keys=True).encode())
-    h.update(Path(policies.__file__).read_bytes())
+    for code in (policies, objective, truth, teaching):
+        h.update(Path(str(code.__file__)).read_bytes())
     return h.hexdigest()[:12]
 
 
