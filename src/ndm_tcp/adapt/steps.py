@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from ndm_tcp.adapt import recordings, verdict
 from ndm_tcp.lab.guest.workers import Workers
 from ndm_tcp.paths.model import PathModel
@@ -78,14 +80,19 @@ def captures(paths: Sequence[Path], steps: Steps, models: Sequence[PathModel]) -
     out but draws.
     """
     from ndm_tcp.datasets.builder.build import build
+    from ndm_tcp.datasets.rounds.columns import Named, begins
     from ndm_tcp.datasets.store import store
     from ndm_tcp.paths.label import labeller
+    from ndm_tcp.training import splits
 
     out, jobs = steps.out / "captures", steps.where.at_once
     build(list(paths), out, jobs, True, True, labeller=labeller(models), with_card=False)
-    rounds = store.load(out, ["flow_id", "split"]).rounds
-    pairs = zip(rounds["flow_id"].to_pylist(), rounds["split"].to_pylist(), strict=True)
-    split = dict(pairs)
+    names = ["flow_id", "source", "path", "split"]
+    rounds = store.load(out, names).rounds
+    edges = np.flatnonzero(begins(rounds))
+    columns = [Named.of(rounds[name]).at(edges) for name in names]
+    # As the training holds them out: recordings of the lab by their scenario.
+    split = dict(zip(columns[0].tolist(), splits.by_path(*columns).tolist(), strict=True))
     return {model.name: split.get(model.flow_id, "train") for model in models}
 
 

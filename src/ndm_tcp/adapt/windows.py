@@ -70,7 +70,8 @@ def measured(models: Sequence[PathModel], out: Path, draws: int, where: Workers)
 
 
 def _best(scores: Mapping[int, float]) -> int:
-    return max(scores, key=lambda number: scores[number])
+    """Of equal scores the one nearest to the computed window: a small one may be the same."""
+    return max(scores, key=lambda number: (scores[number], -abs(number)))
 
 
 def _next(scores: Mapping[int, float]) -> list[int]:
