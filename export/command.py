@@ -52,7 +52,7 @@ def dataset_inputs(folder: Path) -> npt.NDArray[np.int16]:
         NdmError: not a dataset of this contract.
     """
     x = derived.dense(store.load(folder).rounds)
-    return x[:: max(1, len(x) // QAT_ROUNDS)]
+    return x[:: max(1, -(-len(x) // QAT_ROUNDS))]
 
 
 def export(

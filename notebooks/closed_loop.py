@@ -79,7 +79,7 @@ def series(folder):
 # %% [markdown]
 # ## Over time
 #
-# One flow, one seed. Top: goodput at the receiver per half second (dashed: the link's rate).
+# One flow, one seed. Top: acknowledged data per half second (dashed: the link's rate).
 # Middle: smoothed RTT. Bottom: congestion window.
 
 

@@ -184,9 +184,8 @@ print(
 # %% [markdown]
 # ## Flows that it never saw
 #
-# Error of the window step by algorithm; `hold` is the error of a constant window. Flows are held
-# out as wholes, but the training saw other flows over the same paths. Further down, whole paths,
-# kinds and algorithms are held out.
+# Error of the window step by algorithm; `hold` is the error of a constant window. Whole paths are
+# held out. Further down, kinds and algorithms are held out, too.
 
 # %%
 results = evaluate(policy, data)

@@ -21,6 +21,7 @@ from ndm_tcp.training.config import TrainConfig
 from ndm_tcp.training.evaluate import auc, calibration
 from ndm_tcp.training.experiments import ablation
 from ndm_tcp.training.loop import Trainer
+from ndm_tcp.training.model import Policy
 from ndm_tcp.training.objective import examples
 
 from .conftest import ROOT, TRACES
@@ -57,10 +58,44 @@ def test_a_network_does_not_learn_from_what_it_must_not_see(taught: Path) -> Non
     data = examples(store.load(taught).rounds, CONFIG)
     seen = data.cc == "reno"
     (one,) = ablation.train_many(data, [CONFIG], [seen], quiet=True)
-    other = replace(data, action=np.where(seen, data.action, -data.action))
+    other = replace(
+        data,
+        action=np.where(seen, data.action, -data.action),
+        cause=np.where(seen | (data.cause < 0), data.cause, 1 - data.cause).astype(np.int8),
+    )
+    assert (other.cause != data.cause).any()
     (two,) = ablation.train_many(other, [CONFIG], [seen], quiet=True)
     for a, b in zip(one.parameters(), two.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+def test_a_variant_sees_all_but_what_it_is_named_for(taught: Path) -> None:
+    rounds = ablation.load([taught], CONFIG)
+    group = str(rounds.group[0])
+    assert ablation.visible_rows(rounds, ablation.Variant("full")).all()
+    seen = ablation.visible_rows(rounds, ablation.Variant("x", group=group))
+    assert np.array_equal(seen, rounds.group != group) and seen.any() and not seen.all()
+    seen = ablation.visible_rows(rounds, ablation.Variant("x", cc="bbr"))
+    assert np.array_equal(seen, rounds.data.cc != "bbr") and seen.any() and not seen.all()
+
+
+def test_a_difference_is_the_variant_less_the_full_network(
+    taught: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = ablation.load([taught], CONFIG)
+    rounds = replace(rounds, data=replace(rounds.data, split=np.full(len(rounds.data.x), "test")))
+    everything = np.ones(len(rounds.data.x), dtype=bool)
+    halves = np.where(np.arange(len(rounds.data.x)) % 2, "train", "val")
+    learning = replace(rounds.data, split=halves)
+    full = ablation.train_many(learning, [replace(CONFIG, epochs=20)], [everything], quiet=True)
+    none = [Policy(CONFIG.hidden, CONFIG.mask).eval()]
+    kept = (ablation.Variant(ablation.FULL), ablation.Variant("untrained", trained=False))
+    monkeypatch.setattr(ablation, "VARIANTS", kept)
+    found = ablation.compare(rounds, {ablation.FULL: full, "untrained": none})
+    best, worst = found[ablation.FULL]["all"], found["untrained"]["all"]
+    assert best["r2"]["mean"] > 0.3 > worst["r2"]["mean"]
+    assert worst["r2_difference"]["mean"] == pytest.approx(worst["r2"]["mean"] - best["r2"]["mean"])
+    assert worst["mae_difference"]["mean"] > 0
 
 
 def test_more_rounds_at_once_are_those_before_in_the_same_flow(taught: Path) -> None:

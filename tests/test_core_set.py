@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from ndm_tcp.datasets.builder import build
 from ndm_tcp.datasets.rounds import columns
 from ndm_tcp.datasets.store import rounds_lock, store
 from ndm_tcp.errors import NdmError
-from ndm_tcp.training import core_set, splits
+from ndm_tcp.training import core_set, objective, splits
 from ndm_tcp.training.config import TrainConfig
 
 from .conftest import ROOT, TRACES
@@ -150,7 +151,7 @@ def test_a_path_without_flows_comes_before_more_of_another_and_held_out_ones_cou
     assert sum(f.split == "train" for f in chosen) > 12 and any(f.split == "val" for f in chosen)
     assert core_set.choose(same, 0) == []
     worthless = flow(60, worth=0.0)
-    assert core_set.choose([worthless, *same], 3 * same[0].size) != [worthless]
+    assert worthless not in core_set.choose([worthless, *same], 3 * same[0].size)
 
 
 def test_what_training_weighs_more_is_worth_more(recorded: tuple[Path, Path]) -> None:
@@ -158,5 +159,18 @@ def test_what_training_weighs_more_is_worth_more(recorded: tuple[Path, Path]) ->
     assert len({f.flow_id for f in found}) == len(found), "a flow in two recordings counts once"
     assert {f.recording for f in found} == {"one", "two"}
     assert all(f.worth >= 0 and not f.own for f in found) and any(f.worth for f in found)
+    config, weight, causes = TrainConfig(), Counter[str](), Counter[str]()
+    for table in core_set.read(recorded).values():
+        data = objective.examples(table, config)
+        for name in {*data.flows.text().tolist()} - {*weight}:
+            rows = data.flows.text() == name
+            weight[name] = float(data.weight[rows & data.policy].sum())
+            causes[name] = int((data.cause[rows] >= 0).sum())
+    for f in found:
+        of_gain = weight[f.flow_id] / weight.total()
+        of_logit = config.congestion_weight * causes[f.flow_id] / causes.total()
+        part = core_set.HELD_OUT[f.split] * core_set.OTHERS
+        assert f.worth == pytest.approx(part * (of_gain + of_logit), rel=1e-4), f.path
+    assert len({f.split for f in found}) > 1 and causes.total() > 0
     with pytest.raises(NdmError, match="no dataset here"):
         core_set.read([recorded[0] / "none"])

@@ -53,6 +53,13 @@ BETTER = {
 }
 
 
+def test_published_metrics_are_means_over_held_out_rounds(copy: Path) -> None:
+    judged(copy, **BETTER)
+    found = judge.metrics(copy)
+    assert found["mean absolute error of cwnd_gain (log2)"] == pytest.approx(0.175)
+    assert found["the same for a constant window"] == pytest.approx(0.3)
+
+
 def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 

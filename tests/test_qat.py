@@ -87,6 +87,14 @@ def test_what_is_not_better_is_not_kept() -> None:
     assert not choice.tuned and choice.layers is layers and "not kept" in choice.text()
 
 
+def test_what_is_better_on_its_own_inputs_alone_is_not_kept() -> None:
+    real = network(3, (8,), 3.0)
+    layers, x = quantize.quantize(real), golden.inputs()
+    choice = qat.fine_tune(layers, real, x[:4].repeat(16, 0), x[1000:3000], steps=200)
+    assert choice.after.score() > choice.before.score(), "it was tuned, to four inputs"
+    assert not choice.tuned and choice.layers is layers
+
+
 @pytest.mark.usefixtures("few_boxes")
 def test_export_takes_the_better(run: Path, dataset: Path, tmp_path: Path) -> None:
     shutil.copytree(run, tmp_path / "run")

@@ -21,6 +21,7 @@ from ndm_tcp.export.integers.network import IntegerNetwork
 from ndm_tcp.export.report import chosen
 from ndm_tcp.lab.guest import suite, uml_build
 from ndm_tcp.lab.guest.workers import ONE
+from ndm_tcp.lab.paths import scenario
 
 ALONE = {
     "goodput_mbps": 10.0,
@@ -31,6 +32,28 @@ ALONE = {
     "fair": 1.0,
 }
 BESIDE = {**ALONE, "share": 0.5, "jain": 0.9, "fair": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("beside", "fair"), [("", 1.0), ('[[flows]]\n[[flows]]\ncc = "cubic"', 0.5)]
+)
+def test_the_share_counts_beside_rivals(beside: str, fair: float, tmp_path: Path) -> None:
+    link = "[link]\nrate_bps = 10_000_000\nrtt_us = 40_000\nqueue_packets = 60\n"
+    text = f'title = "x"\nseconds = 10\ntopology = "path"\n{link}{beside}\n'
+    made = scenario.parse(text, "made-up", "made-up.toml")
+    flow = {"cc": "ndm_tcp", "tested": True, "goodput_mbps": 3.0, "retransmissions": 20}
+    flow |= {"segments": 1000, "rtt_mean_ms": 50.0, "rtt_p95_ms": 60.0, "zero_intervals": 0}
+    both = [flow | {"share": 0.3 if beside else 1.0}]
+    both += [flow | {"cc": "cubic", "tested": False, "share": 0.7}] * bool(beside)
+    job = suite.Job(made, "ndm_tcp", 1, tmp_path)
+    run = selection._figures(suite.Outcome(job, {"flows": both, "jain": 1.0}))
+    m = run.metrics
+    assert (run.fair, run.flows) == (fair, len(both)) and m.share == both[0]["share"]
+    lost, jain = m.retransmitted_share, m.jain
+    points = selection.points(m.goodput_mbps, m.rtt_mean_ms, lost, m.share, jain, fair)
+    assert run.points == points
+    if beside:
+        assert points == pytest.approx(math.log(1 - 0.2 / 0.5) - lost)
 
 
 def test_what_is_worth_more() -> None:

@@ -20,6 +20,7 @@ from ndm_tcp.lab.sim.simulate import refusal, simulate
 from ndm_tcp.worth import rules
 
 from .conftest import ROOT
+from .kmod import lab
 from .kmod.lab import need_simulator
 
 LOSSY = """
@@ -201,3 +202,11 @@ def test_a_board_refuses_what_only_the_lab_has(
     assert done.returncode
     (line,) = done.stderr.splitlines()
     assert why in line
+
+
+def test_only_a_missing_source_skips_what_needs_the_simulator() -> None:
+    """Code that does not compile is a failure for every user."""
+    with pytest.raises(NdmError, match="does not compile"):
+        lab._skip_without_source(NdmError("the simulator does not compile: x.h:1: error"), "x")
+    with pytest.raises(pytest.skip.Exception):
+        lab._skip_without_source(NdmError("gcc is missing; apt-get install gcc"), "simulator")

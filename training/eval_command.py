@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
 EXAMPLE = """example:
@@ -28,7 +29,13 @@ def main(args: argparse.Namespace) -> int:
     from ndm_tcp.training.train import summary
 
     policy, checkpoint = load_policy(args.run)
-    data = examples(store.load(args.data).rounds, checkpoint.config)
+    dataset = store.load(args.data)
+    if dataset.sha256 != checkpoint.dataset_sha256:
+        print(
+            "ndm: another dataset than the run's: what is held out here may have trained it",
+            file=sys.stderr,
+        )
+    data = examples(dataset.rounds, checkpoint.config)
     results = {
         "parameters": sum(p.numel() for p in policy.parameters()),
         "masked_rounds": data.masked,

@@ -47,7 +47,7 @@ class Dense(NamedTuple):
 def input_box(layer: int) -> tuple[IntArray, IntArray, int]:
     """Lowest and highest integer inputs of a layer, and their fractional bits.
 
-    Layer 0 takes the contract's box (arrays of 10); later layers take any s16 (arrays of 1).
+    Layer 0 takes the contract's box (arrays of N_DENSE); later layers take any s16 (arrays of 1).
     """
     if layer == 0:
         lo = np.array([i.lo_q for i in c.DENSE], dtype=np.int64)

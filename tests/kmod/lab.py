@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterable
@@ -62,7 +61,7 @@ def need_simulator() -> Path:
 
 
 def _skip_without_source(error: NdmError, what: str) -> NoReturn:
-    if os.geteuid() == 0 and not re.search("download|not there|apt-get", str(error)):
+    if not re.search("download|not there|apt-get", str(error)):
         raise error
     pytest.skip(f"no {what}: {error}")
 
