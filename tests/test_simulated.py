@@ -43,6 +43,8 @@ from .worst import held_back, rerouted
 
 LINK = "rate_bps = 12_000_000\nrtt_us = 30_000\n"
 SIMULATED = replace(ONE, simulated=True)
+DISORDER, LOSS = 1, 4
+"""enum tcp_ca_state"""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -112,6 +114,28 @@ def test_losses_have_the_cause_of_their_drops(tmp_path: Path) -> None:
         assert not flow.loss_cause[~lossy].any()
 
 
+def test_a_loss_after_a_timeout_for_nothing_is_repaired_in_a_round_trip(tmp_path: Path) -> None:
+    """What the timeout took for lost stays in RACK's list; F-RTO undoes the rest."""
+    link = "rate_bps = 50_000_000\nrtt_us = 40_000\nqueue_packets = 300\nloss = 0.004\n"
+    text = f'seconds = 9\ntopology = "path"\n[link]\n{link}rtt_steps = [[3, 1_000_000]]\n'
+    stepped, timeouts = parse(text, "stepped", "stepped.toml"), 0
+    for seed in range(1, 25):
+        (flow,) = recorded(stepped, "cubic", tmp_path, seed)
+        timeouts += (flow.acks["ca_state"] == LOSS).any()
+        edges = np.flatnonzero(np.diff(flow.acks["ca_state"])) + 1
+        for part in np.split(flow.acks, edges):
+            if part["ca_state"][0] == DISORDER:
+                assert part["now_us"][-1] - part["now_us"][0] < 1_200_000, seed
+    assert timeouts
+
+
+def test_the_first_flight_is_application_limited(tmp_path: Path) -> None:
+    """As Linux marks it: nothing is written yet when it leaves. BBR does not count that round."""
+    (flow,) = recorded(path("queue_packets = 60", "begin"), "reno", tmp_path)
+    limited = flow.acks["app_limited"]
+    assert limited[1:5].all() and not limited[20:].any()
+
+
 def test_the_gravest_cause_of_a_round_trip_wins(tmp_path: Path) -> None:
     (both,) = recorded(path("queue_packets = 15\nloss = 0.02", "both"), "cubic", tmp_path)
     assert both.loss_cause is not None
@@ -141,6 +165,10 @@ def test_a_recording_shows_what_a_capture_does(tmp_path: Path) -> None:
         names = [i.name for i in contract.INPUTS]
         apart[[names.index("entropy"), names.index("queue_floor")]] = 0  # single RTTs decide them
         assert (apart < 0.1).all(), (one.name, cc, dict(zip(names, apart.round(3), strict=True)))
+        # The receiver acknowledges each packet as long as its window grows.
+        for flow in (ours, captured):
+            begin = flow.acks[flow.acks["now_us"] < flow.acks["now_us"][0] + 250_000]
+            assert (begin["acked"] == 1).mean() > 0.6, (one.name, cc)
         out = [flow.acks["inflight"] + flow.acks["acked"] for flow in (ours, captured)]
         windows = [
             float(np.median(flow.acks["cwnd"] / np.maximum(packets, 1)))

@@ -138,16 +138,21 @@ static void take_sack(struct sim_flow *f, struct news *n, u32 packet)
 		f->fack = packet + 1;
 }
 
-/* A duplicate that arrived: the receiver reports it. */
+/* A duplicate that arrived: the receiver reports it. It counts as delivered, too. */
 static void take_dsack(struct sim_flow *f, struct news *n, u32 packet)
 {
 	struct tcp_sock *tp = &f->tp;
+	bool counts = (s32)(packet - n->prior_una) < 0 || sim_packet(f, packet)->ever_retrans;
 
 	n->flags |= SIM_DSACK;
-	f->rack_dsack = true;
+	tp->delivered++;
 	if (tp->tlp_high_seq && (packet + 1) * SIM_MSS == tp->tlp_high_seq)
 		n->flags |= SIM_TLP_DSACK;
-	if (tp->undo_marker && f->undo_retrans > 0 && (s32)(packet - n->prior_una) < 0)
+	else if (tp->reord_seen)
+		f->rack_dsack = true;
+	/* Not one of a recovery before this. */
+	if (tp->undo_marker && f->undo_retrans > 0 && counts &&
+	    (s32)((packet + 1) * SIM_MSS - tp->undo_marker) > 0)
 		f->undo_retrans--;
 }
 

@@ -191,7 +191,7 @@ static void take(struct sim_flow *f, const struct sim_event *e)
 		sim_delack(f, e->value);
 		break;
 	case SIM_COMPRESS:
-		sim_compressed(f);
+		sim_compressed(f, e->value);
 		break;
 	default:
 		break;
@@ -249,6 +249,8 @@ static void happen(const struct sim_event *e)
 
 	if (e->kind == SIM_DEQUEUE) {
 		sim_dequeue(e->value);
+	} else if (e->kind == SIM_SLOT) {
+		sim_slot(e->flow, e->value);
 	} else if (e->kind == SIM_STEP) {
 		sim_path_step(e->packet);
 	} else if (e->kind == SIM_COMMON) {

@@ -9,10 +9,24 @@ struct waiting {
 	u32 flow, packet;
 };
 
-/* netem's slots: what is due waits for the next one. */
+/* A packet, or an ACK with what it says, in netem. */
+struct held {
+	u64 due_at;
+	u32 flow, packet;
+	u64 value;
+};
+
+/*
+ * netem's slots: what is due waits for the next one. That is drawn anew whenever netem looks, at a
+ * packet that comes or leaves, and the oldest one is not due before it.
+ */
 struct slots {
-	double at_ns;
+	u64 at;
 	double shortest_ns, longest_ns;
+	enum sim_kind kind;	/* of the event behind it */
+	struct held *held;	/* ring */
+	u32 head, tail;
+	u64 look_at;
 };
 
 /* tc-tbf: tokens are time. */
@@ -26,7 +40,7 @@ u32 sim_steps;
 static struct waiting *queue;
 static u32 head, waiting, counted = SIM_PACKET;
 static struct bucket bottleneck, thin;
-static struct slots slot, hold;
+static struct slots slots[2];	/* of packets, of ACKs */
 static double data_at_ns, acks_at_ns, ack_at_ns[SIM_FLOWS];
 static u64 dequeue_at;		/* 0: nothing waits for tokens */
 static bool bursts;
@@ -53,6 +67,16 @@ static double pay(struct bucket *b, double cost_ns, double now_ns)
 	return 0;
 }
 
+static void begin_slots(struct slots *s, const double us[2], enum sim_kind kind)
+{
+	*s = (struct slots){ .shortest_ns = us[0] * 1e3, .longest_ns = us[1] * 1e3, .kind = kind };
+	if (!s->longest_ns)
+		return;
+	s->held = calloc(SIM_RING, sizeof(*s->held));
+	if (!s->held)
+		abort();
+}
+
 void sim_path_begin(void)
 {
 	queue = calloc(sim_path.queue, sizeof(*queue));
@@ -61,8 +85,8 @@ void sim_path_begin(void)
 	fill(&bottleneck, 100 + SIM_PACKET * sim_path.bucket, sim_path.bps);
 	if (sim_path.ack_bps)
 		fill(&thin, 100 + SIM_PACKET, sim_path.ack_bps);
-	slot = (struct slots){ -1, sim_path.slot_us[0] * 1e3, sim_path.slot_us[1] * 1e3 };
-	hold = (struct slots){ -1, sim_path.hold_us[0] * 1e3, sim_path.hold_us[1] * 1e3 };
+	begin_slots(&slots[0], sim_path.slot_us, SIM_DATA);
+	begin_slots(&slots[1], sim_path.hold_us, SIM_ACK_OUT);
 	for (u32 i = 0; i < sim_steps; i++)
 		sim_at(sim_step[i].at, SIM_STEP, 0, i, 0);
 }
@@ -82,15 +106,42 @@ void sim_path_step(u32 number)
 	sim_dequeue(dequeue_at);
 }
 
-/* When a packet that is due at `at_ns` leaves. */
-static double in_slot(struct slots *s, double at_ns)
+/* netem_dequeue(), as long as something leaves. */
+static void look(struct slots *s)
 {
-	if (!s->longest_ns)
-		return at_ns;
-	if (s->at_ns < at_ns)
-		s->at_ns = at_ns + s->shortest_ns +
-			   (s->longest_ns - s->shortest_ns) * sim_uniform();
-	return s->at_ns;
+	const struct held *h;
+
+	for (; s->head != s->tail; s->head++) {
+		h = &s->held[s->head & (SIM_RING - 1)];
+		if (s->at < h->due_at)
+			s->at = sim_now + s->shortest_ns +
+				(s->longest_ns - s->shortest_ns) * sim_uniform();
+		s->look_at = max(h->due_at, s->at);
+		if (s->look_at > sim_now) {
+			sim_at(s->look_at, SIM_SLOT, s - slots, 0, s->look_at);
+			return;
+		}
+		sim_at(sim_now, s->kind, h->flow, h->packet, h->value);
+	}
+}
+
+void sim_slot(u32 number, u64 at)
+{
+	if (slots[number].look_at == at)
+		look(&slots[number]);
+}
+
+/* At its time, or in the slot after that. */
+static void hold(struct slots *s, u64 due_at, u32 flow, u32 packet, u64 value)
+{
+	if (!s->longest_ns) {
+		sim_at(due_at, s->kind, flow, packet, value);
+		return;
+	}
+	if (s->tail - s->head == SIM_RING)
+		abort();
+	s->held[s->tail++ & (SIM_RING - 1)] = (struct held){ due_at, flow, packet, value };
+	look(s);
 }
 
 static bool is_lost(void)
@@ -126,9 +177,8 @@ static void propagate(struct waiting w)
 	at_ns = sim_now + (at_ns > 0 ? at_ns : 0);
 	if (sim_path.ordered && at_ns < data_at_ns)
 		at_ns = data_at_ns;
-	at_ns = in_slot(&slot, at_ns);
 	data_at_ns = at_ns;
-	sim_at(at_ns, SIM_DATA, w.flow, w.packet, 0);
+	hold(&slots[0], at_ns, w.flow, w.packet, 0);
 }
 
 /* at: of the event; another time than the newest is of a rate that has changed since. */
@@ -174,10 +224,9 @@ void sim_send_ack(u32 flow, u32 acked, u64 log, u32 window_end)
 		return;
 	if (sim_path.ordered && at_ns < acks_at_ns)
 		at_ns = acks_at_ns;
-	at_ns = in_slot(&hold, at_ns);
 	acks_at_ns = at_ns;
 	/* The log and the window need 64 bits together only in flows of 2^32 packets. */
-	sim_at(at_ns, SIM_ACK_OUT, flow, acked, (u64)window_end << 32 | (u32)log);
+	hold(&slots[1], at_ns, flow, acked, (u64)window_end << 32 | (u32)log);
 }
 
 /* Behind its propagation: the rate of a thin ACK path, and the sender's own delay. */

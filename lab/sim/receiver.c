@@ -7,7 +7,8 @@
 
 #define DELACK_NS	(40 * SIM_NS_MS)	/* TCP_ATO_MIN */
 #define COMPRESS_NS	SIM_NS_MS
-#define QUICK_ACKS	16
+#define QUICK_ACKS	16U	/* at most */
+#define COMPRESSED_ACKS	44	/* one is sent at once */
 #define DUP_ACKS	3
 #define FIRST_WINDOW	65536U
 #define MOST_WINDOW	3980000U	/* of tcp_rmem's 6 MiB, at 1500 bytes a packet */
@@ -26,6 +27,9 @@ void sim_receiver_begin(struct sim_flow *f, double rtt_us)
 	if (!r->got || !r->log)
 		abort();
 	r->quick = QUICK_ACKS;
+	r->data_at = sim_now;
+	/* Its timeout after the handshake. */
+	r->pause_ns = (u64)((rtt_us + max(2 * rtt_us, (double)SIM_RTO_MIN_US)) * 1e3);
 	r->window = r->clamp = r->ssthresh = FIRST_WINDOW;
 	r->space = 10 * SIM_MSS;
 	r->space_at = sim_now + (u64)(rtt_us * 1e3);
@@ -44,8 +48,18 @@ static void grow_window(struct sim_receiver *r)
 {
 	u32 most = room(r);
 
-	if (r->ssthresh < most)
-		r->ssthresh = min(r->ssthresh + 2 * SIM_MSS, most);
+	if (r->ssthresh >= most)
+		return;
+	r->ssthresh = min(r->ssthresh + 2 * SIM_MSS, most);
+	r->quick |= 1;
+}
+
+/* tcp_incr_quickack(). */
+static void acknowledge_soon(struct sim_receiver *r)
+{
+	u32 packets = min(max(r->window / (2 * SIM_MSS), 2U), QUICK_ACKS);
+
+	r->quick = max(r->quick, packets);
 }
 
 /* What it could advertise now, bytes. */
@@ -66,6 +80,7 @@ static void acknowledge(struct sim_flow *f)
 	r->acked = r->next;
 	r->quick -= !!r->quick;
 	r->compressed = 0;
+	r->compress_at = 0;
 	r->delack_at = 0;
 	sim_send_ack(f->number, r->next, r->arrivals, r->next + r->window / SIM_MSS);
 }
@@ -99,17 +114,17 @@ static void consider(struct sim_flow *f, bool now)
 		delay_ack(f);
 		return;
 	}
-	if (r->dup_acks < DUP_ACKS) {
-		r->dup_acks++;
+	if (r->dup_acks < DUP_ACKS || r->compressed >= COMPRESSED_ACKS) {
+		r->dup_acks += r->compressed < COMPRESSED_ACKS;
 		acknowledge(f);
 		return;
 	}
 	r->compressed++;
-	if (r->compressing)
+	if (r->compress_at)
 		return;
 	wait_ns = rtt_us * SIM_NS_US / 20;
-	r->compressing = true;
-	sim_at(sim_now + min(wait_ns, COMPRESS_NS), SIM_COMPRESS, f->number, 0, 0);
+	r->compress_at = sim_now + min(wait_ns, COMPRESS_NS);
+	sim_at(r->compress_at, SIM_COMPRESS, f->number, 0, r->compress_at);
 }
 
 /* tcp_rcv_space_adjust(): the window grows with what a round trip brings. */
@@ -176,9 +191,11 @@ void sim_delack(struct sim_flow *f, u64 at)
 		acknowledge(f);
 }
 
-void sim_compressed(struct sim_flow *f)
+void sim_compressed(struct sim_flow *f, u64 at)
 {
-	f->in.compressing = false;
+	if (f->in.compress_at != at)
+		return;
+	f->in.compress_at = 0;
 	if (f->in.compressed)
 		acknowledge(f);
 }
@@ -189,9 +206,14 @@ void sim_receive(struct sim_flow *f, u32 packet)
 	struct sim_receiver *r = &f->in;
 	bool holes = has_holes(r), old;
 
+	if (sim_now - r->data_at > r->pause_ns)
+		acknowledge_soon(r);
+	r->data_at = sim_now;
 	old = (s32)(packet - r->next) < 0 || *got(r, packet);
 	r->log[r->arrivals++ & (SIM_RING - 1)] = packet;
 	if (old) {
+		if ((s32)(packet - r->next) < 0)
+			acknowledge_soon(r);
 		consider(f, true);
 		return;
 	}

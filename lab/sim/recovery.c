@@ -2,7 +2,7 @@
 /* The kernel's loss recovery: RACK (RFC 8985), tail loss probes, PRR, timeouts, undo. */
 #include "sim.h"
 
-/* The list of packets in the order of their newest transmissions, without lost ones. */
+/* The list of packets in the order of their newest transmissions, without those that RACK lost. */
 void sim_unlist(struct sim_flow *f, u32 packet)
 {
 	struct sim_packet *p = sim_packet(f, packet);
@@ -107,6 +107,8 @@ bool sim_rack(struct sim_flow *f)
 		s64 left_us = f->rack_rtt_us + window_us - (now_us - p->sent_us);
 
 		next = p->newer;
+		if (p->lost && !p->retrans)	/* by a timeout */
+			continue;
 		if (!sent_after(f->rack_us, f->rack_end, p->sent_us, packet))
 			break;
 		if (left_us > 0) {
@@ -131,7 +133,9 @@ static void begin_undo(struct sim_flow *f)
 {
 	/* Zero would be none: the first packet's number is. */
 	f->tp.undo_marker = f->tp.snd_una ? f->tp.snd_una : 1;
-	f->undo_retrans = f->tp.retrans_out ? (s32)f->tp.retrans_out : -1;
+	f->undo_retrans = f->tp.retrans_out + (f->tp.tlp_high_seq && f->tp.tlp_retrans);
+	if (!f->undo_retrans)
+		f->undo_retrans = -1;
 }
 
 static void begin_reduction(struct sim_flow *f)
@@ -211,7 +215,7 @@ static void keep_open(struct sim_flow *f)
 	}
 }
 
-static void enter_recovery(struct sim_flow *f)
+void sim_enter_recovery(struct sim_flow *f)
 {
 	struct tcp_sock *tp = &f->tp;
 
@@ -303,7 +307,7 @@ int sim_recover(struct sim_flow *f, u32 flags)
 			return 1;
 		if (!tp->lost_out)
 			return 0;
-		enter_recovery(f);
+		sim_enter_recovery(f);
 		return 1;
 	}
 	if (sim_state(f) == TCP_CA_Loss) {
@@ -320,7 +324,7 @@ int sim_recover(struct sim_flow *f, u32 flags)
 			keep_open(f);
 		return 0;
 	}
-	enter_recovery(f);
+	sim_enter_recovery(f);
 	return 1;
 }
 
@@ -398,20 +402,21 @@ void sim_probe(struct sim_flow *f)
 	struct tcp_sock *tp = &f->tp;
 	u32 out = tp->packets_out;
 
+	/* Without a probe the timeout counts from when the oldest packet left. */
+	f->timer = SIM_TIMER_TLP;
 	if (!tp->tlp_high_seq) {
 		tp->tlp_retrans = 0;
-		if ((s32)(f->wnd_end - f->nxt) > 0 && f->nxt != f->written) {
-			sim_write(f, true);
-			if (tp->packets_out > out)
-				tp->tlp_high_seq = tp->snd_nxt;
-		} else {
+		if ((s32)(f->wnd_end - f->nxt) <= 0 || f->nxt == f->written) {
 			retransmit(f, f->nxt - 1);
-			mark_retransmitted(f, f->nxt - 1);
 			tp->tlp_retrans = 1;
+		} else {
+			sim_write(f, true);
+		}
+		if (tp->tlp_retrans || tp->packets_out > out) {
 			tp->tlp_high_seq = tp->snd_nxt;
+			f->timer = SIM_TIMER_OFF;
 		}
 	}
-	f->timer = SIM_TIMER_OFF;
 	sim_arm_rto(f);
 }
 
@@ -430,8 +435,6 @@ void sim_timeout(struct sim_flow *f)
 		    (s64)(f->rack_rtt_us - (tp->tcp_mstamp - p->sent_us)) > 0)
 			continue;
 		mark_lost(f, packet);
-		if (p->lost)
-			sim_unlist(f, packet);
 	}
 	if (sim_state(f) <= TCP_CA_Disorder || (s32)(f->high - f->una) <= 0 ||
 	    (sim_state(f) == TCP_CA_Loss && !f->retransmits)) {

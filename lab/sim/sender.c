@@ -18,13 +18,24 @@ void sim_set_state(struct sim_flow *f, u8 state)
 	f->tp.inet_conn.icsk_ca_state = state;
 }
 
-/* Timers of a jiffy's resolution, a millisecond. */
+/* When the kernel's timer wheel expires, jiffies of a millisecond: never early, far ones late. */
+static u64 expiry(u64 now, u64 wait)
+{
+	u32 shift = wait < 63 ? 0 : wait < 504 ? 3 : wait < 4032 ? 6 : 9;
+
+	return (((now + wait) >> shift) + 1) << shift;
+}
+
 void sim_arm(struct sim_flow *f, enum sim_timer timer, u64 wait_us)
 {
+	const struct tcp_sock *tp = &f->tp;
 	u64 jiffies = (wait_us + 999) / 1000;
 
+	/* tcp_pacing_delay() */
+	if (timer != SIM_TIMER_REO && tp->tcp_wstamp_ns > tp->tcp_clock_cache)
+		jiffies += (tp->tcp_wstamp_ns - tp->tcp_clock_cache) / SIM_NS_MS;
 	f->timer = timer;
-	f->timer_at = (sim_now / SIM_NS_MS + jiffies) * SIM_NS_MS;
+	f->timer_at = expiry(sim_now / SIM_NS_MS, jiffies) * SIM_NS_MS;
 	sim_at(f->timer_at, SIM_TIMER, f->number, 0, f->timer_at);
 }
 
@@ -159,7 +170,7 @@ static void fill(struct sim_flow *f)
 
 	if (f->written - f->una > SIM_BUFFER * 2 / 3)
 		return;
-	if (f->written && f->written == f->nxt && in_flight < tp->snd_cwnd &&
+	if (f->written == f->nxt && in_flight < tp->snd_cwnd &&
 	    tp->lost_out <= tp->retrans_out)
 		tp->app_limited = max(tp->delivered + in_flight, 1U);
 	f->written = f->una + SIM_BUFFER;
@@ -213,7 +224,7 @@ void sim_timer_fires(struct sim_flow *f)
 		sim_rack(f);
 		if (tcp_packets_in_flight(&f->tp) != before) {
 			if (sim_state(f) != TCP_CA_Recovery) {
-				sim_recover(f, SIM_LOST_RETRANS);
+				sim_enter_recovery(f);
 				if (!f->ops->cong_control)
 					sim_reduce(f, 1, 0, 0);
 			}

@@ -56,8 +56,9 @@ struct sim_receiver {
 	u32 quick, dup_acks, compressed;
 	u64 read_at, read_ns;	/* the program reads again from then on; and waits so long */
 	bool reads;		/* that event is queued */
-	u64 delack_at;
-	bool compressing;
+	u64 delack_at;		/* 0: not waiting */
+	u64 data_at, pause_ns;	/* the newest packet; after so long without one ACKs are quick */
+	u64 compress_at;
 	u32 window, clamp, ssthresh;	/* bytes: advertised, limits of it */
 	u32 space;		/* bytes copied in the last round trip */
 	u32 space_read;
@@ -115,7 +116,7 @@ struct sim_flow {
 
 enum sim_kind {
 	SIM_MESSAGE_OUT, SIM_START, SIM_END, SIM_STOP, SIM_TIMER, SIM_PACE, SIM_DEQUEUE,
-	SIM_DATA, SIM_ACK_OUT, SIM_ACK_IN,
+	SIM_SLOT, SIM_DATA, SIM_ACK_OUT, SIM_ACK_IN,
 	SIM_READ, SIM_DELACK, SIM_COMPRESS, SIM_STEP, SIM_SAMPLE, SIM_SECOND, SIM_COMMON,
 };
 
@@ -160,6 +161,7 @@ void sim_path_begin(void);
 void sim_path_step(u32 number);
 void sim_send(u32 flow, u32 packet);
 void sim_dequeue(u64 at);
+void sim_slot(u32 number, u64 at);
 void sim_send_ack(u32 flow, u32 acked, u64 log, u32 window_end);
 void sim_ack_out(const struct sim_event *event);
 
@@ -189,7 +191,7 @@ void sim_take_rtt(struct sim_flow *f, long rtt_us, long newest_us);
 /* recovery.c */
 enum {
 	SIM_ADVANCED = 1, SIM_SACKED = 2, SIM_DSACK = 4, SIM_TLP_DSACK = 8, SIM_ORIGINAL = 16,
-	SIM_LOST_RETRANS = 32, SIM_WINDOW = 64,
+	SIM_WINDOW = 32,
 };
 void sim_unlist(struct sim_flow *f, u32 packet);
 void sim_list(struct sim_flow *f, u32 packet);
@@ -197,6 +199,7 @@ void sim_rack_advance(struct sim_flow *f, const struct sim_packet *p, u32 packet
 bool sim_rack(struct sim_flow *f);
 void sim_rack_window(struct sim_flow *f);
 int sim_recover(struct sim_flow *f, u32 flags);
+void sim_enter_recovery(struct sim_flow *f);
 void sim_process_tlp(struct sim_flow *f, u32 flags, u32 ack);
 void sim_timeout(struct sim_flow *f);
 void sim_retransmit(struct sim_flow *f);
@@ -208,7 +211,7 @@ bool sim_is_reducing(const struct sim_flow *f);
 void sim_receive(struct sim_flow *f, u32 packet);
 void sim_read(struct sim_flow *f);
 void sim_delack(struct sim_flow *f, u64 at);
-void sim_compressed(struct sim_flow *f);
+void sim_compressed(struct sim_flow *f, u64 at);
 void sim_receiver_begin(struct sim_flow *f, double rtt_us);
 
 /* record.c */
