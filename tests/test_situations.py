@@ -19,7 +19,7 @@ from ndm_tcp.datasets.rounds.flow import FlowRecords
 from ndm_tcp.errors import NdmError
 
 from . import captures
-from .captures import ACK, SYN, Captured
+from .captures import ACK, FIN, SYN, Captured
 
 
 def sorted_by_time(made: Captured) -> Captured:
@@ -247,16 +247,16 @@ def test_clocks_that_jump_back_are_refused(tmp_path: Path) -> None:
     assert not flows and skipped == {"time stamps go back by more than a second": 1}
 
 
-def hoarder(made: Captured, megabytes: int, port: int) -> None:
+def hoarder(made: Captured, megabytes: int, port: int, at_us: int = 1_000_000) -> None:
     """Data in segments of 48 bytes that nobody ever acknowledges."""
     made.sender = (made.sender[0], port)
     mss = b"\x02\x04\x00\x01"
-    made.packet(1_000_000, True, flags=SYN, options=mss)
-    made.packet(1_020_000, False, flags=SYN | ACK, ack=1, options=mss)
-    made.packet(1_020_050, True, seq=1, ack=1)
+    made.packet(at_us, True, flags=SYN, options=mss)
+    made.packet(at_us + 20_000, False, flags=SYN | ACK, ack=1, options=mss)
+    made.packet(at_us + 20_050, True, seq=1, ack=1)
     for i in range(megabytes * 16):
-        made.data(1_021_000 + i, 1 + i * 62_500, 62_500)
-    made.ack(1_050_000, 1)
+        made.data(at_us + 21_000 + i, 1 + i * 62_500, 62_500)
+    made.ack(at_us + 50_000, 1)
 
 
 def test_more_in_flight_than_tcp_allows_is_refused(tmp_path: Path) -> None:
@@ -276,6 +276,20 @@ def test_many_hoarders_together_do_not_fill_the_memory(tmp_path: Path) -> None:
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     peak_mb = int(done.stdout) / 1024
     assert path.stat().st_size < 4e6 and peak_mb < 1600
+
+
+@pytest.mark.parametrize("fin_is_last", [True, False])
+def test_flows_one_after_the_other_need_no_more_than_one(tmp_path: Path, fin_is_last: bool) -> None:
+    """A flow that is over holds nothing: twenty of them have 2^24.2 segments in flight in sum."""
+    made = Captured(tmp_path / "x.pcap")
+    for number in range(20):
+        at_us, end = 1_000_000 * (number + 1), 1 + 45 * 1_000_000
+        hoarder(made, 45, 1000 + number, at_us)
+        acked_us, fin_us = at_us + 60_000, at_us + (70_000 if fin_is_last else 55_000)
+        made.ack(acked_us, end)
+        made.packet(fin_us, True, seq=end, ack=1, flags=FIN | ACK)
+    _, skipped = capture.read_rounds(sorted_by_time(made).write(), "0")
+    assert "too many segments in flight" not in skipped, skipped
 
 
 MEASURE = """

@@ -2,8 +2,9 @@
 /*
  * A capture to the rounds of its flows, in two passes over the file: the first learns which way
  * the data goes and the options of the handshakes, the second replays the senders. Memory: one
- * buffer, some 620 bytes per connection, 56 per segment in flight, 88 per round; all ACKs
- * (72 bytes each) only if the caller requests them.
+ * buffer, some 620 bytes per connection and up to 48 KiB for its time stamps, 56 per segment in
+ * flight of those that are not over, 88 per round; all ACKs (72 bytes each) only if the caller
+ * requests them.
  */
 #ifndef NDM_CAPTURE_H
 #define NDM_CAPTURE_H

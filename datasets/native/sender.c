@@ -29,6 +29,17 @@ void ndm_sender_free(struct ndm_sender *s)
 	memset(s, 0, sizeof(*s));
 }
 
+/* After its FIN, with nothing in flight, a flow gives back its room for segments. */
+void ndm_sender_release(struct ndm_sender *s)
+{
+	if (!s->fin || packets_out(s))
+		return;
+	*s->budget += (int64_t)s->room;
+	free(s->out);
+	s->out = NULL;
+	s->head = s->end = s->room = 0;
+}
+
 /* --- RTT estimators ----------------------------------------------------------------------- */
 
 /* Gains 1/8 and 1/4; a falling RTT raises mdev only by 1/32. */

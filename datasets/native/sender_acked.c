@@ -345,5 +345,6 @@ bool ndm_sender_acked(struct ndm_sender *s, int64_t now_us, uint32_t ack32, uint
 	}
 	adapt_reo_window(s);
 	record(s, now_us, ca_rtt, newly, row);
+	ndm_sender_release(s);
 	return !s->failed;
 }

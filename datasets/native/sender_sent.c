@@ -220,6 +220,7 @@ void ndm_sender_fin(struct ndm_sender *s, uint32_t seq32, bool alone)
 	}
 	s->fin = true;
 	s->beyond = max64(s->beyond, seq + 1);
+	ndm_sender_release(s);
 }
 
 void ndm_sender_clock_set(struct ndm_sender *s)

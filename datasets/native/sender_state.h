@@ -55,6 +55,7 @@ static inline size_t find(const struct ndm_sender *s, int64_t seq)
 }
 
 /* sender.c: RTTs and losses. */
+void ndm_sender_release(struct ndm_sender *s);
 void ndm_sender_take_srtt(struct ndm_sender *s, int64_t rtt);
 void ndm_sender_take_min_rtt(struct ndm_sender *s, int64_t now_us, int64_t rtt);
 void ndm_sender_mark_lost(struct ndm_sender *s, struct ndm_out *p);
