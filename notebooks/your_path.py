@@ -177,7 +177,7 @@ if places:
     result = msgspec.json.decode(
         (adapted / adapt_report.RESULT).read_bytes(), type=adapt_report.Adapted
     )
-    print(report.table(adapt_report.HEAD, adapt_report.differences(result)))
+    print(report.table(adapt_report.HEAD, adapt_report.difference_rows(result)))
     print(adapt_report.guard_text(result))
     print(result.sentence)
 else:

@@ -34,7 +34,7 @@ class Adapted:
     """name of a model or source to why it does not teach"""
     judged: dict[str, dict[str, Prediction]]
     differences: dict[str, verdict.Difference]
-    """name of each other algorithm to the adapted network less it; null: no bound is known"""
+    """name of each other algorithm to the adapted network less it"""
     shipped: bool = False
     """is it the shipped network, since nothing was better?"""
     refused: verdict.Guard | None = None
