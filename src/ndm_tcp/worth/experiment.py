@@ -40,6 +40,7 @@ SUITES = {
     RULES: (
         "lan",
         "validation",
+        "validation-access",
         "validation-shallow",
         "validation-pages",
         "validation-pairs",
