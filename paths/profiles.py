@@ -95,20 +95,14 @@ def _of_profile(path: Path, data: bytes) -> PathModel:
     up, down = found.config.uplink, found.config.downlink
     one = down if found.data_flow_direction == "download" else up
     kbps = one.bottleneck_bandwidth
-    _require_use(path, kbps > 0)
     rates: list[tuple[float, float]] = []
     for second, others in enumerate(one.cross_traffic_pattern or [0.0]):
         bps = 1e3 * max(kbps - others, LEAST_SHARE * kbps)
-        if not rates or abs(bps / rates[-1][1] - 1) > SAME:
+        if not rates or abs(bps - rates[-1][1]) > SAME * rates[-1][1]:
             rates.append((float(second), bps))
     rtt_us = 1e3 * (up.propagation_delay + down.propagation_delay)
     note = "iBoxNet's other traffic is taken off the rate; it knows no random loss and no jitter."
     return _model(path, rates, rtt_us, one.buffer_size_packets, SECONDS, note)
-
-
-def _require_use(path: Path, useful: bool) -> None:
-    if not useful:
-        raise NdmError(f"{path}: rate, RTT and queue must be above 0; this profile is of no use")
 
 
 def _model(
@@ -119,7 +113,8 @@ def _model(
     seconds: float,
     note: str,
 ) -> PathModel:
-    _require_use(path, rtt_us > 0 and queue_packets >= 1 and rates[0][1] > 0)
+    if rtt_us <= 0 or queue_packets < 1 or rates[0][1] <= 0:
+        raise NdmError(f"{path}: rate, RTT and queue must be above 0; this profile is of no use")
     given, none = Kind.ASSUMED, Value.exact(0.0, Kind.ASSUMED)
     # A trace's ending may be a direction: ATT-LTE-driving.up.
     name = (
