@@ -107,21 +107,35 @@ def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(held).combine_chunks()
 
 
+def _there(folder: Path, name: str) -> Path:
+    """A file of a dataset.
+
+    Raises:
+        NdmError: it is missing.
+    """
+    path = folder / name
+    if not path.is_file():
+        raise NdmError(f"{folder}: no dataset here ({name} is missing); run: {REBUILD}")
+    return path
+
+
+def _damaged(folder: Path, why: object) -> NdmError:
+    return NdmError(f"{folder}: damaged dataset ({why}); run: {REBUILD}")
+
+
 def manifest_of(folder: Path) -> dict[str, Any]:
     """Content of `dataset.json`.
 
     Raises:
         NdmError: there is none, or it is damaged.
     """
-    path = folder / MANIFEST
-    if not path.is_file():
-        raise NdmError(f"{folder}: no dataset here ({MANIFEST} is missing); run: {REBUILD}")
+    path = _there(folder, MANIFEST)
     try:
         manifest = orjson.loads(path.read_bytes())
     except orjson.JSONDecodeError as error:
-        raise NdmError(f"{folder}: damaged dataset ({error}); run: {REBUILD}") from None
+        raise _damaged(folder, error) from None
     if not isinstance(manifest, dict):
-        raise NdmError(f"{folder}: damaged dataset ({MANIFEST} is no object); run: {REBUILD}")
+        raise _damaged(folder, f"{MANIFEST} is no object")
     return manifest
 
 
@@ -165,17 +179,13 @@ def read_whole(folder: Path, ours: str, columns: Sequence[str] | None = None) ->
     Raises:
         NdmError: not a dataset, another contract, or files that do not belong together.
     """
-    rounds_path = folder / ROUNDS
-    manifest = manifest_of(folder)
-    if not rounds_path.is_file():
-        raise NdmError(f"{folder}: no dataset here ({ROUNDS} is missing); run: {REBUILD}")
+    manifest, rounds_path = manifest_of(folder), _there(folder, ROUNDS)
     try:
         schema = pq.read_schema(rounds_path)
         kept = None if columns is None else [n for n in columns if n in schema.names]
         table = pq.read_table(rounds_path, columns=kept, read_dictionary=TEXT)
     except (pa.ArrowInvalid, OSError) as error:
-        detail = str(error).splitlines()[0]
-        raise NdmError(f"{folder}: damaged dataset ({detail}); run: {REBUILD}") from None
+        raise _damaged(folder, str(error).splitlines()[0]) from None
     found = (schema.metadata or {}).get(b"ndm_contract", b"").decode() or None
     if found == contract.DATA_HASH != ours:
         raise NdmError(f"{folder}: needs no conversion; leave it out")
