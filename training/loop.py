@@ -209,6 +209,7 @@ class Trainer:
         return tensors
 
     def _save(self) -> None:
+        # With the digest of all that it learns from in place of the dataset's: see `_resume`.
         files.write_text(self.folder / METRICS, _csv(self.history))
         ckpt.save(
             self.folder / ckpt.PROGRESS,

@@ -54,7 +54,7 @@ static inline size_t find(const struct ndm_sender *s, int64_t seq)
 	return low;
 }
 
-/* sender.c: RTTs and losses. */
+/* sender.c: room, RTTs and losses. */
 void ndm_sender_release(struct ndm_sender *s);
 void ndm_sender_take_srtt(struct ndm_sender *s, int64_t rtt);
 void ndm_sender_take_min_rtt(struct ndm_sender *s, int64_t now_us, int64_t rtt);

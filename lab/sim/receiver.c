@@ -115,7 +115,7 @@ static void consider(struct sim_flow *f, bool now)
 		return;
 	}
 	if (r->dup_acks < DUP_ACKS || r->compressed >= COMPRESSED_ACKS) {
-		r->dup_acks += r->compressed < COMPRESSED_ACKS;
+		r->dup_acks++;
 		acknowledge(f);
 		return;
 	}
