@@ -467,8 +467,8 @@ def test_captures_that_show_no_path_end_in_one_line(
         (["--guard", "validaton"], "validaton"),
         (["--guard", ","], "--guard ,: fewer than 3 scenarios"),
         (["--draws", "100"], "--draws must be below 100"),
-        (["--lab-rounds", str(tmp_path / "none")], "dataset.json is missing"),
-        (["--lab-rounds", str(damaged)], "damaged dataset"),
+        (["--lab-rounds", str(tmp_path / "none")], f"{tmp_path / 'none'}: no dataset here"),
+        (["--lab-rounds", str(damaged)], f"{damaged}: damaged dataset"),
     ):
         assert run_command(["adapt", str(poll), "-o", str(tmp_path / "out"), *words]) == 2
         err = capsys.readouterr().err
