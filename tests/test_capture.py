@@ -130,6 +130,30 @@ def test_delivery_rate_is_the_kernels(name: str) -> None:
     assert np.median(errors) < 0.001
 
 
+POLLED = sorted(path.parent.name for path in TRACES.glob("*/ss.txt*"))
+
+
+@pytest.mark.parametrize("name", POLLED)
+def test_delivered_is_the_kernels(name: str) -> None:
+    """ss begins after the time it prints, so its count may be one or two ACKs ahead."""
+    flow, at_s, port = recorded(name)
+    ss_path = run_folder.find(TRACES / name, "ss.txt")
+    assert ss_path is not None
+    ahead, at_ss_s = [], 0.0
+    with streams.open_text(ss_path) as stream:
+        for line in stream:
+            if re.fullmatch(r"\d+\.\d+\s*", line):
+                at_ss_s = float(line)
+            delivered = re.search(r" delivered:(\d+)", line)
+            newest = np.searchsorted(at_s, at_ss_s) - 1
+            if delivered and f":{port} " in line and newest > 3:
+                synack = 1
+                ahead.append(int(delivered[1]) - synack - int(flow.acks["delivered"][newest]))
+    assert len(ahead) > 200
+    assert np.mean(np.equal(ahead, 0)) > 0.4
+    assert np.mean(np.isin(ahead, range(5))) > 0.98
+
+
 def test_causes_of_loss_reach_the_records() -> None:
     truth = tomllib.loads((TRACES / "reno-03-lossy" / "run.toml").read_text())["truth"]
     (flow,), _ = run_folder.read(TRACES / "reno-03-lossy")

@@ -107,11 +107,50 @@ def test_of_a_synack_sent_again_the_time_stamp_tells_which_was_answered(tmp_path
     assert flow.acks["min_rtt_us"][0] == 20_000
 
 
+def test_an_ack_that_others_overtook_gives_no_row(tmp_path: Path) -> None:
+    """Its SACK block counts for RACK; the kernel never counts that packet as delivered."""
+    made = Captured(tmp_path / "late.pcap")
+    made.handshake(0, 20_000, 20_100)
+    made.transfer(21_000, 100)
+    sent_us = 21_000 + 100_000 + 20_000
+    for n in range(100, 103):
+        made.data(sent_us + n, 1 + n * 1000, 1000)
+    block = captures.sack(101_001, 102_001)
+    made.ack(sent_us + 20_000, 99_001, options=block)
+    made.ack(sent_us + 25_000, 103_001)
+    (flow,) = compare(made.write())
+    assert list(flow.acks["delivered"][-2:]) == [100, 102]
+    assert list(flow.acks["acked"][-2:]) == [1, 2]
+    assert (np.diff(flow.acks["delivered"].astype(int)) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("repeated", "delivered"), [(0, 100), (1, 101), (2, 102), (3, 102)], ids=str
+)
+def test_segments_that_came_twice_are_delivered(
+    tmp_path: Path, repeated: int, delivered: int
+) -> None:
+    """But no more than the sender repeated, which is two (tcp_dsack_seen())."""
+    made = Captured(tmp_path / "twice.pcap")
+    made.handshake(0, 20_000, 20_100)
+    made.transfer(21_000, 100)
+    at_us = 21_000 + 100_000 + 20_000
+    made.data(at_us, 98_001, 2000)
+    made.data(at_us + 100, 100_001, 1000)
+    for n in range(repeated):
+        left = 98_001 + 1000 * (n % 2)
+        made.ack(at_us + 20_000 + n, 100_001, options=captures.sack(left, left + 1000))
+    made.ack(at_us + 21_000, 101_001)
+    (flow,) = compare(made.write())
+    assert flow.acks["delivered"][-1] == delivered + 1
+    assert flow.facts["dsacks"] == repeated
+
+
 step = st.tuples(
     st.sampled_from(
         [
             *("new", "new", "new", "ack", "ack", "ack", "sack", "dsack", "again", "hole"),
-            *("byte", "fin", "close"),
+            *("byte", "fin", "close", "late"),
         ]
     ),
     st.integers(0, 40),
@@ -150,7 +189,8 @@ def random_transfer(path: Path, steps: list[tuple[str, int, int, int]], start: i
         else:
             left = una + (nxt - una) * a // 41 - 2000 * (kind == "dsack")
             blocks = [left, left + 1000 * (b + 1), una, nxt][: 2 + 2 * (b % 2)]
-            made.ack(now_us, una, options=captures.sack(*blocks))
+            ack = max(start, una - 1000 * (kind == "late"))
+            made.ack(now_us, ack, options=captures.sack(*blocks))
     return made.write()
 
 

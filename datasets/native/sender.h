@@ -73,6 +73,8 @@ struct ndm_sender {
 	bool reordered, rack_advanced, dsack_seen;
 	int64_t rack_sent_us, rack_end, rack_rtt_us;
 	int64_t reo_steps, reo_persist, reo_mark;
+	int64_t repeated;	/* segments that the receiver reported to have come twice */
+	int64_t probe_end;	/* of the tail repeated last (TLP); -1: none, or answered */
 	int64_t window;
 	int64_t last_progress_us;
 

@@ -4,6 +4,7 @@
 
 #define DUPTHRESH 3
 #define REO_PERSIST 16		/* recoveries, TCP_RACK_RECOVERY_THRESH */
+#define MAX_WINDOW (1LL << 30)	/* bytes, RFC 7323 (2.3) */
 
 static bool later(int64_t a_us, int64_t a_end, int64_t b_us, int64_t b_end)
 {
@@ -164,7 +165,7 @@ static bool take_ack(struct ndm_sender *s, int64_t now_us, int64_t ack,
 }
 
 /*
-* Mark packets that a later packet overtook. The later packet may be a repetition: new
+ * Mark packets that a later packet overtook. The later packet may be a repetition: new
  * data above the highest SACKed byte that left before it is lost too.
  */
 static void rack(struct ndm_sender *s, int64_t now_us)
@@ -194,19 +195,44 @@ static void rack(struct ndm_sender *s, int64_t now_us)
 	}
 }
 
-/* RFC 2883: the first block repeats acknowledged data, or lies in the second. */
-static bool is_dsack(const struct ndm_sender *s, int64_t ack, const struct ndm_options *o)
+/* RFC 2883: the first block begins with acknowledged data, or lies in the second. */
+static bool is_dsack(const struct ndm_sender *s, int64_t ack, int64_t left, int64_t right,
+		     const struct ndm_options *o)
 {
-	int64_t left, right;
-
-	if (!o->n_sack)
+	if (left >= right || right - left > MAX_WINDOW)
 		return false;
-	left = unwrap(o->sack[0][0], s->una);
-	right = unwrap(o->sack[0][1], s->una);
-	if (right <= ack)
+	if (left < ack)
 		return true;
 	return o->n_sack > 1 && unwrap(o->sack[1][0], s->una) <= left &&
 	       right <= unwrap(o->sack[1][1], s->una);
+}
+
+/*
+ * Segments that the receiver reports to have come twice; the kernel counts them as delivered.
+ * None if more were reported than sent twice. As tcp_dsack_seen().
+ */
+static int64_t take_dsack(struct ndm_sender *s, int64_t ack, const struct ndm_options *o)
+{
+	int64_t left, right, segments;
+
+	if (!o->n_sack)
+		return 0;
+	left = unwrap(o->sack[0][0], s->una);
+	right = unwrap(o->sack[0][1], s->una);
+	if (!is_dsack(s, ack, left, right, o))
+		return 0;
+	s->dsacks++;
+	segments = (right - left + s->mss - 1) / s->mss;
+	s->repeated += segments;
+	if (s->repeated > s->retransmitted + s->fins_resent)
+		return 0;
+	if (segments == 1 && right == s->probe_end) {
+		if (ack >= right)
+			s->probe_end = -1;
+	} else if (s->reordered) {
+		s->dsack_seen = true;
+	}
+	return segments;
 }
 
 /* RFC 8985: one step more per round with a D-SACK, kept for 16 recoveries. */
@@ -258,7 +284,7 @@ static void record(struct ndm_sender *s, int64_t now_us, int64_t ca_rtt, int64_t
 		if (interval < min_rtt(s))
 			interval = -1;
 	}
-	if (s->delivered > s->app_limited)
+	if (s->delivered >= s->app_limited)
 		s->app_limited = 0;
 	row->ack.now_us = (uint64_t)now_us;
 	row->ack.rtt_us = (int32_t)min64(ca_rtt >= 0 ? ca_rtt : -1, INT32_MAX);
@@ -293,16 +319,37 @@ void ndm_handshake_row(int64_t now_us, int64_t rtt_us, struct ndm_ack_row *row)
 	row->ack.ca_state = OPEN;
 }
 
+/* The SACK blocks of an ACK that a later one overtook: the kernel marks, and counts nothing. */
+static void take_late(struct ndm_sender *s, int64_t now_us, int64_t ack,
+		      const struct ndm_options *options)
+{
+	int64_t delivered = s->delivered, rtt, ca_rtt;
+
+	if (!options->n_sack)
+		return;
+	take_dsack(s, ack, options);
+	memset(&s->sample, 0, sizeof(s->sample));
+	s->sample.end = -1;
+	take_ack(s, now_us, s->una, options, &rtt, &ca_rtt);
+	s->delivered = delivered;
+	rack(s, now_us);
+	advance_state(s, s->marked);
+}
+
 bool ndm_sender_acked(struct ndm_sender *s, int64_t now_us, uint32_t ack32, uint32_t window,
 		      const struct ndm_options *options, struct ndm_ack_row *row)
 {
-	int64_t ack, before, newly, rtt, ca_rtt;
+	int64_t ack, before, twice, newly, rtt, ca_rtt;
 	bool rounded;
 
 	if (s->failed || s->nxt < 0)
 		return false;
 	ack = unwrap(ack32, s->una);
 	s->zero_windows += !window;
+	if (ack < s->una) {
+		take_late(s, now_us, ack, options);
+		return false;
+	}
 	s->closed = !window;
 	if (ack > s->nxt && ack <= s->beyond) {
 		if (!packets_out(s))
@@ -315,6 +362,8 @@ bool ndm_sender_acked(struct ndm_sender *s, int64_t now_us, uint32_t ack32, uint
 			s->early++;
 			s->unseen_end = ack;
 		}
+		if (ack <= s->nxt)
+			s->delivered += take_dsack(s, ack, options);
 		s->window = (int64_t)window << (s->wscale > 0 ? s->wscale : 0);
 		s->una = max64(s->una, min64(ack, s->nxt));
 		return false;
@@ -322,28 +371,28 @@ bool ndm_sender_acked(struct ndm_sender *s, int64_t now_us, uint32_t ack32, uint
 	before = s->delivered;
 	memset(&s->sample, 0, sizeof(s->sample));
 	s->sample.end = -1;
+	twice = take_dsack(s, ack, options);
+	s->delivered += twice;
+	if (ack > s->probe_end)
+		s->probe_end = -1;
 	rounded = take_ack(s, now_us, ack, options, &rtt, &ca_rtt);
 	newly = s->delivered - before;
-	if (newly || ack > s->una)
+	if (newly > twice || ack > s->una)
 		s->last_progress_us = now_us;
-	s->una = max64(s->una, ack);
+	s->una = ack;
 	s->window = (int64_t)window << (s->wscale > 0 ? s->wscale : 0);
 	if (rtt >= 0) {
 		/* The module's lowest RTT is no rounded one, and at most a millisecond above. */
 		ndm_sender_take_min_rtt(s, now_us, max64(ca_rtt, 1) + (rounded ? 1000 : 0));
 		ndm_sender_take_srtt(s, max64(rtt, 1));
 	}
+	adapt_reo_window(s);
 	rack(s, now_us);
 	row->cause = s->marked_cause;
 	row->ack.lost = s->marked;
 	s->marked = 0;
 	s->marked_cause = 0;
 	advance_state(s, row->ack.lost);
-	if (is_dsack(s, ack, options)) {
-		s->dsack_seen = true;
-		s->dsacks++;
-	}
-	adapt_reo_window(s);
 	record(s, now_us, ca_rtt, newly, row);
 	ndm_sender_release(s);
 	return !s->failed;

@@ -75,6 +75,7 @@ static void enter_loss(struct ndm_sender *s, int64_t now_us)
 	s->rtos++;
 	s->state = LOSS;
 	s->high_seq = s->nxt;
+	s->probe_end = -1;
 	ndm_peaks_timeout(&s->peaks);
 	for (i = s->head; i < s->end; i++) {
 		struct ndm_out *p = &s->out[i];
@@ -103,6 +104,8 @@ static void sent_again(struct ndm_sender *s, int64_t now_us, int64_t seq, int64_
 		/* By a timer, or its last repetition would not have been the last. */
 		if (!p->sacked && !tail && (!p->lost || p->resent_out))
 			ndm_sender_mark_lost(s, p);
+		if (tail)
+			s->probe_end = p->end;
 		stamp(s, p, now_us);
 		p->resent = true;
 		if (!p->resent_out && !p->sacked) {

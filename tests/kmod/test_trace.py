@@ -221,6 +221,37 @@ def test_the_lowest_rtt_is_no_timestamps(tmp_path: Path, seeds: int) -> None:
         assert median < 0.2 and p95 < 5, name
 
 
+OVERTAKING = """
+seconds = 20
+topology = "path"
+[link]
+rate_bps = 40_000_000
+rtt_us = 40_000
+queue_packets = 150
+loss = 0.003
+jitter_us = 3_000
+reorder = true
+"""
+
+
+@pytest.mark.parametrize("seeds", [2, pytest.param(8, marks=pytest.mark.long)])
+def test_packets_that_came_twice_are_counted_as_in_the_kernel(tmp_path: Path, seeds: int) -> None:
+    """Where packets overtake others, RACK often repeats what was not lost."""
+    need_kernel()
+    parts = []
+    for seed in range(1, seeds + 1):
+        percent, in_kernel = distances(OVERTAKING, seed, tmp_path)
+        assert len(percent) > 0.98 * in_kernel > 250
+        parts.append(percent)
+    percent = np.concatenate(parts)
+    same = np.mean(percent[:, LOSS_RATE] < 0.02)
+    print(f"\nloss_rate the same in {same:.1%} of the rounds")
+    assert same > 0.98
+    rate = percent[:, event_lines.INPUTS.index("delivery_ratio")].mean()
+    print(f"delivery_ratio {rate:.3f} % of the range apart in the mean")
+    assert rate < 0.25
+
+
 def test_the_window_of_a_round_is_that_before_its_last_ack(folder: Path, table: pa.Table) -> None:
     """tcp_probe's time is cut down to a microsecond, the capture's is not."""
     (flow,), _ = run_folder.read(folder)

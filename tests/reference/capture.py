@@ -14,8 +14,8 @@ from ndm_tcp import files
 from ndm_tcp.datasets.readers.tcp_probe import ProbeColumns
 from ndm_tcp.datasets.rounds.flow import CwndSource, FlowRecords, Sampling, flow_id
 
-from .pcap import ACK, SYN, CaptureReport, Segment, segments
-from .sender import SenderReplay, is_ack, is_data, is_fin
+from .pcap import ACK, SYN, CaptureReport, Segment, is_ack, is_data, is_fin, segments
+from .sender import SenderReplay
 from .tcp_options import Options, parse_options
 
 INITIAL_WINDOW = 10  # packets, RFC 6928

@@ -269,3 +269,18 @@ def segments(path: Path, report: CaptureReport, keep_going: bool = False) -> Ite
                 f"{path}: cut short at byte {stream.short_at}, after {report.packets} whole "
                 "packets; use --keep-going to take those"
             )
+
+
+def is_data(segment: Segment) -> bool:
+    """True if the packet carries sequence space the sender must get acknowledged."""
+    return segment.payload > 0 and not segment.flags & SYN
+
+
+def is_fin(segment: Segment) -> bool:
+    """True if the packet ends its direction."""
+    return bool(segment.flags & FIN) and not segment.flags & SYN
+
+
+def is_ack(segment: Segment) -> bool:
+    """True if the packet acknowledges and is no SYN."""
+    return bool(segment.flags & ACK) and not segment.flags & SYN

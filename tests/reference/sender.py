@@ -17,16 +17,22 @@ import numpy as np
 from ndm_tcp.datasets.rounds.flow import ACK_DTYPE, INITIAL_SSTHRESH, AckArray, LossCause
 
 from .estimators import RttEstimator, WindowedMin
-from .pcap import ACK, FIN, SYN, Segment
-from .sender_state import _Packet, _RateSample, _unwrap
+from .sender_state import (
+    DISORDER,
+    DUPTHRESH,
+    LEFT_SLOW_START,
+    LOSS,
+    MIN_RTO_US,
+    MIN_RTT_WINDOW_US,
+    OPEN,
+    RECOVERY,
+    REO_PERSIST,
+    _is_dsack,
+    _Packet,
+    _RateSample,
+    _unwrap,
+)
 from .tcp_options import Options
-
-OPEN, DISORDER, CWR, RECOVERY, LOSS = range(5)
-DUPTHRESH = 3
-LEFT_SLOW_START = 2  # packets; the window is estimated, so only "above it" can be told
-REO_PERSIST = 16  # recoveries, TCP_RACK_RECOVERY_THRESH
-MIN_RTO_US = 200_000  # TCP_RTO_MIN
-MIN_RTT_WINDOW_US = 300_000_000  # sysctl tcp_min_rtt_wlen
 
 
 class SenderReplay:
@@ -66,6 +72,7 @@ class SenderReplay:
         self.rack_sent_us = self.rack_end = self.rack_rtt_us = 0
         self.rack_advanced = self.dsack_seen = False
         self.reo_steps, self.reo_persist, self.reo_mark = 1, 0, 0
+        self.repeated, self.probe_end = 0, -1
         self.window = 0
         self.last_progress_us = 0
         self.ts_sent: dict[int, int] = {}
@@ -156,6 +163,8 @@ class SenderReplay:
             # By a timer, or its last repetition would not have been the last.
             if not packet.sacked and not tail and (not packet.lost or packet.resent_out):
                 self._mark_lost(packet)
+            if tail:
+                self.probe_end = packet.end
             self._stamp(packet, now_us)
             packet.resent = True
             if not packet.resent_out and not packet.sacked:
@@ -184,6 +193,7 @@ class SenderReplay:
         self.ssthresh = max(self._cwnd() // 2, 2)
         self.state = LOSS
         self.high_seq = self.nxt
+        self.probe_end = -1
         self.peak = self.last_peak = 1
         for number, packet in enumerate(self.packets[self.head :]):
             if packet.sacked or (packet.lost and not packet.resent_out):
@@ -199,36 +209,53 @@ class SenderReplay:
         if self.nxt < 0:
             return
         ack = _unwrap(ack32, self.una)
+        if ack < self.una:
+            self._overtaken(now_us, ack, options)
+            return
         self.closed = not window
         if self.nxt < ack <= self.beyond:
             if not self._packets_out():
                 self.nxt = ack
             ack = self.nxt
         if ack > self.nxt or not self._packets_out():
+            if ack <= self.nxt:
+                self.delivered += self._repeated(ack, options.sack)
             self.window = window << (self.wscale or 0)
             self.una = max(self.una, min(ack, self.nxt))
             return
         before = self.delivered
         self.sample = _RateSample()
+        twice = self._repeated(ack, options.sack)
+        self.delivered += twice
+        if ack > self.probe_end:
+            self.probe_end = -1
         rtt_us, ca_rtt_us, rounded = self._take_ack(now_us, ack, options)
         newly = self.delivered - before
-        if newly or ack > self.una:
+        if newly > twice or ack > self.una:
             self.last_progress_us = now_us
-        self.una = max(self.una, ack)
+        self.una = ack
         self.window = window << (self.wscale or 0)
         if rtt_us >= 0:
             self.min_rtt.update(now_us, max(ca_rtt_us, 1) + (1000 if rounded else 0))
             self.rtt.update(max(rtt_us, 1))
+        self._adapt_reo_window()
         self._rack(now_us)
         lost, cause = self.marked, self.marked_cause
         self.marked, self.marked_cause = 0, int(LossCause.UNKNOWN)
         self._advance_state(lost)
-        if options.sack and self._is_dsack(ack, options.sack):
-            self.dsack_seen = True
-            self.dsacks += 1
-        self._adapt_reo_window()
         self._record(now_us, ca_rtt_us, newly, lost, cause)
         self._compact()
+
+    def _overtaken(self, now_us: int, ack: int, options: Options) -> None:
+        """An ACK came after a later one: its blocks count, but not as delivered."""
+        if not options.sack:
+            return
+        self._repeated(ack, options.sack)
+        delivered, self.sample = self.delivered, _RateSample()
+        self._take_ack(now_us, self.una, options)
+        self.delivered = delivered
+        self._rack(now_us)
+        self._advance_state(self.marked)
 
     def _deliver(self, packet: _Packet) -> None:
         """Count a packet and keep the newest one's state for the rate sample."""
@@ -346,15 +373,22 @@ class SenderReplay:
                 continue
             self._mark_lost(packet)
 
-    def _is_dsack(self, ack: int, blocks: tuple[tuple[int, int], ...]) -> bool:
-        """RFC 2883: the first block repeats what was acknowledged, or lies in the second."""
+    def _repeated(self, ack: int, blocks: tuple[tuple[int, int], ...]) -> int:
+        """Segments that came twice, if that many were sent twice: the kernel delivers them."""
+        if not blocks or not _is_dsack(self.una, ack, blocks):
+            return 0
+        self.dsacks += 1
         left, right = (_unwrap(edge, self.una) for edge in blocks[0])
-        if right <= ack:
-            return True
-        if len(blocks) < 2:
-            return False
-        outer_left, outer_right = (_unwrap(edge, self.una) for edge in blocks[1])
-        return outer_left <= left and right <= outer_right
+        segments = -(-(right - left) // self.mss)
+        self.repeated += segments
+        if self.repeated > self.retransmitted + self.fins_resent:
+            return 0
+        if segments == 1 and right == self.probe_end:
+            if ack >= right:
+                self.probe_end = -1
+        elif self.reordered:
+            self.dsack_seen = True
+        return segments
 
     def _adapt_reo_window(self) -> None:
         """RFC 8985: one step more per round with a D-SACK, kept for 16 recoveries."""
@@ -399,7 +433,7 @@ class SenderReplay:
             interval = max(sample.send_us, now_us - sample.prior_us)
             if interval < self.min_rtt.value:
                 interval = -1
-        if self.delivered > self.app_limited:
+        if self.delivered >= self.app_limited:
             self.app_limited = 0
         inflight = self.inflight()
         self.rows.append(
@@ -460,18 +494,3 @@ class SenderReplay:
         if len(rows):
             rows["now_us"] -= rows["now_us"][0]
         return rows
-
-
-def is_data(segment: Segment) -> bool:
-    """True if the packet carries sequence space the sender must get acknowledged."""
-    return segment.payload > 0 and not segment.flags & SYN
-
-
-def is_fin(segment: Segment) -> bool:
-    """True if the packet ends its direction."""
-    return bool(segment.flags & FIN) and not segment.flags & SYN
-
-
-def is_ack(segment: Segment) -> bool:
-    """True if the packet acknowledges and is no SYN."""
-    return bool(segment.flags & ACK) and not segment.flags & SYN

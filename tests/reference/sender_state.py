@@ -9,6 +9,7 @@ OPEN, DISORDER, CWR, RECOVERY, LOSS = range(5)
 DUPTHRESH = 3
 LEFT_SLOW_START = 2  # packets; the window is estimated, so only "above it" can be told
 REO_PERSIST = 16  # recoveries, TCP_RACK_RECOVERY_THRESH
+MAX_WINDOW = 1 << 30  # bytes, RFC 7323 (2.3)
 MIN_RTO_US = 200_000  # TCP_RTO_MIN
 MIN_RTT_WINDOW_US = 300_000_000  # sysctl tcp_min_rtt_wlen
 
@@ -54,3 +55,16 @@ class _Packet:
 def _unwrap(value: int, near: int) -> int:
     """The 64-bit number closest to `near` that ends in these 32 bits."""
     return near + ((value - near + 0x80000000) & 0xFFFFFFFF) - 0x80000000
+
+
+def _is_dsack(una: int, ack: int, blocks: tuple[tuple[int, int], ...]) -> bool:
+    """RFC 2883: the first block begins with acknowledged data, or lies in the second."""
+    left, right = (_unwrap(edge, una) for edge in blocks[0])
+    if not 0 < right - left <= MAX_WINDOW:
+        return False
+    if left < ack:
+        return True
+    if len(blocks) < 2:
+        return False
+    outer_left, outer_right = (_unwrap(edge, una) for edge in blocks[1])
+    return outer_left <= left and right <= outer_right
