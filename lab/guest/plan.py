@@ -256,7 +256,7 @@ def _traffic_lines(scenario: Scenario, cc: str) -> list[str]:
     lines.append("guest clock >clock")
     for start_s, command, output in clients:
         lines.append(
-            f'( sleep {start_s:g}; {command} >{output} 2>{output}.err ) & flows="$flows $!"'
+            f'( sleep {start_s:.9g}; {command} >{output} 2>{output}.err ) & flows="$flows $!"'
         )
     if scenario.link and scenario.link.steps:
         space = _shaped_space(scenario.link)

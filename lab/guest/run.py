@@ -134,7 +134,7 @@ def run(
     Args:
         scenario: or its file.
         cc: the algorithm under test.
-        seed: of every random number of the guest's kernel.
+        seed: of every random number of the guest's kernel, and of when flows begin.
         out: the folder to leave; one that holds a run is replaced.
         cpu: number of the CPU to run on; by default one without another run.
         module: a .ko for the lab's kernel, or the sources of one, loaded before the run.
@@ -154,6 +154,7 @@ def run(
     if isinstance(scenario, Path):
         scenario = scenarios.load(scenario)
     _require_sound(cc, seed, out)
+    scenario = scenario.begun(seed)
     uml_build.need(TOOLS)
     kernel = uml_build.build(quiet=True, patches=others.patches)
     modules = _modules(scenario, cc, module, params, others)

@@ -59,12 +59,15 @@
 
 Jitter that keeps the order, and an RTT that falls, delay a packet until the one before it has left.
 With `reorder`, jitter is netem's own, independent from packet to packet.
+
+In a run each flow but the first begins up to an RTT after its `start_s`, by the seed: see `begun`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import random
 import re
 import tomllib
 from dataclasses import dataclass
@@ -224,12 +227,28 @@ class Scenario:
     """the file"""
 
     def draws(self) -> bool:
-        """May the path or the traffic draw at random? netem on loopback and web pages count."""
+        """Is anything random? netem on loopback, web pages, and the begin of flows beside others."""
         link = self.link
-        if link is None or self.web:
+        if link is None or self.web or len(self.flows) > 1:
             return True
         chances = (link.loss, link.ack_loss, link.burst, link.jitter_us)
         return any((*chances, link.ack_hold_us[1], link.slot_us[1]))
+
+    def begun(self, seed: int) -> Scenario:
+        """The scenario of one run: every flow but the first begins up to an RTT later.
+
+        Which of two flows loses when their queue is full follows from milliseconds. Without this
+        draw all seeds of a path without loss and jitter are one and the same such accident.
+        """
+        if self.link is None:
+            return self
+        draw = random.Random(seed)
+        later_s = [0.0] + [draw.random() * self.link.rtt_us / 1e6 for _ in self.flows[1:]]
+        flows = [
+            dataclasses.replace(flow, start_s=round(flow.start_s + more, 6))
+            for flow, more in zip(self.flows, later_s, strict=False)
+        ]
+        return dataclasses.replace(self, flows=tuple(flows))
 
     def algorithms(self, cc: str) -> list[str]:
         """The algorithms of a run that tests `cc`, each once."""

@@ -161,6 +161,7 @@ def simulate(
     Raises:
         NdmError: it does not have this scenario or algorithm.
     """
+    scenario = scenario.begun(seed)
     given = words(scenario, cc, seed)
     cc, _ = split_cc(cc)
     command = [program, *([acks] if acks else [])]
