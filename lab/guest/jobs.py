@@ -72,9 +72,14 @@ def load_result(folder: Path) -> dict[str, Any] | None:
 
 
 def finished(job: Job, light: bool) -> Outcome | None:
-    """How a job ended before, unless it has to run: a light run left no recording."""
+    """How a job ended before, unless it has to run: a light run left no recording, and an earlier
+    version began its flows at other times."""
     done = load_result(job.folder)
-    return None if done is None or not (light or is_run(job.folder)) else Outcome(job, done)
+    if done is None or not (light or is_run(job.folder)):
+        return None
+    begun = [flow.start_s for flow in job.scenario.begun(job.seed).flows]
+    same = [flow["start_s"] for flow in done["flows"]] == begun
+    return Outcome(job, done) if same else None
 
 
 def attempt(job: Job, cpu: int | None, light: bool, kmod: Path | None) -> Outcome:

@@ -47,6 +47,25 @@ def test_flows_last_whole_seconds() -> None:
     assert scenario.end_s() == 5
 
 
+SHARED = PATH + "[[flows]]\ncount = 3\n[[flows]]\nsender = 1\nstart_s = 2\nseconds = 3\n"
+
+
+def test_flows_beside_others_begin_within_an_rtt_by_the_seed() -> None:
+    scenario = parse(SHARED, "x", "x.toml")
+    begun = [[flow.start_s for flow in scenario.begun(seed).flows] for seed in range(200)]
+    assert begun[7] == [flow.start_s for flow in scenario.begun(7).flows]
+    assert {starts[0] for starts in begun} == {0}
+    for number, start_s in ((1, 0), (2, 0), (3, 2)):
+        drawn = sorted(starts[number] - start_s for starts in begun)
+        assert -1e-9 <= drawn[0] < 0.002 and 0.038 < drawn[-1] <= 0.04 + 1e-9
+        assert len(set(drawn)) > 190
+    assert all(starts[1] != starts[2] for starts in begun)
+    assert scenario.draws() and not parse(PATH, "x", "x.toml").draws()
+    for alone in (PATH, LOOPBACK):
+        scenario = parse(alone, "x", "x.toml")
+        assert scenario.begun(3) == scenario
+
+
 def test_count_and_algorithms() -> None:
     text = PATH + '[[flows]]\ncount = 3\n[[flows]]\ncc = "cubic"\nsender = 2\n'
     scenario = parse(text, "x", "x.toml")

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab.guest import suite
+from ndm_tcp.lab.guest import jobs, suite
 from ndm_tcp.lab.paths import ccbench, scenario, sealed_paths, training_paths
 from ndm_tcp.lab.score import board
 
@@ -25,6 +26,18 @@ def test_runs_that_tell_little_are_repeated(tmp_path: Path) -> None:
     for bad in ("repeat = 0", "repeat = 1.5"):
         with pytest.raises(NdmError, match="made-up.toml: .*repeat"):
             scenario.parse(f"{bad}\n{text}", "made-up", "made-up.toml")
+
+
+def test_a_run_whose_flows_began_at_other_times_runs_again(tmp_path: Path) -> None:
+    """An earlier version began them all at the scenario's times."""
+    text = ccbench.scenarios()["set2-12mbit-20ms-1bdp.toml"]
+    (job,) = suite.jobs_of([scenario.parse(text, "a", "a.toml")], ["reno"], 1, tmp_path)
+    job.folder.mkdir()
+    for moved in (False, True):
+        flows = (job.scenario if moved else job.scenario.begun(job.seed)).flows
+        result = {"flows": [{"start_s": flow.start_s} for flow in flows]}
+        (job.folder / jobs.RESULT).write_text(json.dumps(result))
+        assert (jobs.finished(job, True) is None) == moved
 
 
 def test_fixed_windows_are_parameters() -> None:
