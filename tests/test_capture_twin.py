@@ -6,6 +6,8 @@ The twin finds packets with scapy's readers and shares no code with the C.
 
 from __future__ import annotations
 
+import csv
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from ndm_tcp import files
-from ndm_tcp.datasets.readers import capture, pcap, run_folder, sources
+from ndm_tcp.datasets.readers import capture, pcap, run_folder, sources, tcp_probe
 from ndm_tcp.datasets.rounds import columns
 from ndm_tcp.datasets.rounds.compute import rounds_of
-from ndm_tcp.datasets.rounds.flow import FlowRecords
+from ndm_tcp.datasets.rounds.flow import FlowRecords, LossCause
 
 from . import captures
 from .captures import Captured
@@ -86,6 +88,27 @@ def test_rounds_with_causes_equal_numpys() -> None:
         table = columns.table(rounds_of(flow), name, "")
         assert table.equals(twin_rounds.table(flow, name, ""))
         assert sum(table["loss_cause"].to_pylist()) > 0
+
+
+@pytest.mark.parametrize("name", ["reno-03-lossy", "cubic-08-reorder", "bbr-04-lossy"])
+def test_causes_of_loss_and_true_windows_are_the_twins(name: str) -> None:
+    folder = TRACES / name
+    drops: dict[int, list[tuple[int, int]]] = {}
+    for row in csv.DictReader((folder / "drops.csv").read_text().splitlines()):
+        cause = {"random": LossCause.RANDOM, "queue": LossCause.QUEUE}[row["cause"]]
+        drops.setdefault(int(row["seq"]), []).append((int(row["t_ns"]) // 1000, int(cause)))
+    run = tomllib.loads((folder / "run.toml").read_text())
+    pcap_path, probe_path = (run_folder.find(folder, n) for n in ("sender.pcap", "tcp_probe.txt"))
+    assert pcap_path is not None and probe_path is not None
+    clock_s = (run["clock"]["realtime_ns"] - run["clock"]["monotonic_ns"]) / 1e9
+    truth = twin.Truth(run["cc"], {}, None, tcp_probe.read_columns(probe_path), clock_s, drops)
+    (theirs,), _ = twin.read(pcap_path, truth)
+    (ours,), _ = run_folder.read(folder)
+    assert ours.loss_cause is not None and theirs.loss_cause is not None
+    assert (ours.loss_cause == theirs.loss_cause).all() and len(set(ours.loss_cause)) > 2
+    assert ours.cwnd_source == theirs.cwnd_source
+    for column in ours.acks.dtype.names or ():
+        assert (ours.acks[column] == theirs.acks[column]).all(), column
 
 
 def test_of_a_synack_sent_again_the_time_stamp_tells_which_was_answered(tmp_path: Path) -> None:

@@ -82,7 +82,6 @@ static int add_interface(struct ndm_capture_file *f, const uint8_t *body, size_t
 		return NDM_FILE_MEMORY;
 	i = &f->interface[f->interfaces++];
 	i->link = get16(body, f->big);
-	i->snaplen = get32(body + 4, f->big);
 	i->ticks = 1000000;
 	i->offset_s = 0;
 	while (at + 4 <= n) {

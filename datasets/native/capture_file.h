@@ -20,7 +20,6 @@ enum ndm_file {
 
 struct ndm_interface {
 	uint32_t link;
-	uint32_t snaplen;
 	uint64_t ticks;		/* per second */
 	int64_t offset_s;
 };
