@@ -141,7 +141,7 @@ def test_rules_of_the_module_fire(program: Path, tmp_path: Path, rule: str) -> N
     runs = [
         [simulate(of, scenario, "ndm_tcp", seed)["flows"] for of in (program, without)]
         for scenario in (full, far)
-        for seed in (1, 6)
+        for seed in (1, 11)
     ]
     assert any(own != other for own, other in runs)
 

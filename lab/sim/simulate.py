@@ -28,8 +28,8 @@ from ndm_tcp.lab.guest.uml_build import KMOD
 from ndm_tcp.lab.paths.scenario import UNDER_TEST, Flow, Link, Scenario
 
 ZSTD_LEVEL = 3
-READ_US_MORE = 14
-"""us that the lab's reader needs besides the time it waits"""
+READ_US_MORE = 51
+"""us that the lab's reader waits longer than it asks for: Linux's timer slack, and a little"""
 ALGORITHMS = ("reno", "cubic", "bbr", "ndm_tcp", "fixed_cwnd")
 Program = Callable[[Path], Path]
 """sources of a module to the simulator's program with it"""
