@@ -227,7 +227,7 @@ class Scenario:
     """the file"""
 
     def draws(self) -> bool:
-        """Is anything random? netem on loopback, web pages, and the begin of flows beside others."""
+        """Is anything random? netem on loopback, web pages and the begin of a second flow count."""
         link = self.link
         if link is None or self.web or len(self.flows) > 1:
             return True

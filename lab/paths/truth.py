@@ -57,7 +57,6 @@ JITTER_SHARE_NOISE = value("JITTER_SHARE_NOISE")
 JITTER_SHARE_REORDER = value("JITTER_SHARE_REORDER")
 EXTRA_PACKETS = value("EXTRA_PACKETS")
 EXTRA_PACKETS_ALONE = value("EXTRA_PACKETS_ALONE")
-RIVAL_SHARE = value("RIVAL_SHARE")
 QUEUE_SHARE = 0.75
 """of the queue that there is"""
 OWN_QUEUE = frozenset({"fq", "fq_codel", "cake"})
@@ -208,7 +207,7 @@ def ideals(scenario: Scenario, cc: str) -> list[Ideal]:
             rtt_us += path.hold_us
             rtt_us += min(path.extra_share * rtt_us + packets / pps * 1e6, queue_us)
             if rivals:
-                found.append(Ideal(number, at_s, RIVAL_SHARE * pps, 0.0))
+                found.append(Ideal(number, at_s, pps, 0.0))
             else:
                 found.append(Ideal(number, at_s, pps, rtt_us))
     return found

@@ -117,15 +117,6 @@ CHOICES = (
         "of a BDP of 20 packets three are a large part: they cost two to three milliseconds",
         "2026-11-24-05-spare-no-share-for-lone-flows",
     ),
-    Choice(
-        "RIVAL_SHARE",
-        1.1,
-        "of a flow's share of the link, beside rivals",
-        "some states that look like theirs are the network's own doing, so it takes less than "
-        "it is taught: beside a late CUBIC on `validation` 0.46 with 1.07 and 0.49 with 1.1 "
-        "(and another `LOSS_SHARE`)",
-        "2026-11-27-03-teach-the-windows-that-lone-flows-need",
-    ),
 )
 _VALUES = {choice.name: choice.value for choice in CHOICES}
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -110,7 +111,7 @@ def test_equals_share_and_rivals_make_the_rtt() -> None:
     assert packets(shared) == pytest.approx(1.1 * 25 + 3)
     alone, beside, theirs = ideals(two % "cubic")
     assert packets(alone) == pytest.approx(58)
-    assert (beside.packets_per_s, beside.rtt_us) == (500 * truth.RIVAL_SHARE, 0)
+    assert (beside.packets_per_s, beside.rtt_us) == (500, 0)
     assert theirs.rtt_us > 0, "beside ndm_tcp, CUBIC has no rival"
 
 
@@ -155,7 +156,7 @@ def test_a_recorded_run_is_told_from_its_scenario() -> None:
     told = truth.windows((folder / "scenario.toml").read_text(), "cubic")
     assert sorted(told) == [0, 1]
     assert told[0].from_us.tolist() == [0, 1_500_000]
-    assert told[0].packets_per_s.tolist() == [385.0, 211.75]
+    assert told[0].packets_per_s.tolist() == [385.0, 192.5]
     assert told[0].rtt_us.tolist() == [139_792, 0]
     assert told[1].from_us.tolist() == [1_500_000, 10_000_000]
     assert told[1].rtt_us.tolist() == [0, 139_792]
@@ -178,12 +179,17 @@ def test_target_windows_are_derived_and_their_rules_are_in_no_file(
         elif row["flow_number"] == 0 and at_us < 1_500_000:
             assert packets_ == np.float32(385.0 * 139_792 / 1e6)
         elif row["flow_number"] == 0 or at_us < 10_000_000:
-            assert packets_ == np.float32(211.75 * row["srtt_us"] / 1e6)
+            assert packets_ == np.float32(192.5 * row["srtt_us"] / 1e6)
     starts = {r["flow_number"]: r["start_us"] for r in rows if r["flow_number"] is not None}
     assert 0 < starts[0] < 1_500_000 < starts[1] < 6_000_000
     files = {path: path.read_bytes() for path in tmp_path.iterdir()}
     truth.windows.cache_clear()
-    monkeypatch.setattr(truth, "RIVAL_SHARE", 2 * truth.RIVAL_SHARE)
+    one = truth.ideals
+    monkeypatch.setattr(
+        truth,
+        "ideals",
+        lambda *given: [replace(i, packets_per_s=2 * i.packets_per_s) for i in one(*given)],
+    )
     now = derived.targets(store.load(tmp_path).rounds)
     truth.windows.cache_clear()
     changed = now != found
