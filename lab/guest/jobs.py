@@ -78,7 +78,7 @@ def finished(job: Job, light: bool) -> Outcome | None:
     if done is None or not (light or is_run(job.folder)):
         return None
     begun = [flow.start_s for flow in job.scenario.begun(job.seed).flows]
-    same = [flow["start_s"] for flow in done["flows"]] == begun
+    same = [flow.get("start_s") for flow in done["flows"]] == begun
     return Outcome(job, done) if same else None
 
 

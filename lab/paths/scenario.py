@@ -235,18 +235,19 @@ class Scenario:
         return any((*chances, link.ack_hold_us[1], link.slot_us[1]))
 
     def begun(self, seed: int) -> Scenario:
-        """The scenario of one run: every flow but the first begins up to an RTT later.
+        """The scenario of one run: every flow but the first begins up to an RTT of the link later.
 
         Which of two flows loses when their queue is full follows from milliseconds. Without this
         draw all seeds of a path without loss and jitter are one and the same such accident.
         """
         if self.link is None:
             return self
-        draw = random.Random(seed)
-        later_s = [0.0] + [draw.random() * self.link.rtt_us / 1e6 for _ in self.flows[1:]]
+        draw = random.Random(f"{self.name} {seed}")
+        rtt_s = self.link.rtt_us / 1e6
+        later_s = [draw.random() * rtt_s if number else 0.0 for number in range(len(self.flows))]
         flows = [
             dataclasses.replace(flow, start_s=round(flow.start_s + more, 6))
-            for flow, more in zip(self.flows, later_s, strict=False)
+            for flow, more in zip(self.flows, later_s, strict=True)
         ]
         return dataclasses.replace(self, flows=tuple(flows))
 

@@ -15,7 +15,7 @@ enough for the link never to idle, too little for a queue worth the name. Other 
 - the loopback device, where jitter reorders packets of 64 KB: three standard deviations and three
   packets; three tenths where packets are lost,
 - beside flows that fill the queue until it overflows, where such a window would starve: the flow's
-  share of the link, and a little more, times the RTT that the competing flows cause, unless each
+  share of the link times the RTT that the competing flows cause, unless each
   flow has its own queue,
 - a discipline that drops to keep the queue short: no more than the queue that it lets stand,
 - a path whose best constant window was measured (`Link.window_bdp`): that window,
@@ -206,10 +206,7 @@ def ideals(scenario: Scenario, cc: str) -> list[Ideal]:
                 packets += max(0.0, served_us - path.hold_us) * pps / 1e6  # in a pause it is, too
             rtt_us += path.hold_us
             rtt_us += min(path.extra_share * rtt_us + packets / pps * 1e6, queue_us)
-            if rivals:
-                found.append(Ideal(number, at_s, pps, 0.0))
-            else:
-                found.append(Ideal(number, at_s, pps, rtt_us))
+            found.append(Ideal(number, at_s, pps, 0.0 if rivals else rtt_us))
     return found
 
 

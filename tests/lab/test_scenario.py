@@ -60,6 +60,8 @@ def test_flows_beside_others_begin_within_an_rtt_by_the_seed() -> None:
         assert -1e-9 <= drawn[0] < 0.002 and 0.038 < drawn[-1] <= 0.04 + 1e-9
         assert len(set(drawn)) > 190
     assert all(starts[1] != starts[2] for starts in begun)
+    other = parse(SHARED, "y", "y.toml")
+    assert [flow.start_s for flow in other.begun(7).flows] != begun[7]
     assert scenario.draws() and not parse(PATH, "x", "x.toml").draws()
     for alone in (PATH, LOOPBACK):
         scenario = parse(alone, "x", "x.toml")
