@@ -152,6 +152,7 @@ def test_delivered_is_the_kernels(name: str) -> None:
     assert len(ahead) > 200
     assert np.mean(np.equal(ahead, 0)) > 0.4
     assert np.mean(np.isin(ahead, range(5))) > 0.98
+    assert 0 in ahead[-30:]
 
 
 def test_causes_of_loss_reach_the_records() -> None:

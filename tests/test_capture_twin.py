@@ -169,6 +169,100 @@ def test_segments_that_came_twice_are_delivered(
     assert flow.facts["dsacks"] == repeated
 
 
+def test_the_answer_to_a_keep_alive_is_no_segment_that_came_twice(tmp_path: Path) -> None:
+    made = Captured(tmp_path / "alive.pcap")
+    made.handshake(0, 20_000, 20_100)
+    made.transfer(21_000, 100)
+    made.data(500_000, 100_000, 1)
+    made.ack(520_000, 100_001, options=captures.sack(100_000, 100_001))
+    made.data(600_000, 100_001, 1000)
+    made.ack(620_000, 101_001)
+    (flow,) = compare(made.write())
+    assert flow.facts["dsacks"] == 0 and flow.acks["delivered"][-1] == 101
+
+
+def test_what_a_late_ack_marked_begins_one_recovery(tmp_path: Path) -> None:
+    """The next ACK covers all that was in flight: the flow is open, and the loss is counted."""
+    made = Captured(tmp_path / "once.pcap")
+    made.handshake(0, 20_000, 20_100)
+    made.transfer(21_000, 100)
+    sent_us = 21_000 + 100_000 + 20_000
+    for n in range(100, 106):
+        made.data(sent_us + n, 1 + n * 1000, 1000)
+    made.ack(sent_us + 20_000, 99_001, options=captures.sack(101_001, 106_001))
+    made.ack(sent_us + 40_000, 106_001)
+    (flow,) = compare(made.write())
+    assert flow.acks["lost"][-1] == 1 and list(flow.acks["ca_state"][-2:]) == [0, 0]
+
+
+def overtake(made: Captured, at_us: int, seq: int) -> None:
+    """Two segments that arrive the other way round."""
+    made.data(at_us, seq, 1000)
+    made.data(at_us + 100, seq + 1000, 1000)
+    made.ack(at_us + 20_000, seq, options=captures.sack(seq + 1000, seq + 2000))
+    made.ack(at_us + 20_100, seq + 2000)
+
+
+def repeat(made: Captured, at_us: int, seq: int, probe: bool) -> None:
+    """A segment that comes twice, as the last one in flight or behind its ACK, and one more."""
+    made.data(at_us, seq, 1000)
+    if not probe:
+        made.ack(at_us + 20_000, seq + 1000)
+    made.data(at_us + 60_000, seq, 1000)
+    made.ack(at_us + 70_000, seq + 1000)
+    made.data(at_us + 70_100, seq + 1000, 1000)
+    twice = captures.sack(seq, seq + 1000)
+    made.ack(at_us + 80_000, seq + 1000, options=twice)
+    made.ack(at_us + 90_100, seq + 2000)
+
+
+@pytest.mark.parametrize(
+    ("overtaken", "twice", "probe", "lost"),
+    [(0, 0, 0, 1), (1, 0, 0, 1), (0, 1, 0, 1), (1, 1, 0, 0), (1, 1, 1, 1)],
+    ids=str,
+)
+def test_a_dsack_widens_racks_window_where_packets_overtake(
+    tmp_path: Path, overtaken: int, twice: int, probe: int, lost: int
+) -> None:
+    """Of min_rtt / 4 a step: 28 ms after it left, a segment is late by 8, more than one step.
+
+    Not for a probe, which says nothing of the order (RFC 8985, 7.4.2).
+    """
+    made = Captured(tmp_path / "rack.pcap")
+    made.handshake(0, 20_000, 20_100)
+    made.transfer(21_000, 100)
+    seq, at_us = 100_001, 200_000
+    if overtaken:
+        overtake(made, at_us, seq)
+        seq, at_us = seq + 2000, at_us + 100_000
+    if twice:
+        repeat(made, at_us, seq, bool(probe))
+        seq, at_us = seq + 2000, at_us + 100_000
+    for n, later_us in enumerate((0, 1000, 8000)):
+        made.data(at_us + later_us, seq + n * 1000, 1000)
+    made.ack(at_us + 21_000, seq, options=captures.sack(seq + 1000, seq + 2000))
+    made.ack(at_us + 28_000, seq, options=captures.sack(seq + 1000, seq + 3000))
+    made.ack(at_us + 29_000, seq + 3000)
+    (flow,) = compare(made.write())
+    assert flow.acks["lost"][-3:].sum() == lost
+    assert flow.facts["dsacks"] == twice
+
+
+def test_the_applications_limit_ends_with_the_first_packet(tmp_path: Path) -> None:
+    """What leaves behind the first ACK after a pause is not limited by it."""
+    made = Captured(tmp_path / "limit.pcap")
+    made.handshake(0, 20_000, 20_100)
+    made.transfer(21_000, 100)
+    for n in range(2):
+        made.data(500_000, 100_001 + n * 1000, 1000)
+    made.ack(520_000, 101_001)
+    made.data(520_100, 102_001, 1000)
+    made.ack(521_000, 102_001)
+    made.ack(540_100, 103_001)
+    (flow,) = compare(made.write())
+    assert list(flow.acks["app_limited"][-3:]) == [1, 1, 0]
+
+
 step = st.tuples(
     st.sampled_from(
         [

@@ -31,12 +31,13 @@ from ndm_tcp.lab.guest import explore, suite, uml_build
 from ndm_tcp.lab.guest.jobs import Job, Outcome
 from ndm_tcp.lab.guest.workers import ONE, Workers
 from ndm_tcp.lab.paths import truth
-from ndm_tcp.lab.paths.scenario import Scenario, parse
+from ndm_tcp.lab.paths.scenario import Scenario, load, parse
 from ndm_tcp.lab.sim import build as sim_build
 from ndm_tcp.lab.sim.simulate import simulate, words
 from ndm_tcp.paths import estimate_command, replay_command
 from ndm_tcp.paths import predict as predict_module
 
+from .conftest import ROOT
 from .kmod.lab import need_kernel, need_simulator
 from .paths.made import model
 from .worst import held_back, rerouted
@@ -97,6 +98,17 @@ def test_the_rounds_of_a_recording_are_the_modules_bit_for_bit(tmp_path: Path) -
         module = seen_by_the_network(one, watching, tmp_path / "rounds")
         x = rounds["x"][rounds["valid"].astype(bool)]
         assert len(x) > 20 and np.array_equal(x, module[:, : contract.N_INPUTS]), one.name
+
+
+def test_flows_beside_others_send_in_whole_bursts(tmp_path: Path) -> None:
+    """ACKs wait for the reader: in the lab one in 27 of CUBIC's is of two packets."""
+    shared = load(ROOT / "lab/scenarios/fairness/beside-cubic-2bdp.toml")
+    for seed in (1, 2):
+        cubic, _ = recorded(shared, "reno", tmp_path, seed)
+        calm = cubic.acks[(cubic.acks["ca_state"] == 0) & (cubic.acks["now_us"] > 10_000_000)]
+        pairs = np.mean(calm["acked"] == 2)
+        print(f"\nACKs of two packets: {pairs:.3f}")
+        assert pairs < 0.08
 
 
 def test_losses_have_the_cause_of_their_drops(tmp_path: Path) -> None:

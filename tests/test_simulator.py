@@ -138,12 +138,12 @@ def test_rules_of_the_module_fire(program: Path, tmp_path: Path, rule: str) -> N
     flows = "[[flows]]\n[[flows]]\nsender = 1\nstart_s = 2\nseconds = 8\n"
     full = lossy(("loss = 0.01", flows), ("queue_packets = 60", "queue_packets = 200"))
     far = lossy(("10_000_000", "40_000_000"), ("40_000", "100_000"))
-    runs = [
-        [simulate(of, scenario, "ndm_tcp", seed)["flows"] for of in (program, without)]
+    assert any(
+        simulate(program, scenario, "ndm_tcp", seed)["flows"]
+        != simulate(without, scenario, "ndm_tcp", seed)["flows"]
+        for seed in range(1, 25)
         for scenario in (full, far)
-        for seed in (1, 11)
-    ]
-    assert any(own != other for own, other in runs)
+    )
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,7 @@ struct ndm_sender {
 	int64_t sacked_out, lost_out, resent_out;
 	uint32_t marked;	/* packets marked lost since the last row, by timers too, */
 	uint8_t marked_cause;	/* and why they were lost */
+	uint32_t entered;	/* of marked, those that a late ACK has begun a recovery for */
 	int64_t delivered, delivered_us, first_tx_us, app_limited;
 	int state;
 	int64_t high_seq;

@@ -201,6 +201,8 @@ static bool is_dsack(const struct ndm_sender *s, int64_t ack, int64_t left, int6
 {
 	if (left >= right || right - left > MAX_WINDOW)
 		return false;
+	if (s->keepalives && left == s->una - 1 && right == s->una)
+		return false;	/* the answer to a keep-alive */
 	if (left < ack)
 		return true;
 	return o->n_sack > 1 && unwrap(o->sack[1][0], s->una) <= left &&
@@ -261,6 +263,7 @@ static void advance_state(struct ndm_sender *s, uint32_t lost)
 	if (lost || s->lost_out) {
 		s->state = RECOVERY;
 		s->high_seq = s->nxt;
+		s->probe_end = -1;
 		ndm_peaks_recovery(&s->peaks);
 	} else {
 		s->state = s->sacked_out ? DISORDER : OPEN;
@@ -333,7 +336,8 @@ static void take_late(struct ndm_sender *s, int64_t now_us, int64_t ack,
 	take_ack(s, now_us, s->una, options, &rtt, &ca_rtt);
 	s->delivered = delivered;
 	rack(s, now_us);
-	advance_state(s, s->marked);
+	advance_state(s, s->marked - s->entered);
+	s->entered = s->marked;
 }
 
 bool ndm_sender_acked(struct ndm_sender *s, int64_t now_us, uint32_t ack32, uint32_t window,
@@ -390,9 +394,9 @@ bool ndm_sender_acked(struct ndm_sender *s, int64_t now_us, uint32_t ack32, uint
 	rack(s, now_us);
 	row->cause = s->marked_cause;
 	row->ack.lost = s->marked;
-	s->marked = 0;
+	advance_state(s, s->marked - s->entered);
+	s->marked = s->entered = 0;
 	s->marked_cause = 0;
-	advance_state(s, row->ack.lost);
 	record(s, now_us, ca_rtt, newly, row);
 	ndm_sender_release(s);
 	return !s->failed;

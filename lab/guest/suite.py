@@ -203,8 +203,8 @@ def folder_of(out: Path, where: Workers) -> Path:
 
 
 def settled(outcomes: list[Outcome]) -> set[tuple[str, str]]:
-    """(scenario, algorithm) where another seed is not run: the path draws nothing at random, and
-    the seeds so far ended alike to the last digit."""
+    """(scenario, algorithm) where another seed is not run: a lone flow's path draws nothing at
+    random, and the seeds so far ended alike to the last digit."""
     results: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for o in outcomes:
         if o.result and not o.job.scenario.draws():

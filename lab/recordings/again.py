@@ -153,5 +153,7 @@ def main(args: argparse.Namespace) -> int:
         said = f"SHA-256 {found}, not that of rounds.lock"
         if recording.programs != guest_root().name:
             said += ": other programs ran in the guest"
+        else:
+            said += f": made with the lab and the readers of commit {recording.commit}"
     print(f"{args.out / recording.name}: {said}")
     return 0 if same else 1

@@ -326,8 +326,8 @@ def text(folder: Path) -> str:
     lines = [
         "# Bars\n",
         "Made by `ndm lab bars docs/board`. Bold: missed; ~: by less than two "
-        f"standard errors of the difference. Seeds: {', '.join(seeds)} (two where the path draws "
-        "nothing and they end alike, more where the scenario says repeat).\n",
+        f"standard errors of the difference. Seeds: {', '.join(seeds)} (two where a lone flow's "
+        "path draws nothing and they end alike, more where the scenario says repeat).\n",
         "A bar is what ndm_tcp is to reach:\n",
         *(f"- {where}: {what}" for where, what in BARS.items()),
     ]

@@ -63,6 +63,7 @@ class SenderReplay:
         self.fins_resent = 0
         self.sacked_out = self.lost_out = self.resent_out = 0
         self.marked, self.marked_cause = 0, int(LossCause.UNKNOWN)
+        self.entered = self.keepalives = 0
         self.delivered = 0
         self.delivered_us = self.first_tx_us = 0
         self.app_limited = 1  # the first flight counts as limited, as in the kernel
@@ -114,12 +115,11 @@ class SenderReplay:
             self.una = self.nxt = seq32
         seq = _unwrap(seq32, self.nxt)
         end = seq + length
-        if length == 1 and not self._packets_out():
-            if seq == self.una - 1:
-                return  # keep-alive
-            if self.closed and seq == self.nxt:
-                self.beyond = max(self.beyond, seq + 1)
-                return  # window probe
+        probe = seq == self.una - 1 or (self.closed and seq == self.nxt)
+        if length == 1 and not self._packets_out() and probe:
+            self.beyond = max(self.beyond, seq + 1) if seq == self.nxt else self.beyond
+            self.keepalives += 1  # and probes of the window
+            return
         if options.ts:
             self.ts_sent.setdefault(options.ts[0], now_us)
             if len(self.ts_sent) > 4096:
@@ -241,8 +241,8 @@ class SenderReplay:
         self._adapt_reo_window()
         self._rack(now_us)
         lost, cause = self.marked, self.marked_cause
-        self.marked, self.marked_cause = 0, int(LossCause.UNKNOWN)
-        self._advance_state(lost)
+        self._advance_state(lost - self.entered)
+        self.marked, self.marked_cause, self.entered = 0, int(LossCause.UNKNOWN), 0
         self._record(now_us, ca_rtt_us, newly, lost, cause)
         self._compact()
 
@@ -255,7 +255,8 @@ class SenderReplay:
         self._take_ack(now_us, self.una, options)
         self.delivered = delivered
         self._rack(now_us)
-        self._advance_state(self.marked)
+        self._advance_state(self.marked - self.entered)
+        self.entered = self.marked
 
     def _deliver(self, packet: _Packet) -> None:
         """Count a packet and keep the newest one's state for the rate sample."""
@@ -377,8 +378,10 @@ class SenderReplay:
         """Segments that came twice, if that many were sent twice: the kernel delivers them."""
         if not blocks or not _is_dsack(self.una, ack, blocks):
             return 0
-        self.dsacks += 1
         left, right = (_unwrap(edge, self.una) for edge in blocks[0])
+        if self.keepalives and (left, right) == (self.una - 1, self.una):
+            return 0
+        self.dsacks += 1
         segments = -(-(right - left) // self.mss)
         self.repeated += segments
         if self.repeated > self.retransmitted + self.fins_resent:
@@ -417,6 +420,7 @@ class SenderReplay:
             if lost or self.lost_out:
                 self.state = RECOVERY
                 self.high_seq = self.nxt
+                self.probe_end = -1
                 self.ssthresh = LEFT_SLOW_START
             else:
                 self.state = DISORDER if self.sacked_out else OPEN
