@@ -130,10 +130,8 @@ def markdown(board: Board) -> str:
     lines = [f"# {board.title}", "", f"Made by `{board.command}`. Mean ± standard deviation over "]
     lines[-1] += "runs; one number means one run. Where a lone flow's path draws nothing and two "
     lines[-1] += "seeds end alike (± 0 throughout), no more were run. "
-    lines[-1] += (
-        "Flows are as the scenario files say; beside others each begins up to an RTT later, "
-    )
-    lines[-1] += "by the seed."
+    lines[-1] += "Flows are as the scenario files say; beside others each begins up to an RTT "
+    lines[-1] += "later, by the seed."
     for remark in board.remarks:
         lines += ["", remark]
     if board.control:
