@@ -33,7 +33,7 @@ def packets(path: bench.DrawnPath) -> float:
 
 
 def test_short_rounds_take_no_more_than_long_ones(tmp_path: Path) -> None:
-    """A packet in each of them outgrew CUBIC, which adds about half a packet there."""
+    """A packet in each of them takes more of CUBIC, which adds about half a packet there."""
     program = need_simulator()
     drawn = bench.drawn(8, 90, bench.beside_cubic)
     paths = [path for path in drawn if path[1].link and path[1].link.rtt_us < 16_000]
@@ -42,7 +42,8 @@ def test_short_rounds_take_no_more_than_long_ones(tmp_path: Path) -> None:
         for one in (program, without(["half packets"], tmp_path))
     )
     print(f"\n{len(paths)} paths: {np.median(share):.3f}, {np.median(faster):.3f} without")
-    assert 0.4 < np.median(share) < 0.58 < np.median(faster)
+    assert 0.45 < np.median(share) < 0.55
+    assert np.median(share) < np.median(faster) - 0.02
     assert np.mean((share >= 0.4) & (share <= 0.6)) > 0.6
 
 
@@ -58,5 +59,5 @@ def test_a_late_cubic_finds_a_share(tmp_path: Path) -> None:
         for program in (need_simulator(), without(names, tmp_path))
     )
     print(f"\n{len(paths)} paths: {share:.3f}, {held:.3f} without")
-    assert share > 0.8
-    assert held < 0.8 * share
+    assert share > 0.9
+    assert held < 0.95 * share
