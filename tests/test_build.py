@@ -64,7 +64,7 @@ def test_killed_at_random_points_and_run_again_gives_the_same_bytes(
         words += ["--jobs", str(1 + attempt % 3), *(str(TRACES / name) for name in NAMES)]
         process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            process.wait(0.3 + draw.random() * 1.2 if attempt < kills else 120)
+            process.wait(0.3 + draw.random() * 0.5 if attempt < kills else 120)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             process.wait()

@@ -25,7 +25,7 @@ from ndm_tcp.training.model import Policy
 
 from .conftest import TRACES
 
-FEW = TrainConfig(objective="awbc", epochs=8, lr=3e-3, batch=256)
+FEW = TrainConfig(objective="awbc", epochs=24, lr=3e-3, batch=256)
 GAIN, CONGESTION = 0, 1
 
 

@@ -106,7 +106,7 @@ def test_what_is_kept_has_the_outputs_of_the_start_and_the_rest_its_own_targets(
     """Fine-tuning on one's own paths: these have an offset, other datasets stay as they are."""
     build([TRACES / "lab/train-03-loss--bbr--1"], tmp_path / "mine", quiet=True)
     folders = [tmp_path / "mine", data]
-    config = TrainConfig(init="shipped", epochs=8, lr=2e-3, batch=256)
+    config = TrainConfig(init="shipped", epochs=24, lr=2e-3, batch=256)
     plain = prepare(folders, config)
     moved = prepare(folders, replace(config, offsets=(-0.2, 0.0), kept=(1,)))
     start = Policy(plain.config.hidden, plain.config.mask)
