@@ -106,25 +106,35 @@ def test_srtt_is_the_kernels(name: str) -> None:
     assert np.percentile(error_us, 99) < 2000
 
 
+def polls(name: str, port: int, value: str) -> list[tuple[float, float]]:
+    """(wall-clock second, number behind `value`) of each line of ss that has one."""
+    ss_path = run_folder.find(TRACES / name, "ss.txt")
+    assert ss_path is not None
+    found, at_s = [], 0.0
+    with streams.open_text(ss_path) as stream:
+        for line in stream:
+            if re.fullmatch(r"\d+\.\d+\s*", line):
+                at_s = float(line)
+            number = re.search(rf"{value}(\d+)", line)
+            if number and f":{port} " in line:
+                found.append((at_s, float(number[1])))
+    return found
+
+
 @pytest.mark.parametrize("name", ["cubic-00-clean", "reno-03-lossy", "bbr-03-lossy"])
 def test_delivery_rate_is_the_kernels(name: str) -> None:
     """ss shows the kernel's newest valid rate sample."""
     flow, at_s, port = recorded(name)
-    ss_path = run_folder.find(TRACES / name, "ss.txt")
-    assert ss_path is not None and flow.mss is not None
+    assert flow.mss is not None
     good = np.flatnonzero((flow.acks["interval_us"] > 0) & (flow.acks["acked"] > 0))
     packets = flow.acks["delivered"] - flow.acks["prior_delivered"]
-    errors, at_ss_s = [], 0.0
-    with streams.open_text(ss_path) as stream:
-        for line in stream:
-            if re.fullmatch(r"\d+\.\d+\s*", line):
-                at_ss_s = float(line)
-            rate = re.search(r"delivery_rate (\d+)bps", line)
-            newest = np.searchsorted(at_s[good], at_ss_s) - 1
-            if rate and f":{port} " in line and newest > 3:
-                row = good[newest]
-                ours_bps = packets[row] * flow.mss * 8e6 / flow.acks["interval_us"][row]
-                errors.append(abs(ours_bps / float(rate[1]) - 1))
+    errors = []
+    for at_ss_s, bps in polls(name, port, "delivery_rate "):
+        newest = np.searchsorted(at_s[good], at_ss_s) - 1
+        if newest > 3:
+            row = good[newest]
+            ours_bps = packets[row] * flow.mss * 8e6 / flow.acks["interval_us"][row]
+            errors.append(abs(ours_bps / bps - 1))
     assert len(errors) > 200
     assert np.mean(errors) < 0.025
     assert np.median(errors) < 0.001
@@ -137,18 +147,11 @@ POLLED = sorted(path.parent.name for path in TRACES.glob("*/ss.txt*"))
 def test_delivered_is_the_kernels(name: str) -> None:
     """ss begins after the time it prints, so its count may be one or two ACKs ahead."""
     flow, at_s, port = recorded(name)
-    ss_path = run_folder.find(TRACES / name, "ss.txt")
-    assert ss_path is not None
-    ahead, at_ss_s = [], 0.0
-    with streams.open_text(ss_path) as stream:
-        for line in stream:
-            if re.fullmatch(r"\d+\.\d+\s*", line):
-                at_ss_s = float(line)
-            delivered = re.search(r" delivered:(\d+)", line)
-            newest = np.searchsorted(at_s, at_ss_s) - 1
-            if delivered and f":{port} " in line and newest > 3:
-                synack = 1
-                ahead.append(int(delivered[1]) - synack - int(flow.acks["delivered"][newest]))
+    ahead, synack = [], 1
+    for at_ss_s, delivered in polls(name, port, " delivered:"):
+        newest = np.searchsorted(at_s, at_ss_s) - 1
+        if newest > 3:
+            ahead.append(int(delivered) - synack - int(flow.acks["delivered"][newest]))
     assert len(ahead) > 200
     assert np.mean(np.equal(ahead, 0)) > 0.4
     assert np.mean(np.isin(ahead, range(5))) > 0.98

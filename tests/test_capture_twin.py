@@ -130,11 +130,17 @@ def test_of_a_synack_sent_again_the_time_stamp_tells_which_was_answered(tmp_path
     assert flow.acks["min_rtt_us"][0] == 20_000
 
 
-def test_an_ack_that_others_overtook_gives_no_row(tmp_path: Path) -> None:
-    """Its SACK block counts for RACK; the kernel never counts that packet as delivered."""
-    made = Captured(tmp_path / "late.pcap")
+def after_hundred(folder: Path) -> Captured:
+    """A connection whose first hundred segments are acknowledged, 20 ms after each left."""
+    made = Captured(folder / "made.pcap")
     made.handshake(0, 20_000, 20_100)
     made.transfer(21_000, 100)
+    return made
+
+
+def test_an_ack_that_others_overtook_gives_no_row(tmp_path: Path) -> None:
+    """Its SACK block counts for RACK; the kernel never counts that packet as delivered."""
+    made = after_hundred(tmp_path)
     sent_us = 21_000 + 100_000 + 20_000
     for n in range(100, 103):
         made.data(sent_us + n, 1 + n * 1000, 1000)
@@ -154,9 +160,7 @@ def test_segments_that_came_twice_are_delivered(
     tmp_path: Path, repeated: int, delivered: int
 ) -> None:
     """But no more than the sender repeated, which is two (tcp_dsack_seen())."""
-    made = Captured(tmp_path / "twice.pcap")
-    made.handshake(0, 20_000, 20_100)
-    made.transfer(21_000, 100)
+    made = after_hundred(tmp_path)
     at_us = 21_000 + 100_000 + 20_000
     made.data(at_us, 98_001, 2000)
     made.data(at_us + 100, 100_001, 1000)
@@ -170,9 +174,7 @@ def test_segments_that_came_twice_are_delivered(
 
 
 def test_the_answer_to_a_keep_alive_is_no_segment_that_came_twice(tmp_path: Path) -> None:
-    made = Captured(tmp_path / "alive.pcap")
-    made.handshake(0, 20_000, 20_100)
-    made.transfer(21_000, 100)
+    made = after_hundred(tmp_path)
     made.data(500_000, 100_000, 1)
     made.ack(520_000, 100_001, options=captures.sack(100_000, 100_001))
     made.data(600_000, 100_001, 1000)
@@ -183,9 +185,7 @@ def test_the_answer_to_a_keep_alive_is_no_segment_that_came_twice(tmp_path: Path
 
 def test_what_a_late_ack_marked_begins_one_recovery(tmp_path: Path) -> None:
     """The next ACK covers all that was in flight: the flow is open, and the loss is counted."""
-    made = Captured(tmp_path / "once.pcap")
-    made.handshake(0, 20_000, 20_100)
-    made.transfer(21_000, 100)
+    made = after_hundred(tmp_path)
     sent_us = 21_000 + 100_000 + 20_000
     for n in range(100, 106):
         made.data(sent_us + n, 1 + n * 1000, 1000)
@@ -228,9 +228,7 @@ def test_a_dsack_widens_racks_window_where_packets_overtake(
 
     Not for a probe, which says nothing of the order (RFC 8985, 7.4.2).
     """
-    made = Captured(tmp_path / "rack.pcap")
-    made.handshake(0, 20_000, 20_100)
-    made.transfer(21_000, 100)
+    made = after_hundred(tmp_path)
     seq, at_us = 100_001, 200_000
     if overtaken:
         overtake(made, at_us, seq)
@@ -250,9 +248,7 @@ def test_a_dsack_widens_racks_window_where_packets_overtake(
 
 def test_the_applications_limit_ends_with_the_first_packet(tmp_path: Path) -> None:
     """What leaves behind the first ACK after a pause is not limited by it."""
-    made = Captured(tmp_path / "limit.pcap")
-    made.handshake(0, 20_000, 20_100)
-    made.transfer(21_000, 100)
+    made = after_hundred(tmp_path)
     for n in range(2):
         made.data(500_000, 100_001 + n * 1000, 1000)
     made.ack(520_000, 101_001)

@@ -59,5 +59,5 @@ def test_a_late_cubic_finds_a_share(tmp_path: Path) -> None:
         for program in (need_simulator(), without(names, tmp_path))
     )
     print(f"\n{len(paths)} paths: {share:.3f}, {held:.3f} without")
-    assert share > 0.9
-    assert held < 0.95 * share
+    assert share > 0.8
+    assert held < 0.8 * share

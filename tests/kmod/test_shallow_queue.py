@@ -84,19 +84,11 @@ BOLD = answers(13107, 65536)
 ENDS = ("x[NDM_IN_LOSS_RATE] > x[NDM_IN_LOSS_RATE_MEAN])", "false)")
 
 
-SHOWN = 4096 * 15 // 16
-"""rtt_ratio below which a queue shows"""
-
-
 def ceilings(rows: list[dict[str, Any]]) -> list[int]:
-    """How long each ceiling held; no target was above it.
-
-    But where no queue shows it does not hold a window that is not filled; such a window stays.
-    """
+    """How long each ceiling held; no target was above it."""
     found, held = replay.ceilings(rows)
     for row, ceiling in zip(rows, found, strict=True):
-        unfilled = row["target"] == row["cwnd"] and row["rtt_ratio"] >= SHOWN
-        assert ceiling is None or unfilled or row["target"] <= max(ceiling, 4), row
+        assert ceiling is None or row["target"] <= max(ceiling, 4), row
     return held
 
 

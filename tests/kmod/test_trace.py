@@ -155,6 +155,18 @@ def distances(text: str, seed: int, to: Path) -> tuple[npt.NDArray[Any], int]:
     return np.abs(difference[same]) * 100 / spans, table.num_rows
 
 
+def distances_of(
+    text: str, seeds: int, to: Path, part: float, least: int
+) -> npt.NDArray[np.float64]:
+    """Those of several runs; in each, more than a part of the kernel's rounds, which are many."""
+    found = []
+    for seed in range(1, seeds + 1):
+        percent, in_kernel = distances(text, seed, to)
+        assert len(percent) > part * in_kernel > least
+        found.append(percent)
+    return np.concatenate(found)
+
+
 def test_the_capture_of_a_server_comes_close_to_the_kernel(tmp_path: Path) -> None:
     """From the first round on, which the handshake begins there."""
     need_kernel()
@@ -171,12 +183,7 @@ def test_captures_come_close_to_the_kernel(tmp_path: Path, seeds: int) -> None:
     Both know the same losses, those that RACK's timer marks between two ACKs as well.
     """
     need_kernel()
-    parts = []
-    for seed in range(1, seeds + 1):
-        percent, in_kernel = distances(LOSSY, seed, tmp_path)
-        assert len(percent) > 0.8 * in_kernel
-        parts.append(percent)
-    percent = np.concatenate(parts)
+    percent = distances_of(LOSSY, seeds, tmp_path, 0.8, 0)
     other = int(np.count_nonzero(percent[:, LOSS_RATE]))
     print(f"\n{len(percent)} rounds compared, {other} with a loss that only one has seen")
     assert other <= 0.001 * len(percent)
@@ -206,12 +213,7 @@ loss = 0.08
 def test_the_lowest_rtt_is_no_timestamps(tmp_path: Path, seeds: int) -> None:
     """With heavy loss many RTTs are known from timestamps only, to a millisecond."""
     need_kernel()
-    parts = []
-    for seed in range(1, seeds + 1):
-        percent, in_kernel = distances(HEAVY, seed, tmp_path)
-        assert len(percent) > 0.8 * in_kernel > 80
-        parts.append(percent)
-    percent = np.concatenate(parts)
+    percent = distances_of(HEAVY, seeds, tmp_path, 0.8, 80)
     same = np.mean(percent[:, LOSS_RATE] < 0.5)
     print(f"\nloss_rate within 0.5 % of the range in {same:.1%} of the rounds")
     assert same > 0.95
@@ -238,12 +240,7 @@ reorder = true
 def test_packets_that_came_twice_are_counted_as_in_the_kernel(tmp_path: Path, seeds: int) -> None:
     """Where packets overtake others, RACK often repeats what was not lost."""
     need_kernel()
-    parts = []
-    for seed in range(1, seeds + 1):
-        percent, in_kernel = distances(OVERTAKING, seed, tmp_path)
-        assert len(percent) > 0.9 * in_kernel > 200
-        parts.append(percent)
-    percent = np.concatenate(parts)
+    percent = distances_of(OVERTAKING, seeds, tmp_path, 0.9, 200)
     same = np.mean(percent[:, LOSS_RATE] < 0.02)
     print(f"\nloss_rate the same in {same:.1%} of the rounds")
     assert same > 0.95  # 0.91 without
