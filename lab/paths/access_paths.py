@@ -4,7 +4,8 @@
 Boards show `access`, a development suite; changes between two trainings are measured on
 `validation-access`. Families beside those of `training_paths`: links and ACKs that come in bursts,
 thin ACK paths, policers, routes that change, cellular rates, local networks, slow links, queues
-that mark, flows that join others, and packets that overtake others. Regenerate with
+that mark, flows that join others, packets that overtake others, short paths whose ACKs come in
+groups, and fast ones that lose many packets. Regenerate with
 `ndm lab scenarios access`.
 """
 
@@ -68,6 +69,17 @@ OVERTAKING_RTT_MS = (8.0, 160.0)
 OVERTAKING_QUEUE_BDP = (0.5, 12.0)
 OVERTAKING_JITTER = (0.03, 0.3)
 """standard deviation over RTT; such delays are what `netem delay 50ms 10ms` gives"""
+NEAR_MBPS = (20.0, 150.0)
+NEAR_RTT_MS = (0.6, 6.0)
+NEAR_PAUSE_US = (2_000.0, 14_000.0)
+NEAR_QUEUE = (0.5, 4.0)
+"""of what the link sends in an RTT and the longest pause"""
+NEAR_LOSS = (0.0003, 0.005)
+NEAR_JITTER = (0.01, 0.1)
+HEAVY_MBPS = (60.0, 300.0)
+HEAVY_RTT_MS = (8.0, 80.0)
+HEAVY_LOSS = (0.03, 0.12)
+HEAVY_SECONDS = 6
 SHARED_MBPS = (8.0, 24.0)
 SHARED_QUEUE_BDP = (1.0, 4.0)
 
@@ -238,6 +250,32 @@ def _overtaking(rng: random.Random) -> _Path:
     return _Path(mbps, rtt_ms, queue, lines, title)
 
 
+def _near_ack_bursts(rng: random.Random) -> _Path:
+    """A wireless LAN: the pauses are longer than the RTT."""
+    mbps, rtt_ms, _ = _draw(rng, NEAR_MBPS, NEAR_RTT_MS)
+    longest = round(log_uniform(rng, *NEAR_PAUSE_US))
+    sent = mbps * (rtt_ms * 1e3 + longest) / PACKET_BITS
+    queue = max(20, round(sent * log_uniform(rng, *NEAR_QUEUE)))
+    lines = [f"ack_hold_us = [{longest // 4}, {longest}]"]
+    title = f"ACKs in groups {longest // 4} to {longest} us apart"
+    if rng.random() < 0.5:
+        loss = log_uniform(rng, *NEAR_LOSS)
+        lines.append(f"loss = {loss:.4f}")
+        title += f", {100 * loss:.2f} % lost"
+    if rng.random() < 0.5:
+        jitter_us = rtt_ms * 1e3 * log_uniform(rng, *NEAR_JITTER)
+        lines += [f"jitter_us = {jitter_us:.0f}", "reorder = false"]
+        title += f", jitter of {jitter_us:.0f} us"
+    return _Path(mbps, rtt_ms, queue, lines, title)
+
+
+def _fast_heavy_loss(rng: random.Random) -> _Path:
+    loss = log_uniform(rng, *HEAVY_LOSS)
+    drawn = _draw(rng, HEAVY_MBPS, HEAVY_RTT_MS)
+    title = f"{100 * loss:.1f} % lost"
+    return _Path(*drawn, [f"loss = {loss:.4f}"], title, HEAVY_SECONDS)
+
+
 FAMILIES: dict[str, list[Callable[[random.Random], _Path]]] = {
     "slots": [_slots] * 3,
     "ack-bursts": [_ack_bursts] * 2,
@@ -255,6 +293,8 @@ FAMILIES: dict[str, list[Callable[[random.Random], _Path]]] = {
     "staggered": [_staggered] * 2,
     "loss-both-ways": [_loss_both_ways] * 3,
     "overtaking": [_overtaking] * 6,
+    "near-ack-bursts": [_near_ack_bursts] * 4,
+    "fast-heavy-loss": [_fast_heavy_loss] * 3,
 }
 """name to how each of its paths is drawn"""
 

@@ -198,6 +198,10 @@ def test_families_have_what_their_names_say(name: str) -> None:
     assert all(len(link.rtt_steps) > 2 for link in links["low-orbit"])
     assert all(len(link.steps) > 30 for link in links["cellular"])
     assert all(300_000 <= link.rate_bps <= 1_000_000 for link in links["slow"])
+    assert all(link.ack_hold_us[1] >= 2_000 for link in links["near-ack-bursts"])
+    assert all(link.rtt_us <= 6_000 for link in links["near-ack-bursts"])
+    assert all(link.loss >= 0.03 for link in links["fast-heavy-loss"])
+    assert all(link.rate_bps >= 60_000_000 for link in links["fast-heavy-loss"])
     assert all(link.offloads and link.rtt_us <= 5_000 for link in links["lan"])
     for kind in ("fq-codel-ecn", "cake-ecn"):
         assert all(
