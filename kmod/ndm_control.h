@@ -134,4 +134,15 @@ static inline u32 ndm_cut(u32 cwnd, s32 congestion)
 	return cwnd - (u32)(((u64)cwnd * ndm_sigmoid(congestion)) >> 17);
 }
 
+/*
+ * The same without a queue: cut by half of what overflow is likelier than random loss. Where
+ * losses never end each round takes a cut, and a network in doubt would keep the window small.
+ */
+static inline u32 ndm_cut_without_queue(u32 cwnd, s32 congestion)
+{
+	u64 window = 2 * (u64)ndm_cut(cwnd, congestion) - (cwnd >> 1);
+
+	return window < cwnd ? (u32)window : cwnd;
+}
+
 #endif /* _NDM_CONTROL_H */

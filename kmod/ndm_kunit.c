@@ -92,6 +92,12 @@ static void ndm_test_cut(struct kunit *test)
 		KUNIT_EXPECT_LE(test, ndm_cut(cwnd, NDM_OUT_CONGESTION_LO), cwnd);
 	}
 	KUNIT_EXPECT_GE(test, ndm_cut(U32_MAX, NDM_OUT_CONGESTION_HI), U32_MAX / 2);
+	/* Without a queue doubt costs nothing. */
+	KUNIT_EXPECT_EQ(test, ndm_cut_without_queue(1000, 0), 1000);
+	KUNIT_EXPECT_EQ(test, ndm_cut_without_queue(1000, NDM_OUT_CONGESTION_LO), 1000);
+	KUNIT_EXPECT_EQ(test, ndm_cut_without_queue(1000, NDM_OUT_CONGESTION_HI), 502);
+	KUNIT_EXPECT_EQ(test, ndm_cut_without_queue(1000, NDM_Q16), 770);
+	KUNIT_EXPECT_GE(test, ndm_cut_without_queue(U32_MAX, NDM_OUT_CONGESTION_HI), U32_MAX / 2);
 }
 
 static void ndm_test_tanh(struct kunit *test)

@@ -34,10 +34,10 @@ static const u8 ndm_burst_shift = 12;
 /*
  * Percent of the path's rate, where hosts hold ACKs back; see ndm_path_rate().
  * held: under a ceiling, a little less, for that rate is the highest of scattered samples.
- * open: else. With less the own low rate of a small flow would keep it small.
+ * open: else. More than all of it: the own low rate of a small flow must not keep it small.
  */
 static const u32 ndm_paused_held_percent = 95;
-static const u32 ndm_paused_open_percent = 100;
+static const u32 ndm_paused_open_percent = 106;
 
 /*
  * log2 of acknowledged / lost: from 1/128 on bursts may cause the losses. In bytes, for the

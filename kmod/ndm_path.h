@@ -10,14 +10,16 @@
  *				rttvar < srtt / 8
  *   ndm_queue_stands		baseline RTT <= 4/5 srtt,	slow start does not return;
  *				rttvar < srtt / 8		ndm_rivals.h
- *   ndm_queue_delays		srtt > 5/4 min RTT		a loss ends slow start
+ *   ndm_queue_delays		srtt > 5/4 min RTT		a loss ends slow start; over
+ *								baseline RTT: the cut
  *   ndm_lan_is_steady		srtt <= 16 ms,			with ndm_queue_delays: slow
  *				rttvar < srtt / 8		start takes a quarter per ACK
  *   ndm_queue_is_long		srtt > 2 min RTT		the guard (NDM_LAW_QUEUE)
  *   ndm_queue_is_short		baseline RTT > 1/2 srtt		ceiling, watchdog
  *   ndm_bursts_overflow	baseline RTT > 2/3 srtt, and	pacing under a ceiling
  *				packets were lost lately
- *   ndm_queue_shows		baseline RTT < 15/16 srtt	ceiling of an unfilled window
+ *   ndm_queue_shows		baseline RTT < 15/16 srtt	ceiling of an unfilled window;
+ *								few losses end slow start
  *   ndm_queue_empties		queue_floor < 1/4		ceiling; else ndm_rivals.h
  *   ndm_queue_persists		shortest queue > 1/2 baseline	a drain begins
  *   ndm_queue_is_drained	shortest queue <= 1/8 baseline	a drain succeeded

@@ -185,7 +185,8 @@ static void ndm_judge_slow_start(struct sock *sk, const struct ndm_facts *r)
 	     (ndm_lan_is_steady(tp->srtt_us, tp->mdev_us) &&
 	      ndm_queue_delays(tp->srtt_us >> 3, r->min_rtt_us))))
 		ndm_leave_slow_start(sk, !r->x[NDM_IN_LOSS_RATE]);
-	else if (r->marked || (r->spared && ndm_start_overflowed(ca, r->x, r->limited, grew)))
+	else if (r->marked ||
+		 (r->spared && ndm_start_overflowed(ca, r->x, r->lost, r->limited, grew)))
 		ndm_leave_slow_start(sk, false);
 }
 
@@ -242,7 +243,8 @@ static void ndm_update_ceiling(struct ndm *ca, const struct ndm_facts *r)
 {
 	ca->ceiling_rounds = ndm_ceiling_rounds(ca->ceiling_rounds, r->x, ca->congestion,
 						r->lost, r->used);
-	if (ca->f.paused && ndm_pauses_overflow(r->x) && r->lost >= NDM_CEILING_LOST)
+	if (ca->f.paused && ndm_pauses_overflow(r->x) && r->lost >= NDM_CEILING_LOST &&
+	    ca->congestion >= 0)
 		ca->ceiling_rounds = NDM_CEILING_ROUNDS;
 }
 
@@ -302,15 +304,15 @@ static bool ndm_was_guarded(const struct ndm_facts *r, enum ndm_mode mode)
 }
 
 /*
- * In a recovery from random losses nothing must delay the retransmissions and as many new
- * packets: no need to conserve packets any longer.
+ * After a round of a recovery the window may fill up to its threshold: the reduction has been
+ * made. Packets conserved for longer leave one fewer in flight with each loss, and where
+ * losses never end, nor does the recovery.
  */
 static void ndm_end_reduction(struct sock *sk, const struct ndm_facts *r)
 {
 	struct ndm *ca = inet_csk_ca(sk);
 
-	if (!r->recovery || !ca->reducing || ca->congestion >= 0 ||
-	    ndm_floods(r->x, r->flags, r->lost))
+	if (!r->recovery || !ca->reducing || ndm_floods(r->x, r->flags, r->lost))
 		return;
 	ca->reducing = 0;
 	ndm_set_cwnd(sk, ca->target);

@@ -97,7 +97,9 @@ static u32 ndm_ssthresh(struct sock *sk)
 	}
 	if (ca->has_output && !ca->watchdog.left && ndm_prior_ssthresh(tp) &&
 	    ndm_ca_state(sk) != TCP_CA_Loss)
-		window = ndm_cut(cwnd, ca->congestion);
+		window = ndm_queue_delays(tp->srtt_us >> 3, ndm_baseline_of(ca)) ?
+			 ndm_cut(cwnd, ca->congestion) :
+			 ndm_cut_without_queue(cwnd, ca->congestion);
 	ca->reducing = 1;
 	return max(window, ndm_min_ssthresh);
 }

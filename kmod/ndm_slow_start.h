@@ -90,14 +90,22 @@ static void ndm_leave_slow_start(struct sock *sk, bool lossless)
 		ndm_spend_credit(ca);
 }
 
+/* Of a small window random loss takes a fifth, too: without a queue a few packets prove nothing. */
+static bool ndm_loses_a_fifth(const s16 *x, u32 lost)
+{
+	return x[NDM_IN_LOSS_RATE] >= NDM_WATCHDOG_LOSS &&
+	       (lost >= NDM_FLOOD_LOST || ndm_queue_shows(x));
+}
+
 /*
  * Were the losses that slow start survived overflow losses? The network predicts overflow
  * for random losses of slow start too, since most of slow start's are; but while the rate
  * grows the pipe was not full.
  */
-static bool ndm_start_overflowed(const struct ndm *ca, const s16 *x, bool limited, bool grew)
+static bool ndm_start_overflowed(const struct ndm *ca, const s16 *x, u32 lost, bool limited,
+				 bool grew)
 {
-	return x[NDM_IN_LOSS_RATE] >= (limited ? NDM_WATCHDOG_LOSS : ndm_unused_loss) ||
+	return (limited ? ndm_loses_a_fifth(x, lost) : x[NDM_IN_LOSS_RATE] >= ndm_unused_loss) ||
 	       (x[NDM_IN_LOSS_RATE] && ca->congestion >= 0 && !grew);
 }
 

@@ -169,6 +169,9 @@ static int loss_takes_at_most_half(void)
 
 		if (most > window || least > most || least < window - window / 2)
 			return fail(window, hi, least);
+		most = ndm_cut_without_queue(window, lo);
+		if (most > window || ndm_cut_without_queue(window, hi) < least)
+			return fail(window, lo, most);
 	}
 	return 0;
 }

@@ -49,6 +49,18 @@ def held_back(seed: int, count: int) -> list[Scenario]:
     return paths
 
 
+def lossy(seed: int, count: int) -> list[Scenario]:
+    """So many fast paths that lose 3 to 12 % of the packets."""
+    rng, paths = random.Random(seed), []
+    for number in range(count):
+        mbps, rtt_us = log_uniform(rng, 60, 320), log_uniform(rng, 8e3, 80e3)
+        queue = max(8, round(log_uniform(rng, 0.4, 3) * mbps * rtt_us / 12000))
+        lines = [f"rate_bps = {mbps * 1e6:.0f}", f"rtt_us = {rtt_us:.0f}"]
+        lines += [f"queue_packets = {queue}", f"loss = {log_uniform(rng, 0.03, 0.12):.4f}"]
+        paths.append(_scenario(lines, 6, f"lossy-{number}"))
+    return paths
+
+
 def rerouted(seed: int, count: int) -> list[Scenario]:
     """So many paths whose RTT becomes 1.6 to 5 times as long after a few seconds."""
     rng, paths = random.Random(seed), []

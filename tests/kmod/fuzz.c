@@ -64,6 +64,8 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		in_range(x, out);
 		require(ndm_cut(ack.cwnd, out[1]) <= ack.cwnd);
 		require(ndm_cut(ack.cwnd, out[1]) >= ack.cwnd / 2);
+		require(ndm_cut_without_queue(ack.cwnd, out[1]) <= ack.cwnd);
+		require(ndm_cut_without_queue(ack.cwnd, out[1]) >= ndm_cut(ack.cwnd, out[1]));
 		require(out[0] < 0 || ndm_apply_gain(ack.cwnd, out[0]) >= ack.cwnd);
 		ndm_watchdog_step(&watchdog, x, ndm_max(f.max_rate[0], f.max_rate[1]),
 				   ack.app_limited & 1, ack.acked & 31);

@@ -48,7 +48,9 @@ TAIL = TAIL.replace("= 60", "= 16").replace("3_600_000", "1_316_000")
 HOLDS = "(r->limited || ndm_queue_shows(r->x));"
 BURST = ("return lost >= NDM_CEILING_LOST &&", "return false &&")
 START = "	ndm_start_features(sk);\n"
-UNUSED_LOSS = ("limited ? NDM_WATCHDOG_LOSS : ndm_unused_loss", "NDM_WATCHDOG_LOSS")
+UNUSED_LOSS = ("x[NDM_IN_LOSS_RATE] >= ndm_unused_loss) ||", "ndm_loses_a_fifth(x, lost)) ||")
+FEW_SUFFICE = ("(lost >= NDM_FLOOD_LOST || ndm_queue_shows(x));", "true;")
+"""to end slow start: what a timer marks is less than the eight packets"""
 TIMERS = ("(u16)(tp->lost - (u32)ca->f.callers_lost)", "max(rs->losses, 0)")
 LATE = "!ca->tail_lost && "
 TAKES_FOR_NOISE = answers("0", NOISE)
@@ -124,8 +126,9 @@ def test_objects_that_overflow_end_a_slow_start(
 
     Losses that RACK's timer marks count; unseen, they would let slow start go on.
     """
-    ours = page(text, tmp_path / "ends", [TAKES_FOR_NOISE, BURST])
-    without = page(text, tmp_path / "goes_on", [TAKES_FOR_NOISE, rule, BURST])
+    both = [TAKES_FOR_NOISE, BURST, FEW_SUFFICE]
+    ours = page(text, tmp_path / "ends", both)
+    without = page(text, tmp_path / "goes_on", [*both, rule])
     lost, more = (web["retransmissions"] / web["segments"] for web in (ours, without))
     print(f"\nretransmitted: {lost:.2%}, if it goes on {more:.2%}")
     print(f"ms an object: {ours['object_ms_mean']}, without {without['object_ms_mean']}")
