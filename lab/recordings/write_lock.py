@@ -20,10 +20,11 @@ from ndm_tcp.datasets.store import rounds_lock, store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import uml_build
 from ndm_tcp.lab.guest.root import guest_root
+from ndm_tcp.lab.paths import training_paths
 
 POOL, OWN = "reno,cubic,bbr", "ndm_tcp"
 LAN, ACCESS = "training-lan", "training-access"
-FOLDERS = ("access", "core", "jitter", "lan", "lan-short", "overtaking")
+FOLDERS = ("access", "core", "harsh", "jitter", "lan", "lan-short", "overtaking")
 COMMITTED = tuple(f"lab-rounds/{name}" for name in FOLDERS)
 FULL = "6e317e5"
 """the last commit with every recording until then in datasets/lab-rounds"""
@@ -98,6 +99,9 @@ RECIPES = (
     Recipe("overtaking-pool", POOL, "156 to 179", suite=ACCESS),
     Recipe("13", OWN, "156 to 179", suite=ACCESS),
     Recipe("13-explored", OWN, "156 to 179", suite=ACCESS),
+    Recipe("harsh-pool", POOL, "180 to 207", suite=ACCESS),
+    Recipe("14", OWN, "180 to 207", suite=ACCESS),
+    Recipe("14-explored", OWN, "180 to 207", suite=ACCESS),
 )
 
 
@@ -159,9 +163,12 @@ def make(recorded: Path, folder: Path) -> rounds_lock.Lock:
     git = ["git", "-C", str(uml_build.KMOD)]
     if subprocess.run([*git, "diff", "--quiet", "HEAD", "--", "."], check=False).returncode:
         raise NdmError(f"{uml_build.KMOD}: differs from the commit that the lock names; commit it")
-    # The last one that changed the module: a later one would do, an earlier would not.
+    # The last one that changed the module or a path: a later one would do, an earlier would not.
     said = subprocess.run(
-        [*git, "log", "-1", "--format=%h", "--", "."], check=True, capture_output=True, text=True
+        [*git, "log", "-1", "--format=%h", "--", ".", str(training_paths.FOLDER)],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     paths = [p for name in COMMITTED for p in sorted((folder / name).iterdir()) if p.is_file()]
     committed = tuple(

@@ -73,7 +73,7 @@ GROUPS = {
         *("fq-codel", "cake", "fq-codel-cubic", "cake-cubic"),
         *("fq-codel-ecn", "cake-ecn"),
     ),
-    "bursts": ("slots", "cellular", "ack-bursts", "thin-acks"),
+    "bursts": ("slots", "cellular", "ack-bursts", "near-ack-bursts", "thin-acks"),
     "local networks": ("lan",),
 }
 """kinds of training paths that need the same behaviour"""
