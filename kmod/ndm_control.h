@@ -135,14 +135,15 @@ static inline u32 ndm_cut(u32 cwnd, s32 congestion)
 }
 
 /*
- * The same without a queue: cut by half of what overflow is likelier than random loss. Where
- * losses never end each round takes a cut, and a network in doubt would keep the window small.
+ * The same without a queue: (2p - 1) / 2 for a probability p of overflow, nothing up to 1/2.
+ * Where losses never end, one recovery follows another and each takes a cut: a network in
+ * doubt would keep the window small.
  */
 static inline u32 ndm_cut_without_queue(u32 cwnd, s32 congestion)
 {
-	u64 window = 2 * (u64)ndm_cut(cwnd, congestion) - (cwnd >> 1);
+	u32 twice = 2 * ndm_sigmoid(congestion);
 
-	return window < cwnd ? (u32)window : cwnd;
+	return twice <= 65536 ? cwnd : cwnd - (u32)(((u64)cwnd * (twice - 65536)) >> 17);
 }
 
 #endif /* _NDM_CONTROL_H */

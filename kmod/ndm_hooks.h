@@ -17,7 +17,10 @@
 
 static void ndm_end_round(struct sock *sk, const struct rate_sample *rs);
 
-/* With ACKs held back an overflow does not show in the RTT: the loss may be one. */
+/*
+ * With ACKs held back an overflow does not show in the RTT: the loss may be one. It takes a
+ * quarter of the window if srtt is above the baseline RTT, which contains the pauses.
+ */
 static void ndm_note_output(struct ndm *ca, const s32 *out)
 {
 	s32 logit = out[NDM_OUT_CONGESTION];
@@ -98,9 +101,14 @@ static void ndm_update_cwnd(struct sock *sk, const struct rate_sample *rs, u32 a
 	switch (ndm_ca_state(sk)) {
 	case TCP_CA_CWR:
 	case TCP_CA_Recovery:
-		/* Else spared, undone, or begun under another algorithm: as if open. */
-		if (!ca->reducing)
+		/*
+		 * Else spared, over, undone, or begun under another algorithm: as if open. A
+		 * mark may begin a reduction again, whose count this ACK belongs to.
+		 */
+		if (!ca->reducing) {
+			ndm_prr_delivers(tp, acked);
 			break;
+		}
 		ndm_set_cwnd(sk, ndm_reduce(tp, acked, advanced && rs->losses <= 0));
 		return;
 	case TCP_CA_Loss:

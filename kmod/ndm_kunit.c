@@ -95,8 +95,9 @@ static void ndm_test_cut(struct kunit *test)
 	/* Without a queue doubt costs nothing. */
 	KUNIT_EXPECT_EQ(test, ndm_cut_without_queue(1000, 0), 1000);
 	KUNIT_EXPECT_EQ(test, ndm_cut_without_queue(1000, NDM_OUT_CONGESTION_LO), 1000);
-	KUNIT_EXPECT_EQ(test, ndm_cut_without_queue(1000, NDM_OUT_CONGESTION_HI), 502);
-	KUNIT_EXPECT_EQ(test, ndm_cut_without_queue(1000, NDM_Q16), 770);
+	KUNIT_EXPECT_EQ(test, ndm_cut_without_queue(1000, NDM_OUT_CONGESTION_HI), 501);
+	KUNIT_EXPECT_EQ(test, ndm_cut_without_queue(4, NDM_OUT_CONGESTION_HI), 3);
+	KUNIT_EXPECT_EQ(test, ndm_cut_without_queue(1000, NDM_Q16), 769);
 	KUNIT_EXPECT_GE(test, ndm_cut_without_queue(U32_MAX, NDM_OUT_CONGESTION_HI), U32_MAX / 2);
 }
 

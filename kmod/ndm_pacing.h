@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Pacing: a percentage of window per smoothed RTT, and where hosts hold ACKs back at most
- * the rate that the path has delivered.
+ * a little more than the rate that the path has delivered.
  */
 #ifndef _NDM_PACING_H
 #define _NDM_PACING_H
@@ -34,7 +34,7 @@ static const u8 ndm_burst_shift = 12;
 /*
  * Percent of the path's rate, where hosts hold ACKs back; see ndm_path_rate().
  * held: under a ceiling, a little less, for that rate is the highest of scattered samples.
- * open: else. More than all of it: the own low rate of a small flow must not keep it small.
+ * open: else; above 100, or a small flow's own low rate would keep it small.
  */
 static const u32 ndm_paused_held_percent = 95;
 static const u32 ndm_paused_open_percent = 106;

@@ -83,7 +83,7 @@
 /*
  * Quarters of min RTT, for srtt between rounds, where no input exists. 5: as
  * NDM_QUEUE_STANDING, 4/5 = 1 / (5/4). 8: as NDM_QUEUE_LONG. Compared with min RTT, which
- * holds none of the hosts' pauses.
+ * holds none of the hosts' pauses; for the cut with the baseline RTT, which does.
  */
 #define NDM_DELAYED_QUARTERS	5
 #define NDM_LONG_QUARTERS	8

@@ -304,15 +304,16 @@ static bool ndm_was_guarded(const struct ndm_facts *r, enum ndm_mode mode)
 }
 
 /*
- * After a round of a recovery the window may fill up to its threshold: the reduction has been
- * made. Packets conserved for longer leave one fewer in flight with each loss, and where
- * losses never end, nor does the recovery.
+ * Once no more is in flight than the threshold allows, the cut is made, or losses took more, and
+ * the window may fill up to it. Packets conserved for longer leave one fewer in flight with each
+ * loss, and where losses never end, one recovery follows another.
  */
 static void ndm_end_reduction(struct sock *sk, const struct ndm_facts *r)
 {
 	struct ndm *ca = inet_csk_ca(sk);
 
-	if (!r->recovery || !ca->reducing || ndm_floods(r->x, r->flags, r->lost))
+	if (!r->recovery || !ca->reducing || ndm_floods(r->x, r->flags, r->lost) ||
+	    tcp_packets_in_flight(tcp_sk(sk)) > ca->target)
 		return;
 	ca->reducing = 0;
 	ndm_set_cwnd(sk, ca->target);

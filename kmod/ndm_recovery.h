@@ -71,8 +71,8 @@ static bool ndm_tail_was_lost(const struct tcp_sock *tp)
  *
  * prior_ssthresh is zero when the core rules out an undo, that is for ECN and for local
  * drops. (A tail loss probe leaves it as it was, and may look like a mark.) The network
- * sets the depth for all other losses; half without an output, under the watchdog and when
- * a retransmission timed out in a recovery from a timeout.
+ * sets the depth for all other losses, less of it without a queue; half without an output,
+ * under the watchdog and when a retransmission timed out in a recovery from a timeout.
  */
 static u32 ndm_ssthresh(struct sock *sk)
 {

@@ -90,7 +90,7 @@ static void ndm_leave_slow_start(struct sock *sk, bool lossless)
 		ndm_spend_credit(ca);
 }
 
-/* Of a small window random loss takes a fifth, too: without a queue a few packets prove nothing. */
+/* As for the guard, a few lost packets are no flood; but with a queue they are an overflow. */
 static bool ndm_loses_a_fifth(const s16 *x, u32 lost)
 {
 	return x[NDM_IN_LOSS_RATE] >= NDM_WATCHDOG_LOSS &&

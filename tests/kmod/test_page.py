@@ -117,16 +117,18 @@ def test_a_lost_tail_ends_bursts(rule: str, tail: dict[str, Any], tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("text", "rule"), [(HIDDEN, UNUSED_LOSS), (LATER, TIMERS)], ids=["unused", "timer"]
+    ("text", "rules", "rule"),
+    [(HIDDEN, [], UNUSED_LOSS), (LATER, [FEW_SUFFICE], TIMERS)],
+    ids=["unused", "timer"],
 )
 def test_objects_that_overflow_end_a_slow_start(
-    text: str, rule: tuple[str, str], tmp_path: Path
+    text: str, rules: list[tuple[str, str]], rule: tuple[str, str], tmp_path: Path
 ) -> None:
     """They do not fill the window, and to the network what each loses is noise.
 
     Losses that RACK's timer marks count; unseen, they would let slow start go on.
     """
-    both = [TAKES_FOR_NOISE, BURST, FEW_SUFFICE]
+    both = [TAKES_FOR_NOISE, BURST, *rules]
     ours = page(text, tmp_path / "ends", both)
     without = page(text, tmp_path / "goes_on", [*both, rule])
     lost, more = (web["retransmissions"] / web["segments"] for web in (ours, without))
