@@ -251,7 +251,7 @@ def _overtaking(rng: random.Random) -> _Path:
 
 
 def _near_ack_bursts(rng: random.Random) -> _Path:
-    """A wireless LAN: pauses as long as its RTTs or longer."""
+    """A wireless LAN: most pauses are longer than the RTT."""
     mbps, rtt_ms, _ = _draw(rng, NEAR_MBPS, NEAR_RTT_MS)
     longest = round(log_uniform(rng, *NEAR_PAUSE_US))
     sent = mbps * (rtt_ms * 1e3 + longest) / PACKET_BITS
