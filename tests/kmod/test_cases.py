@@ -129,7 +129,7 @@ counter TCPLossProbeRecovery
 """
     before, after, remembered = [], [], []
     # Where the kernel has counted a loss beside the probe's, bursts end for that, too.
-    for seed in range(1, 5):
+    for seed in range(1, 7):
         for changes in ((), ((REMEMBERS, ""),)):
             folder = tmp_path / f"{seed}-{len(changes)}"
             folder.mkdir()
@@ -188,8 +188,8 @@ for name in TCPFullUndo TCPPartialUndo TCPDSACKUndo TCPTimeouts; do counter $nam
     # At 126 packets it takes one away.
     steady = answers(-750, "NDM_OUT_CONGESTION_HI")
     undone = []
-    # When a reduction is undone is a draw of the delays: four of them.
-    for seed in range(1, 5):
+    # When a reduction is undone is a draw of the delays: six of them.
+    for seed in range(1, 7):
         windows = []
         # In a burst all would overtake one another at once.
         for name, changes in (("undo", (PACED,)), ("keep", (PACED, KEEPS_CUT))):
