@@ -165,15 +165,15 @@ static int loss_takes_at_most_half(void)
 		if (ndm_sigmoid(logit) > ndm_sigmoid(logit + 1))
 			return fail(0, logit, ndm_sigmoid(logit));
 	for (window = 0; window < WINDOWS; window++, cases += 2) {
-		u32 most = ndm_cut(window, lo), least = ndm_cut(window, hi);
+		u32 most = ndm_cut(window, lo), least = ndm_cut(window, hi), left;
 
 		if (most > window || least > most || least < window - window / 2)
 			return fail(window, hi, least);
 		/* Without a queue no more; of certain overflow as much, nearly. */
 		most = ndm_cut_without_queue(window, lo);
-		if (most > window || ndm_cut_without_queue(window, hi) < least ||
-		    ndm_cut_without_queue(window, hi) > least + window / 4096 + 1)
-			return fail(window, lo, most);
+		left = ndm_cut_without_queue(window, hi);
+		if (most > window || left < least || left > least + window / 4096 + 1)
+			return fail(window, hi, left);
 	}
 	return 0;
 }

@@ -4,19 +4,20 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ndm_tcp.lab.guest import suite, uml_build
-from ndm_tcp.lab.paths.scenario import parse
+from ndm_tcp.lab.guest import suite
+from ndm_tcp.lab.paths.scenario import Scenario, parse
 from ndm_tcp.lab.sim.build import build
 from ndm_tcp.lab.sim.simulate import simulate
 
-from .kmod.lab import change, need_simulator
+from .kernel.kbuild import copy_kmod
+from .kmod.lab import FEW_END_SLOW_START, change, need_simulator
 from .worst import drawn, held_back, lossy, rerouted, shares
 
 CONSERVING = (
@@ -25,7 +26,6 @@ CONSERVING = (
 )
 CUT_AS_WITH_A_QUEUE = ("ndm_queue_delays(tp->srtt_us >> 3, ndm_baseline_of(ca)) ?", "true ?")
 OWN_RATE = ("ndm_paused_open_percent = 106", "ndm_paused_open_percent = 100")
-FEW_END_SLOW_START = ("(lost >= NDM_FLOOD_LOST || ndm_queue_shows(x));", "true;")
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +35,7 @@ def program() -> Path:
 
 def changed(tmp_path: Path, text: tuple[str, str]) -> Path:
     """The simulator with a changed module."""
-    kmod = Path(tempfile.mkdtemp(dir=tmp_path)) / "kmod"
-    shutil.copytree(uml_build.KMOD, kmod)
+    kmod = copy_kmod(Path(tempfile.mkdtemp(dir=tmp_path)) / "kmod")
     change(kmod, [text])
     return build(kmod)
 
@@ -44,6 +43,13 @@ def changed(tmp_path: Path, text: tuple[str, str]) -> Path:
 def mean(found: dict[str, float]) -> float:
     """Geometric."""
     return float(np.exp(np.mean(np.log([*found.values()]))))
+
+
+def means_without(
+    tmp_path: Path, paths: Sequence[Scenario], *rules: tuple[str, str]
+) -> list[float]:
+    """The same with each of these changed."""
+    return [mean(shares(changed(tmp_path, rule), paths)) for rule in rules]
 
 
 def no_less(found: dict[str, float], least: float) -> None:
@@ -73,8 +79,7 @@ def test_held_back_acks_of_a_short_path_do_not_starve_it(program: Path, tmp_path
     found = shares(program, paths)
     no_less(found, 0.5)
     assert mean(found) > 0.9
-    rules = (CUT_AS_WITH_A_QUEUE, OWN_RATE)
-    without = [mean(shares(changed(tmp_path, rule), paths)) for rule in rules]
+    without = means_without(tmp_path, paths, CUT_AS_WITH_A_QUEUE, OWN_RATE)
     print(f"{mean(found):.3f}; cut as with a queue, and paced by its own rate {without}")
     assert mean(found) > max(without) + 0.003
 
@@ -91,9 +96,7 @@ def test_heavy_loss_of_a_fast_path_does_not_starve_it(program: Path, tmp_path: P
     paths = lossy(9, 60)
     found = shares(program, paths)
     no_less(found, 0.35)
-    without = []
-    for change_ in (CONSERVING, FEW_END_SLOW_START):
-        without.append(mean(shares(changed(tmp_path, change_), paths)))
+    without = means_without(tmp_path, paths, CONSERVING, FEW_END_SLOW_START)
     print(f"{mean(found):.3f}; conserving, and slow starts that few losses end {without}")
     assert mean(found) > 0.95 and mean(found) > max(without) + 0.01
 

@@ -126,10 +126,15 @@ def _slots(rng: random.Random) -> _Path:
     return _Path(*_draw(rng), [line], title)
 
 
-def _ack_bursts(rng: random.Random) -> _Path:
-    longest = round(log_uniform(rng, *ACK_PAUSE_US))
+def _ack_groups(longest: int) -> tuple[str, str]:
+    """The line and the title of ACKs that are held back for so many us at most."""
     line = f"ack_hold_us = [{longest // 4}, {longest}]"
-    return _Path(*_draw(rng), [line], f"ACKs in groups {longest // 4} to {longest} us apart")
+    return line, f"ACKs in groups {longest // 4} to {longest} us apart"
+
+
+def _ack_bursts(rng: random.Random) -> _Path:
+    line, title = _ack_groups(round(log_uniform(rng, *ACK_PAUSE_US)))
+    return _Path(*_draw(rng), [line], title)
 
 
 def _thin_acks(low: float, high: float) -> Callable[[random.Random], _Path]:
@@ -256,8 +261,8 @@ def _near_ack_bursts(rng: random.Random) -> _Path:
     longest = round(log_uniform(rng, *NEAR_PAUSE_US))
     sent = mbps * (rtt_ms * 1e3 + longest) / PACKET_BITS
     queue = max(20, round(sent * log_uniform(rng, *NEAR_QUEUE)))
-    lines = [f"ack_hold_us = [{longest // 4}, {longest}]"]
-    title = f"ACKs in groups {longest // 4} to {longest} us apart"
+    line, title = _ack_groups(longest)
+    lines = [line]
     if rng.random() < 0.5:
         loss = log_uniform(rng, *NEAR_LOSS)
         lines.append(f"loss = {loss:.4f}")

@@ -11,7 +11,7 @@ import pytest
 
 from ndm_tcp.lab.guest import run as lab_run
 
-from .lab import FILE, NOISE, Changes, answers, measure, scenario
+from .lab import FEW_END_SLOW_START, FILE, NOISE, Changes, answers, measure, scenario
 
 PAGE = """
 seconds = 10
@@ -49,8 +49,6 @@ HOLDS = "(r->limited || ndm_queue_shows(r->x));"
 BURST = ("return lost >= NDM_CEILING_LOST &&", "return false &&")
 START = "	ndm_start_features(sk);\n"
 UNUSED_LOSS = ("x[NDM_IN_LOSS_RATE] >= ndm_unused_loss) ||", "ndm_loses_a_fifth(x, lost)) ||")
-FEW_SUFFICE = ("(lost >= NDM_FLOOD_LOST || ndm_queue_shows(x));", "true;")
-"""to end slow start: what a timer marks is less than the eight packets"""
 TIMERS = ("(u16)(tp->lost - (u32)ca->f.callers_lost)", "max(rs->losses, 0)")
 LATE = "!ca->tail_lost && "
 TAKES_FOR_NOISE = answers("0", NOISE)
@@ -118,7 +116,7 @@ def test_a_lost_tail_ends_bursts(rule: str, tail: dict[str, Any], tmp_path: Path
 
 @pytest.mark.parametrize(
     ("text", "rules", "rule"),
-    [(HIDDEN, [], UNUSED_LOSS), (LATER, [FEW_SUFFICE], TIMERS)],
+    [(HIDDEN, [], UNUSED_LOSS), (LATER, [FEW_END_SLOW_START], TIMERS)],
     ids=["unused", "timer"],
 )
 def test_objects_that_overflow_end_a_slow_start(
@@ -126,7 +124,8 @@ def test_objects_that_overflow_end_a_slow_start(
 ) -> None:
     """They do not fill the window, and to the network what each loses is noise.
 
-    Losses that RACK's timer marks count; unseen, they would let slow start go on.
+    Losses that RACK's timer marks count; unseen, they would let slow start go on. They are less
+    than eight packets.
     """
     both = [TAKES_FOR_NOISE, BURST, *rules]
     ours = page(text, tmp_path / "ends", both)
