@@ -135,9 +135,9 @@ static inline u32 ndm_cut(u32 cwnd, s32 congestion)
 }
 
 /*
- * The same without a queue: (2p - 1) / 2 for a probability p of overflow, nothing up to 1/2.
- * Where losses never end, one recovery follows another and each takes a cut: a network in
- * doubt would keep the window small.
+ * The same without a queue or a rival: (2p - 1) / 2 for a probability p of overflow, nothing up
+ * to 1/2. Where losses never end, one recovery follows another and each takes a cut: a network
+ * in doubt would keep the window small.
  */
 static inline u32 ndm_cut_without_queue(u32 cwnd, s32 congestion)
 {

@@ -37,8 +37,9 @@ struct ndm {
 	    drain_rounds:5,	/* of struct ndm_drain, as the next; .shortest is the */
 	    drain_alone:2;	/* features' spare byte, .draining the watchdog's bit */
 	struct ndm_watchdog watchdog;
-	s32 congestion:21;	/* the network's newest logit, Q16 */
+	s32 congestion:20;	/* the network's newest logit, Q16, below 8 */
 	u32 has_output:1,	/* congestion is set */
+	    unrivalled:1,	/* no competing flow has a window like this one: ndm_rivals.h */
 	    reducing:1,		/* ssthresh() began a reduction that still runs */
 	    counted:1,		/* among the flows in use */
 	    phase:3,		/* of the probe */

@@ -8,18 +8,17 @@
  * Queue			true when			decides
  *   ndm_queue_grows		srtt rose by > 1/4 in a round,	slow start ends
  *				rttvar < srtt / 8
- *   ndm_queue_stands		baseline RTT <= 4/5 srtt,	slow start does not return;
- *				rttvar < srtt / 8		ndm_rivals.h
- *   ndm_queue_delays		srtt > 5/4 min RTT		a loss ends slow start; over
- *								baseline RTT: the cut
+ *   ndm_queue_stands		baseline RTT <= 4/5 srtt,	slow start does not return, and few
+ *				rttvar < srtt / 8		losses end it; ndm_rivals.h
+ *   ndm_queue_delays		srtt > 5/4 min RTT		with steady RTTs a loss ends slow
+ *								start; over baseline RTT: the cut
  *   ndm_lan_is_steady		srtt <= 16 ms,			with ndm_queue_delays: slow
  *				rttvar < srtt / 8		start takes a quarter per ACK
  *   ndm_queue_is_long		srtt > 2 min RTT		the guard (NDM_LAW_QUEUE)
  *   ndm_queue_is_short		baseline RTT > 1/2 srtt		ceiling, watchdog
  *   ndm_bursts_overflow	baseline RTT > 2/3 srtt, and	pacing under a ceiling
  *				packets were lost lately
- *   ndm_queue_shows		baseline RTT < 15/16 srtt	ceiling of an unfilled window;
- *								few losses end slow start
+ *   ndm_queue_shows		baseline RTT < 15/16 srtt	ceiling of an unfilled window
  *   ndm_queue_empties		queue_floor < 1/4		ceiling; else ndm_rivals.h
  *   ndm_queue_persists		shortest queue > 1/2 baseline	a drain begins
  *   ndm_queue_is_drained	shortest queue <= 1/8 baseline	a drain succeeded
@@ -27,7 +26,8 @@
  *				lowest RTT
  *
  * Scatter (jitter, or packets that overtake others)
- *   ndm_rtt_is_steady		rttvar < srtt / 8		the queue tests of slow start
+ *   ndm_rtt_is_steady		rttvar < srtt / 8		the queue tests of slow start;
+ *								ndm_srtt_is_steady within a round
  *   ndm_nothing_overtakes	rttvar < srtt / 16		ceiling
  *   ndm_losses_are_real	rttvar < srtt / 4		ceiling of an unfilled window
  *   ndm_path_scatters		srtt > 16 ms, or reordering	the guard (NDM_LAW_JITTER)
@@ -209,14 +209,20 @@ static inline bool ndm_queue_is_long(u32 srtt_us, u32 min_rtt_us)
 	return ndm_rtt_exceeds(srtt_us, min_rtt_us, NDM_LONG_QUARTERS);
 }
 
+/* As ndm_rtt_is_steady(), in the kernel's units: srtt in 1/8 us, mdev in 1/4 us. */
+static inline bool ndm_srtt_is_steady(u32 srtt_eighths, u32 mdev_quarters)
+{
+	return mdev_quarters < srtt_eighths >> 4;
+}
+
 /*
- * A local path whose RTTs do not scatter. In the kernel's units: srtt in 1/8 us, mdev in
- * 1/4 us. On a longer path a queue may be other flows', and a flow that leaves slow start
- * to them stays small for long.
+ * A local path whose RTTs do not scatter. On a longer path a queue may be other flows', and a
+ * flow that leaves slow start to them stays small for long.
  */
 static inline bool ndm_lan_is_steady(u32 srtt_eighths, u32 mdev_quarters)
 {
-	return ndm_path_is_local(srtt_eighths >> 3) && mdev_quarters < srtt_eighths >> 4;
+	return ndm_path_is_local(srtt_eighths >> 3) &&
+	       ndm_srtt_is_steady(srtt_eighths, mdev_quarters);
 }
 
 /*

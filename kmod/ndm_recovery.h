@@ -71,8 +71,8 @@ static bool ndm_tail_was_lost(const struct tcp_sock *tp)
  *
  * prior_ssthresh is zero when the core rules out an undo, that is for ECN and for local
  * drops. (A tail loss probe leaves it as it was, and may look like a mark.) The network
- * sets the depth for all other losses, less of it without a queue; half without an output,
- * under the watchdog and when a retransmission timed out in a recovery from a timeout.
+ * sets the depth for all other losses, less of it without a queue or a rival; half without an
+ * output, under the watchdog and when a retransmission timed out in a recovery from a timeout.
  */
 static u32 ndm_ssthresh(struct sock *sk)
 {
@@ -84,20 +84,22 @@ static u32 ndm_ssthresh(struct sock *sk)
 	if (ndm_tail_was_lost(tp))
 		ca->tail_lost = 1;
 	/*
-	 * A mark ends slow start. A loss without a queue does not: the network judges it
-	 * after the round in which it sees it.
+	 * A mark ends slow start. A loss without a queue does not, nor one among scattered
+	 * RTTs: the network judges it after the round in which it sees it.
 	 */
 	if (!ndm_prior_ssthresh(tp)) {
 		ca->starting = 0;
 		window = ndm_cut_for_mark(ca, cwnd, tcp_in_slow_start(tp));
 	} else if (tcp_in_initial_slowstart(tp) &&
-		   !ndm_queue_delays(tp->srtt_us >> 3, ndm_update_min_rtt(sk))) {
+		   (!ndm_srtt_is_steady(tp->srtt_us, tp->mdev_us) ||
+		    !ndm_queue_delays(tp->srtt_us >> 3, ndm_update_min_rtt(sk)))) {
 		ca->spared = 1;
 		return tp->snd_ssthresh;
 	}
 	if (ca->has_output && !ca->watchdog.left && ndm_prior_ssthresh(tp) &&
 	    ndm_ca_state(sk) != TCP_CA_Loss)
-		window = ndm_queue_delays(tp->srtt_us >> 3, ndm_baseline_of(ca)) ?
+		window = !ca->unrivalled &&
+			 ndm_queue_delays(tp->srtt_us >> 3, ndm_baseline_of(ca)) ?
 			 ndm_cut(cwnd, ca->congestion) :
 			 ndm_cut_without_queue(cwnd, ca->congestion);
 	ca->reducing = 1;

@@ -9,6 +9,11 @@
  * what that left. Any other round adds an eighth at most, the law's packet included, or the
  * quarter would be back after a round. Where losses are rare, windows are large and CUBIC's grow
  * faster; all of this would only leave the link to it.
+ *
+ * Jitter, too, keeps RTTs above the baseline, and random losses come often: a flow that yielded
+ * to them would give up the link. But there its window is larger than losses as frequent leave
+ * to any competing flow. An unrivalled flow does none of this, and takes no loss for an overflow
+ * that the network does not.
  */
 #ifndef _NDM_RIVALS_H
 #define _NDM_RIVALS_H
@@ -25,6 +30,18 @@
 #define NDM_RIVALS_SURE		(2 << 16)
 #define NDM_RIVALS_GIVE		4U	/* a quarter of the window, rounded up */
 #define NDM_RIVALS_GROW		8U	/* an eighth of it, or a packet */
+/*
+ * Window^2 x mean loss rate. Reno's is 3/2 (Mathis et al., 1997), so this is four times its
+ * window. At the lowest rate that the mean holds, 1/4096, CUBIC's is smaller up to an RTT of
+ * 0.48 s (RFC 9438, section 5.1), at higher ones beyond.
+ */
+#define NDM_RIVALS_LOST		24U
+
+/* Would losses as frequent leave any competing flow less than this window, packets? */
+static inline bool ndm_is_unrivalled(u32 window, const s16 *x)
+{
+	return (u64)window * window * (u32)x[NDM_IN_LOSS_RATE_MEAN] > NDM_RIVALS_LOST * NDM_ONE;
+}
 
 /*
  * Do losses come often, in a standing queue? Where packets overtake others, many that count as

@@ -94,7 +94,7 @@ static void ndm_leave_slow_start(struct sock *sk, bool lossless)
 static bool ndm_loses_a_fifth(const s16 *x, u32 lost)
 {
 	return x[NDM_IN_LOSS_RATE] >= NDM_WATCHDOG_LOSS &&
-	       (lost >= NDM_FLOOD_LOST || ndm_queue_shows(x));
+	       (lost >= NDM_FLOOD_LOST || ndm_queue_stands(x));
 }
 
 /*

@@ -18,13 +18,15 @@ from ndm_tcp.lab.sim.simulate import simulate
 
 from .kernel.kbuild import copy_kmod
 from .kmod.lab import FEW_END_SLOW_START, change, need_simulator
-from .worst import drawn, held_back, lossy, rerouted, shares
+from .worst import drawn, held_back, jittery, lossy, rerouted, shares
 
 CONSERVING = (
     "if (!r->recovery || !ca->reducing || ndm_floods(",
     "if (!r->recovery || !ca->reducing || ca->congestion >= 0 || ndm_floods(",
 )
 CUT_AS_WITH_A_QUEUE = ("ndm_queue_delays(tp->srtt_us >> 3, ndm_baseline_of(ca)) ?", "true ?")
+SPARING_ONLY_WITHOUT_A_QUEUE = ("(!ndm_srtt_is_steady(tp->srtt_us, tp->mdev_us) ||", "(false ||")
+YIELDING = ("return (u64)window * window * (u32)x[NDM_IN_LOSS_RATE_MEAN] >", "return false &&")
 OWN_RATE = ("ndm_paused_open_percent = 106", "ndm_paused_open_percent = 100")
 
 
@@ -99,6 +101,16 @@ def test_heavy_loss_of_a_fast_path_does_not_starve_it(program: Path, tmp_path: P
     without = means_without(tmp_path, paths, CONSERVING, FEW_END_SLOW_START)
     print(f"{mean(found):.3f}; conserving, and slow starts that few losses end {without}")
     assert mean(found) > 0.95 and mean(found) > max(without) + 0.01
+
+
+def test_jitter_and_loss_of_a_fast_path_do_not_starve_it(program: Path, tmp_path: Path) -> None:
+    """RTTs stay above the baseline, and losses never end: it looks like a queue of others."""
+    paths = jittery(4, 160)
+    found = shares(program, paths)
+    no_less(found, 0.05)
+    without = means_without(tmp_path, paths, YIELDING, SPARING_ONLY_WITHOUT_A_QUEUE)
+    print(f"{mean(found):.3f}; yielding to rivals, and slow starts that a loss ends {without}")
+    assert mean(found) > 0.9 and mean(found) > max(without) + 0.01
 
 
 # Rate, RTT, queue and jitter; the first has a short queue.

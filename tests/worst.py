@@ -61,6 +61,19 @@ def lossy(seed: int, count: int) -> list[Scenario]:
     return paths
 
 
+def jittery(seed: int, count: int) -> list[Scenario]:
+    """So many fast paths that jitter, in order, and lose 1 to 12 % of the packets."""
+    rng, paths = random.Random(seed), []
+    for number in range(count):
+        mbps, rtt_us = log_uniform(rng, 60, 320), log_uniform(rng, 8e3, 80e3)
+        queue = max(8, round(log_uniform(rng, 0.4, 3) * mbps * rtt_us / 12000))
+        lines = [f"rate_bps = {mbps * 1e6:.0f}", f"rtt_us = {rtt_us:.0f}"]
+        lines += [f"queue_packets = {queue}", f"loss = {log_uniform(rng, 0.01, 0.12):.4f}"]
+        lines.append(_jitter(rng, rtt_us, 0.5, 0.05))
+        paths.append(_scenario(lines, 6, f"jittery-{number}"))
+    return paths
+
+
 def rerouted(seed: int, count: int) -> list[Scenario]:
     """So many paths whose RTT becomes 1.6 to 5 times as long after a few seconds."""
     rng, paths = random.Random(seed), []
@@ -78,9 +91,9 @@ def rerouted(seed: int, count: int) -> list[Scenario]:
     return paths
 
 
-def _jitter(rng: random.Random, rtt_us: float, most: float) -> str:
-    """In order; of a hundredth of the RTT up to that part of it."""
-    return f"jitter_us = {rtt_us * log_uniform(rng, 0.01, most):.0f}\nreorder = false"
+def _jitter(rng: random.Random, rtt_us: float, most: float, least: float = 0.01) -> str:
+    """In order; between these parts of the RTT."""
+    return f"jitter_us = {rtt_us * log_uniform(rng, least, most):.0f}\nreorder = false"
 
 
 def _scenario(lines: list[str], seconds: int, name: str) -> Scenario:

@@ -84,7 +84,7 @@ def test_a_wide_division_is_noticed(machine: Machine, tmp_path: Path) -> None:
 def test_a_private_area_that_is_too_large_does_not_compile(tmp_path: Path) -> None:
     sources = copy_kmod(tmp_path / "kmod")
     path = sources / "ndm_flow.h"
-    old = "	s32 congestion:21;	/* the"
+    old = "	s32 congestion:20;	/* the"
     assert path.read_text().count(old) == 1
     path.write_text(path.read_text().replace(old, "	s64 too_much[2];\n" + old))
     with pytest.raises(BuildFailed, match="BUILD_BUG_ON failed: sizeof"):

@@ -41,7 +41,7 @@ Changes = Iterable[tuple[str, str]]
 """text that one file of the module has once, and its replacement; or `outputs(code)`"""
 CORE_BURSTS = ("ndm_burst_shift = 12;", "ndm_burst_shift = 10;")
 """packets leave in groups of the core's size"""
-FEW_END_SLOW_START = ("(lost >= NDM_FLOOD_LOST || ndm_queue_shows(x));", "true;")
+FEW_END_SLOW_START = ("(lost >= NDM_FLOOD_LOST || ndm_queue_stands(x));", "true;")
 """as if a fifth of a round were eight packets"""
 
 

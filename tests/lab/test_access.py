@@ -202,6 +202,9 @@ def test_families_have_what_their_names_say(name: str) -> None:
     assert all(link.rtt_us <= 6_000 for link in links["near-ack-bursts"])
     assert all(link.loss >= 0.03 for link in links["fast-heavy-loss"])
     assert all(link.rate_bps >= 60_000_000 for link in links["fast-heavy-loss"])
+    assert all(link.rate_bps >= 60_000_000 for link in links["fast-jitter"])
+    assert all(link.jitter_us >= 0.03 * link.rtt_us - 1 for link in links["fast-jitter"])
+    assert not any(link.reorder for link in links["fast-jitter"])
     assert all(link.offloads and link.rtt_us <= 5_000 for link in links["lan"])
     for kind in ("fq-codel-ecn", "cake-ecn"):
         assert all(

@@ -112,6 +112,12 @@ RULES = {
         "ndm_path_is_longer(",
         "ndm_path_is_longer(d->shortest, queue) ? NDM_DRAIN_IN_VAIN :",
     ),
+    "unrivalled": Rule(
+        "with a window that the losses leave to no other flow, yield to none",
+        "ndm_rivals.h",
+        "return (u64)window * window * (u32)x[NDM_IN_LOSS_RATE_MEAN] > NDM_RIVALS_LOST * NDM_ONE;",
+        "return false;",
+    ),
     "half packets": _never(
         "beside others on short paths or with frequent losses add every second packet",
         "ndm_rivals.h",
