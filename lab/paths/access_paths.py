@@ -5,7 +5,7 @@ Boards show `access`, a development suite; changes between two trainings are mea
 `validation-access`. Families beside those of `training_paths`: links and ACKs that come in bursts,
 thin ACK paths, policers, routes that change, cellular rates, local networks, slow links, queues
 that mark, flows that join others, packets that overtake others, short paths whose ACKs come in
-groups, and fast ones that lose many packets. Regenerate with
+groups, and fast ones that lose many packets or jitter. Regenerate with
 `ndm lab scenarios access`.
 """
 
@@ -76,10 +76,13 @@ NEAR_QUEUE = (0.5, 4.0)
 """of what the link sends in an RTT and the longest pause"""
 NEAR_LOSS = (0.0003, 0.005)
 NEAR_JITTER = (0.01, 0.1)
-HEAVY_MBPS = (60.0, 300.0)
-HEAVY_RTT_MS = (8.0, 80.0)
+FAST_MBPS = (60.0, 300.0)
+FAST_RTT_MS = (8.0, 80.0)
+FAST_SECONDS = 6
 HEAVY_LOSS = (0.03, 0.12)
-HEAVY_SECONDS = 6
+FAST_JITTER = (0.03, 0.3)
+"""standard deviation over RTT, in order"""
+FAST_LOSS = (0.001, 0.08)
 SHARED_MBPS = (8.0, 24.0)
 SHARED_QUEUE_BDP = (1.0, 4.0)
 
@@ -276,9 +279,22 @@ def _near_ack_bursts(rng: random.Random) -> _Path:
 
 def _fast_heavy_loss(rng: random.Random) -> _Path:
     loss = log_uniform(rng, *HEAVY_LOSS)
-    drawn = _draw(rng, HEAVY_MBPS, HEAVY_RTT_MS)
+    drawn = _draw(rng, FAST_MBPS, FAST_RTT_MS)
     title = f"{100 * loss:.1f} % lost"
-    return _Path(*drawn, [f"loss = {loss:.4f}"], title, HEAVY_SECONDS)
+    return _Path(*drawn, [f"loss = {loss:.4f}"], title, FAST_SECONDS)
+
+
+def _fast_jitter(rng: random.Random) -> _Path:
+    """The more packets in flight, the more wait for one that is late: RTTs hardly scatter."""
+    mbps, rtt_ms, queue = _draw(rng, FAST_MBPS, FAST_RTT_MS)
+    jitter_us = rtt_ms * 1e3 * log_uniform(rng, *FAST_JITTER)
+    lines = [f"jitter_us = {jitter_us:.0f}", "reorder = false"]
+    title = f"jitter of {jitter_us / 1e3:.1f} ms"
+    if rng.random() < 0.75:
+        loss = log_uniform(rng, *FAST_LOSS)
+        lines.append(f"loss = {loss:.4f}")
+        title += f", {100 * loss:.2f} % lost"
+    return _Path(mbps, rtt_ms, queue, lines, title, FAST_SECONDS)
 
 
 FAMILIES: dict[str, list[Callable[[random.Random], _Path]]] = {
@@ -300,6 +316,7 @@ FAMILIES: dict[str, list[Callable[[random.Random], _Path]]] = {
     "overtaking": [_overtaking] * 6,
     "near-ack-bursts": [_near_ack_bursts] * 4,
     "fast-heavy-loss": [_fast_heavy_loss] * 3,
+    "fast-jitter": [_fast_jitter] * 4,
 }
 """name to how each of its paths is drawn"""
 
