@@ -10,8 +10,10 @@
  *				rttvar < srtt / 8
  *   ndm_queue_stands		baseline RTT <= 4/5 srtt,	slow start does not return, and few
  *				rttvar < srtt / 8		losses end it; ndm_rivals.h
- *   ndm_queue_delays		srtt > 5/4 min RTT		with steady RTTs a loss ends slow
- *								start; over baseline RTT: the cut
+ *   ndm_queue_delays		srtt > 5/4 min RTT		ndm_fills_a_queue(); over the
+ *								baseline RTT: the cut
+ *   ndm_srtt_rose		srtt rose by > 1/32 since	ndm_fills_a_queue()
+ *				the round began
  *   ndm_lan_is_steady		srtt <= 16 ms,			with ndm_queue_delays: slow
  *				rttvar < srtt / 8		start takes a quarter per ACK
  *   ndm_queue_is_long		srtt > 2 min RTT		the guard (NDM_LAW_QUEUE)
@@ -26,8 +28,7 @@
  *				lowest RTT
  *
  * Scatter (jitter, or packets that overtake others)
- *   ndm_rtt_is_steady		rttvar < srtt / 8		the queue tests of slow start;
- *								ndm_srtt_is_steady within a round
+ *   ndm_rtt_is_steady		rttvar < srtt / 8		the queue tests of slow start
  *   ndm_nothing_overtakes	rttvar < srtt / 16		ceiling
  *   ndm_losses_are_real	rttvar < srtt / 4		ceiling of an unfilled window
  *   ndm_path_scatters		srtt > 16 ms, or reordering	the guard (NDM_LAW_JITTER)
@@ -209,20 +210,20 @@ static inline bool ndm_queue_is_long(u32 srtt_us, u32 min_rtt_us)
 	return ndm_rtt_exceeds(srtt_us, min_rtt_us, NDM_LONG_QUARTERS);
 }
 
-/* As ndm_rtt_is_steady(), in the kernel's units: srtt in 1/8 us, mdev in 1/4 us. */
-static inline bool ndm_srtt_is_steady(u32 srtt_eighths, u32 mdev_quarters)
+/* Within a round: srtt now, and when the round began. A little: it is no proof alone. */
+static inline bool ndm_srtt_rose(u32 srtt_us, u32 before_us)
 {
-	return mdev_quarters < srtt_eighths >> 4;
+	return srtt_us > before_us + before_us / 32;
 }
 
 /*
- * A local path whose RTTs do not scatter. On a longer path a queue may be other flows', and a
- * flow that leaves slow start to them stays small for long.
+ * A local path whose RTTs do not scatter. In the kernel's units: srtt in 1/8 us, mdev in
+ * 1/4 us. On a longer path a queue may be other flows', and a flow that leaves slow start
+ * to them stays small for long.
  */
 static inline bool ndm_lan_is_steady(u32 srtt_eighths, u32 mdev_quarters)
 {
-	return ndm_path_is_local(srtt_eighths >> 3) &&
-	       ndm_srtt_is_steady(srtt_eighths, mdev_quarters);
+	return ndm_path_is_local(srtt_eighths >> 3) && mdev_quarters < srtt_eighths >> 4;
 }
 
 /*

@@ -65,6 +65,20 @@ static bool ndm_tail_was_lost(const struct tcp_sock *tp)
 }
 
 /*
+ * Does slow start fill a queue that its losses may come from? Jitter, too, keeps RTTs above
+ * the lowest; but a doubling window makes its queue within the round.
+ */
+static bool ndm_fills_a_queue(struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	const struct ndm *ca = inet_csk_ca(sk);
+	u32 srtt_us = tp->srtt_us >> 3;
+
+	return ndm_srtt_rose(srtt_us, ca->f.srtt_us) &&
+	       ndm_queue_delays(srtt_us, ndm_update_min_rtt(sk));
+}
+
+/*
  * The window to fall to. The core calls this for a loss, an ECN mark, a drop in this host's
  * own queue and a loss that a tail loss probe repaired; it has noted the present window in
  * prior_cwnd.
@@ -84,15 +98,13 @@ static u32 ndm_ssthresh(struct sock *sk)
 	if (ndm_tail_was_lost(tp))
 		ca->tail_lost = 1;
 	/*
-	 * A mark ends slow start. A loss without a queue does not, nor one among scattered
-	 * RTTs: the network judges it after the round in which it sees it.
+	 * A mark ends slow start. A loss without a growing queue does not: the network judges
+	 * it after the round in which it sees it.
 	 */
 	if (!ndm_prior_ssthresh(tp)) {
 		ca->starting = 0;
 		window = ndm_cut_for_mark(ca, cwnd, tcp_in_slow_start(tp));
-	} else if (tcp_in_initial_slowstart(tp) &&
-		   (!ndm_srtt_is_steady(tp->srtt_us, tp->mdev_us) ||
-		    !ndm_queue_delays(tp->srtt_us >> 3, ndm_update_min_rtt(sk)))) {
+	} else if (tcp_in_initial_slowstart(tp) && !ndm_fills_a_queue(sk)) {
 		ca->spared = 1;
 		return tp->snd_ssthresh;
 	}

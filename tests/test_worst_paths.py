@@ -25,7 +25,7 @@ CONSERVING = (
     "if (!r->recovery || !ca->reducing || ca->congestion >= 0 || ndm_floods(",
 )
 CUT_AS_WITH_A_QUEUE = ("ndm_queue_delays(tp->srtt_us >> 3, ndm_baseline_of(ca)) ?", "true ?")
-SPARING_ONLY_WITHOUT_A_QUEUE = ("(!ndm_srtt_is_steady(tp->srtt_us, tp->mdev_us) ||", "(false ||")
+ENDED_BY_LOSS = ("return ndm_srtt_rose(srtt_us, ca->f.srtt_us) &&", "return")
 YIELDING = ("return (u64)window * window * (u32)x[NDM_IN_LOSS_RATE_MEAN] >", "return false &&")
 OWN_RATE = ("ndm_paused_open_percent = 106", "ndm_paused_open_percent = 100")
 
@@ -105,29 +105,60 @@ def test_heavy_loss_of_a_fast_path_does_not_starve_it(program: Path, tmp_path: P
 
 def test_jitter_and_loss_of_a_fast_path_do_not_starve_it(program: Path, tmp_path: Path) -> None:
     """RTTs stay above the baseline, and losses never end: it looks like a queue of others."""
-    paths = jittery(4, 160)
+    paths = jittery(4, 80)
     found = shares(program, paths)
     no_less(found, 0.05)
-    without = means_without(tmp_path, paths, YIELDING, SPARING_ONLY_WITHOUT_A_QUEUE)
-    print(f"{mean(found):.3f}; yielding to rivals, and slow starts that a loss ends {without}")
-    assert mean(found) > 0.9 and mean(found) > max(without) + 0.01
+    (without,) = means_without(tmp_path, paths, YIELDING)
+    print(f"{mean(found):.3f}; yielding to rivals {without:.3f}")
+    assert mean(found) > 0.9 and mean(found) > without + 0.05
 
 
-# Rate, RTT, queue and jitter; the first has a short queue.
-JITTERY = ((16.3, 117_400, 41, 30_900), (17.2, 168_000, 183, 40_300), (16.6, 156_100, 824, 36_800))
+# Rate, RTT, queue, jitter and loss; the first has a short queue.
+JITTERY = (
+    (16.3, 117_400, 41, 30_900, 0),
+    (17.2, 168_000, 183, 40_300, 0),
+    (16.6, 156_100, 824, 36_800, 0),
+)
+LOSSY_TOO = (
+    (21.3, 162_000, 863, 35_000, 0.05),
+    (189.9, 75_700, 3_294, 12_800, 0.036),
+    (158.7, 72_700, 2_000, 23_600, 0.028),
+)
 
 
-def test_one_full_round_of_a_jittery_path_does_not_end_slow_start(
-    program: Path, tmp_path: Path
-) -> None:
-    """RTTs far above the lowest make a path look full, and one low rate sample seems no growth."""
-    without = changed(tmp_path, ("full && (r->was_full || ndm_rtt_rises(r->x))", "full"))
-    mbps = {program: 0.0, without: 0.0}
-    for rate, rtt_us, queue, jitter_us in JITTERY:
+def starts(programs: Sequence[Path], paths: Sequence[tuple[float, ...]]) -> list[float]:
+    """Mean goodput of each in the first seconds, Mbit/s: paths by rate, twenty-four draws."""
+    sums = [0.0 for _ in programs]
+    for rate, rtt_us, queue, jitter_us, loss in paths:
         lines = f"rate_bps = {rate * 1e6:.0f}\nrtt_us = {rtt_us}\nqueue_packets = {queue}"
         text = f'seconds = 5\ntopology = "path"\n[link]\n{lines}\njitter_us = {jitter_us}\n'
-        path = parse(f"{text}reorder = false\n", "w", "w.toml")
-        for one, seed in itertools.product(mbps, range(24)):
-            mbps[one] += simulate(one, path, "ndm_tcp", seed)["total_mbps"] / (24 * len(JITTERY))
-    print(f"\n{mbps[program]:.2f} Mbit/s, {mbps[without]:.2f} if it does")
-    assert mbps[program] > 1.08 * mbps[without]
+        path = parse(f"{text}reorder = false\nloss = {loss}\n", "w", "w.toml")
+        for number, seed in itertools.product(range(len(programs)), range(24)):
+            found = simulate(programs[number], path, "ndm_tcp", seed)
+            sums[number] += found["total_mbps"] / rate / 24 / len(paths)
+    return sums
+
+
+@pytest.mark.parametrize(
+    ("paths", "rule", "more"),
+    [
+        pytest.param(
+            JITTERY,
+            ("full && (r->was_full || ndm_rtt_rises(r->x))", "full"),
+            1.08,
+            id="one full round",
+        ),
+        pytest.param(LOSSY_TOO, ENDED_BY_LOSS, 1.04, id="one loss"),
+    ],
+)
+def test_no_sign_that_jitter_makes_ends_slow_start(
+    paths: Sequence[tuple[float, ...]],
+    rule: tuple[str, str],
+    more: float,
+    program: Path,
+    tmp_path: Path,
+) -> None:
+    """RTTs far above the lowest make a path look full, and one low rate sample no growth."""
+    ours, without = starts([program, changed(tmp_path, rule)], paths)
+    print(f"\n{ours:.3f} of the rate, {without:.3f} if it does")
+    assert ours > more * without

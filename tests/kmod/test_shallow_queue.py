@@ -35,7 +35,7 @@ topology = "path"
 rate_bps = 10_000_000
 rtt_us = 40_000
 queue_packets = 200
-loss = 0.1
+loss = 0.08
 jitter_us = 2_000
 reorder = false
 """
