@@ -383,14 +383,14 @@ static void ndm_test_rivals(struct kunit *test)
 			60U);
 	KUNIT_EXPECT_FALSE(test, ndm_skips_packet(1, 16001, x, NDM_LAW_REORDERS));
 
-	/* 24 x 128 is 55.4^2. */
-	KUNIT_EXPECT_FALSE(test, ndm_is_unrivalled(55, x));
-	KUNIT_EXPECT_TRUE(test, ndm_is_unrivalled(56, x));
+	/* 384 x 128 is 221.7^2. */
+	KUNIT_EXPECT_FALSE(test, ndm_is_unrivalled(221, x));
+	KUNIT_EXPECT_TRUE(test, ndm_is_unrivalled(222, x));
 	KUNIT_EXPECT_TRUE(test, ndm_is_unrivalled((1 << 20) - 1, x));
 
 	/* Rare losses, a queue that the RTT does not show, scattered RTTs. */
 	x[NDM_IN_LOSS_RATE_MEAN]--;
-	KUNIT_EXPECT_FALSE(test, ndm_is_unrivalled(56, x));
+	KUNIT_EXPECT_FALSE(test, ndm_is_unrivalled(222, x));
 	KUNIT_EXPECT_EQ(test, ndm_shared_target(60, 40, x, 0, NDM_RIVALS_SURE, 1), 60U);
 	KUNIT_EXPECT_FALSE(test, ndm_skips_packet(1, 16001, x, 0));
 	KUNIT_EXPECT_TRUE(test, ndm_skips_packet(1, 16000, x, 0));

@@ -272,7 +272,7 @@ static u32 ndm_network_target(struct sock *sk, const struct ndm_facts *r)
 	u32 target = ndm_law(r->window, gain, ca->phase, r->x, r->lost, r->flags, bound);
 	bool held;
 
-	if (!ndm_queue_empties(r->x) && !ca->unrivalled) {
+	if (!ndm_queue_empties(r->x)) {
 		target -= target > ndm_min_cwnd && r->used &&
 			  ndm_skips_packet(ca->phase, r->min_rtt_us, r->x, r->flags);
 		target = ndm_shared_target(target, r->window, r->x, r->flags, ca->congestion,

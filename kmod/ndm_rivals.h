@@ -10,10 +10,9 @@
  * quarter would be back after a round. Where losses are rare, windows are large and CUBIC's grow
  * faster; all of this would only leave the link to it.
  *
- * Jitter, too, keeps RTTs above the baseline, and random losses come often: a flow that yielded
- * to them would give up the link. But there its window is larger than losses as frequent leave
- * to any competing flow. An unrivalled flow does none of this, and takes no loss for an overflow
- * that the network does not.
+ * Jitter, too, keeps RTTs above the baseline, and random losses come often: a network in doubt
+ * would give up the link. But there the window is larger than losses as frequent leave to any
+ * competing flow. Such an unrivalled flow takes its losses as one without a queue does.
  */
 #ifndef _NDM_RIVALS_H
 #define _NDM_RIVALS_H
@@ -31,11 +30,11 @@
 #define NDM_RIVALS_GIVE		4U	/* a quarter of the window, rounded up */
 #define NDM_RIVALS_GROW		8U	/* an eighth of it, or a packet */
 /*
- * Window^2 x mean loss rate. Reno's is 3/2 (Mathis et al., 1997), so this is four times its
- * window. At the lowest rate that the mean holds, 1/4096, CUBIC's is smaller up to an RTT of
- * 0.48 s (RFC 9438, section 5.1), at higher ones beyond.
+ * Window^2 x mean loss rate. Reno's is 3/2 (Mathis et al., 1997), so this is 16 times its window.
+ * At the lowest rate that the mean holds, 1/4096, CUBIC's is smaller up to an RTT of 3 s
+ * (RFC 9438, section 5.1). With four times a CUBIC that comes late finds less.
  */
-#define NDM_RIVALS_LOST		24U
+#define NDM_RIVALS_LOST		384U
 
 /* Would losses as frequent leave any competing flow less than this window, packets? */
 static inline bool ndm_is_unrivalled(u32 window, const s16 *x)

@@ -49,7 +49,7 @@ def test_short_rounds_take_no_more_than_long_ones(tmp_path: Path) -> None:
 
 def test_a_late_cubic_finds_a_share(tmp_path: Path) -> None:
     """Four flows that hold their shares leave it less than four CUBICs do."""
-    drawn = bench.drawn(22, 90, bench.late_cubic)
+    drawn = bench.drawn(22, 200, bench.late_cubic)
     # Five flows need 20 packets for the smallest window of the module, and some to share.
     paths = [path for path in drawn if path[0] >= 1 and packets(path) >= 30]
     names = ["half packets", "quarter for an overflow", "slow growth"]

@@ -339,10 +339,10 @@ def test_what_only_the_lab_has_runs_there_if_everything_shall(
     monkeypatch.setattr(selection, "_figures", lambda _: None)
     names = ["validation-access", "lan"]
     args = ("name", uml_build.KMOD, names, 1, SIMULATED, tmp_path)
-    assert len([*selection.runs_of(*args, everything=True)]) == 52 + 18
-    assert len(ran["simulator"]) == 39 and len(ran["lab"]) == 13 + 18
+    assert len([*selection.runs_of(*args, everything=True)]) == 56 + 18
+    assert len(ran["simulator"]) == 43 and len(ran["lab"]) == 13 + 18
     [*selection.runs_of(*args[:2], names[:1], *args[3:])]
-    assert len(ran["simulator"]) == 78 and len(ran["lab"]) == 31
+    assert len(ran["simulator"]) == 86 and len(ran["lab"]) == 31
 
 
 def test_an_adaptation_replays_and_compares_in_the_lab(

@@ -26,7 +26,7 @@ CONSERVING = (
 )
 CUT_AS_WITH_A_QUEUE = ("ndm_queue_delays(tp->srtt_us >> 3, ndm_baseline_of(ca)) ?", "true ?")
 ENDED_BY_LOSS = ("return ndm_srtt_rose(srtt_us, ca->f.srtt_us) &&", "return")
-YIELDING = ("return (u64)window * window * (u32)x[NDM_IN_LOSS_RATE_MEAN] >", "return false &&")
+RIVALLED = ("return (u64)window * window * (u32)x[NDM_IN_LOSS_RATE_MEAN] >", "return false &&")
 OWN_RATE = ("ndm_paused_open_percent = 106", "ndm_paused_open_percent = 100")
 
 
@@ -104,13 +104,13 @@ def test_heavy_loss_of_a_fast_path_does_not_starve_it(program: Path, tmp_path: P
 
 
 def test_jitter_and_loss_of_a_fast_path_do_not_starve_it(program: Path, tmp_path: Path) -> None:
-    """RTTs stay above the baseline, and losses never end: it looks like a queue of others."""
+    """RTTs stay above the baseline, and losses never end, as in a queue that others keep."""
     paths = jittery(4, 80)
     found = shares(program, paths)
     no_less(found, 0.05)
-    (without,) = means_without(tmp_path, paths, YIELDING)
-    print(f"{mean(found):.3f}; yielding to rivals {without:.3f}")
-    assert mean(found) > 0.9 and mean(found) > without + 0.05
+    (without,) = means_without(tmp_path, paths, RIVALLED)
+    print(f"{mean(found):.3f}; cut as beside rivals {without:.3f}")
+    assert mean(found) > 0.85 and mean(found) > without + 0.05
 
 
 # Rate, RTT, queue, jitter and loss; the first has a short queue.

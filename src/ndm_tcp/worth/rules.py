@@ -113,7 +113,7 @@ RULES = {
         "ndm_path_is_longer(d->shortest, queue) ? NDM_DRAIN_IN_VAIN :",
     ),
     "unrivalled": Rule(
-        "with a window that the losses leave to no other flow, yield to none",
+        "a window that the losses leave to no other flow is cut as without a queue",
         "ndm_rivals.h",
         "return (u64)window * window * (u32)x[NDM_IN_LOSS_RATE_MEAN] > NDM_RIVALS_LOST * NDM_ONE;",
         "return false;",
