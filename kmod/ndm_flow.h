@@ -39,7 +39,7 @@ struct ndm {
 	struct ndm_watchdog watchdog;
 	s32 congestion:20;	/* the network's newest logit, Q16, below 8 */
 	u32 has_output:1,	/* congestion is set */
-	    unrivalled:1,	/* no competing flow has a window like this one: ndm_rivals.h */
+	    unrivalled:1,	/* its losses leave Reno a sixteenth of the window: ndm_rivals.h */
 	    reducing:1,		/* ssthresh() began a reduction that still runs */
 	    counted:1,		/* among the flows in use */
 	    phase:3,		/* of the probe */

@@ -21,13 +21,12 @@ static void ndm_end_round(struct sock *sk, const struct rate_sample *rs);
  * With ACKs held back an overflow does not show in the RTT: the loss may be one. It takes a
  * quarter of the window if srtt is above the baseline RTT, which contains the pauses.
  */
-static void ndm_note_output(struct ndm *ca, const struct ndm_facts *r)
+static void ndm_note_output(struct ndm *ca, const s32 *out)
 {
-	s32 logit = min(r->out[NDM_OUT_CONGESTION], NDM_OUT_CONGESTION_HI - 1);
+	s32 logit = min(out[NDM_OUT_CONGESTION], NDM_OUT_CONGESTION_HI - 1);
 
 	ca->congestion = ndm_rate_bounds(ca) ? max(logit, 0) : logit;
 	ca->has_output = 1;
-	ca->unrivalled = ndm_is_unrivalled(r->window, r->x);
 }
 
 /*
@@ -59,7 +58,7 @@ static __always_inline void ndm_finish_round(struct sock *sk, const struct rate_
 	} else if (r->valid) {
 		ndm_remember(memory, r->x);
 		ndm_predict(r->window, r->x, r->out);
-		ndm_note_output(ca, r);
+		ndm_note_output(ca, r->out);
 	}
 	mode = ndm_decide(sk, r);
 	if (r->took_over)

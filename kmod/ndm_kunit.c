@@ -387,6 +387,10 @@ static void ndm_test_rivals(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, ndm_is_unrivalled(221, x));
 	KUNIT_EXPECT_TRUE(test, ndm_is_unrivalled(222, x));
 	KUNIT_EXPECT_TRUE(test, ndm_is_unrivalled((1 << 20) - 1, x));
+	/* What rounding leaves of losses long ago. */
+	x[NDM_IN_LOSS_RATE_MEAN] = 7;
+	KUNIT_EXPECT_FALSE(test, ndm_is_unrivalled((1 << 20) - 1, x));
+	x[NDM_IN_LOSS_RATE_MEAN] = NDM_ONE / 128;
 
 	/* Rare losses, a queue that the RTT does not show, scattered RTTs. */
 	x[NDM_IN_LOSS_RATE_MEAN]--;

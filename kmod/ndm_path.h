@@ -70,6 +70,9 @@
 #define NDM_QUEUE_GRADIENT	(NDM_ONE / 4)
 #define NDM_RTT_RISE		(NDM_ONE / 8)	/* half of that: the pipe is full by another sign */
 
+/* Part of srtt. Within a round, where no input exists; more would let more overflows pass. */
+#define NDM_SRTT_RISE		32
+
 /*
  * Baseline RTT / srtt, Q12 in [0, 1]. 4/5: a quarter of a RTT is what a doubling of slow
  * start adds. 1/2: the network sees a queue of one baseline RTT or more and shares it.
@@ -210,10 +213,10 @@ static inline bool ndm_queue_is_long(u32 srtt_us, u32 min_rtt_us)
 	return ndm_rtt_exceeds(srtt_us, min_rtt_us, NDM_LONG_QUARTERS);
 }
 
-/* Within a round: srtt now, and when the round began. A little: it is no proof alone. */
+/* srtt within a round, and when the round began. */
 static inline bool ndm_srtt_rose(u32 srtt_us, u32 before_us)
 {
-	return srtt_us > before_us + before_us / 32;
+	return srtt_us > before_us + before_us / NDM_SRTT_RISE;
 }
 
 /*

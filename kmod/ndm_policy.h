@@ -27,8 +27,8 @@
  * ndm_mode() derives the mode of each round from what the round showed and from the flow's
  * state; it changes nothing. The event ndm_tcp_round reports it as `why`:
  *
- *   SLOW_START	the window grows with ACKs; the network only learns. A loss without a queue
- *		does not end the first one, which goes on in the recovery.
+ *   SLOW_START	the window grows with ACKs; the network only learns. The first
+ *		one goes on through losses, in a recovery too, unless a queue grows.
  *   NETWORK	the control law with the network's gain; in a recovery from losses as well.
  *   GOES_ON	slow start returns: no threshold from here on.
  *   DRAIN	a quarter of the window for a round, then the window before it if that
@@ -366,6 +366,8 @@ static enum ndm_mode ndm_decide(struct sock *sk, struct ndm_facts *r)
 	enum ndm_mode mode;
 
 	ndm_fill_facts(sk, r);
+	if (r->valid)
+		ca->unrivalled = r->limited && ndm_is_unrivalled(r->window, r->x);
 	if (r->marked)
 		ca->starting = 0;
 	if (!r->repairs)

@@ -65,8 +65,9 @@ static bool ndm_tail_was_lost(const struct tcp_sock *tp)
 }
 
 /*
- * Does slow start fill a queue that its losses may come from? Jitter, too, keeps RTTs above
- * the lowest; but a doubling window makes its queue within the round.
+ * Does slow start fill a queue that its losses may come from? Jitter, too, keeps RTTs above min
+ * RTT, but a doubling window makes its queue within the round. An overflow at the very start of
+ * a round waits for its end.
  */
 static bool ndm_fills_a_queue(struct sock *sk)
 {

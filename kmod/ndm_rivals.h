@@ -10,9 +10,10 @@
  * quarter would be back after a round. Where losses are rare, windows are large and CUBIC's grow
  * faster; all of this would only leave the link to it.
  *
- * Jitter, too, keeps RTTs above the baseline, and random losses come often: a network in doubt
- * would give up the link. But there the window is larger than losses as frequent leave to any
- * competing flow. Such an unrivalled flow takes its losses as one without a queue does.
+ * On fast paths with jitter RTTs stay above the baseline RTT, too, and random losses come often:
+ * there a network in doubt gives up the link. But where the window is far beyond what losses as
+ * frequent leave Reno or CUBIC, neither is the cause. Such an unrivalled window is cut as without
+ * a queue.
  */
 #ifndef _NDM_RIVALS_H
 #define _NDM_RIVALS_H
@@ -30,16 +31,24 @@
 #define NDM_RIVALS_GIVE		4U	/* a quarter of the window, rounded up */
 #define NDM_RIVALS_GROW		8U	/* an eighth of it, or a packet */
 /*
- * Window^2 x mean loss rate. Reno's is 3/2 (Mathis et al., 1997), so this is 16 times its window.
- * At the lowest rate that the mean holds, 1/4096, CUBIC's is smaller up to an RTT of 3 s
- * (RFC 9438, section 5.1). With four times a CUBIC that comes late finds less.
+ * Window^2 x mean loss rate. Reno's is 3/2 (Mathis et al., 1997), so this is 16 times its window:
+ * losses in bursts, which count once for a rival, must not suffice. CUBIC's is smaller up to an
+ * RTT of 6 s (RFC 9438, section 5.1).
  */
 #define NDM_RIVALS_LOST		384U
+/* loss_rate_mean, Q12: below, its rounding is more than a quarter of it. */
+#define NDM_RIVALS_SEEN		(NDM_ONE / 512)
 
-/* Would losses as frequent leave any competing flow less than this window, packets? */
+/*
+ * Is the window, packets, 16 times what random losses as frequent leave Reno? Packets that are
+ * late and not lost count, too; a cut for them is wrong anyway.
+ */
 static inline bool ndm_is_unrivalled(u32 window, const s16 *x)
 {
-	return (u64)window * window * (u32)x[NDM_IN_LOSS_RATE_MEAN] > NDM_RIVALS_LOST * NDM_ONE;
+	u32 loss = (u32)x[NDM_IN_LOSS_RATE_MEAN];
+
+	return loss >= NDM_RIVALS_SEEN &&
+	       (u64)window * window * loss > NDM_RIVALS_LOST * NDM_ONE;
 }
 
 /*

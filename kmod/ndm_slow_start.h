@@ -2,7 +2,7 @@
 /*
  * Slow start: how it grows, ends and returns, and the restart after a silence.
  *
- * The first slow start survives losses without a queue. Once the network has seen them, it
+ * The first slow start survives losses unless a queue grows. Once the network has seen them, it
  * ends slow start if it predicts overflow loss. Slow start that losses ended returns if
  * the network predicts random loss and the pipe has room; three credits pay for that.
  */
@@ -90,7 +90,10 @@ static void ndm_leave_slow_start(struct sock *sk, bool lossless)
 		ndm_spend_credit(ca);
 }
 
-/* As for the guard, a few lost packets are no flood; but with a queue they are an overflow. */
+/*
+ * As for the guard, a few lost packets are no flood; but behind a queue that stands they are an
+ * overflow. Jitter makes every queue show.
+ */
 static bool ndm_loses_a_fifth(const s16 *x, u32 lost)
 {
 	return x[NDM_IN_LOSS_RATE] >= NDM_WATCHDOG_LOSS &&

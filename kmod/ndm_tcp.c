@@ -225,7 +225,7 @@ static int __init ndm_register(void)
 	BUILD_BUG_ON(TCP_CA_Recovery != NDM_CA_RECOVERY);
 	BUILD_BUG_ON(TCP_CA_Loss != NDM_CA_LOSS);
 	BUILD_BUG_ON(TCP_INFINITE_SSTHRESH != NDM_NO_SSTHRESH);
-	/* struct ndm keeps the logit in 20 bits. */
+	/* struct ndm keeps the logit in 20 bits, below HI: ndm_note_output(). */
 	BUILD_BUG_ON(NDM_OUT_CONGESTION_HI > 1 << 19 || NDM_OUT_CONGESTION_LO < -(1 << 19));
 
 	ndm_memories = KMEM_CACHE(ndm_memory, 0);

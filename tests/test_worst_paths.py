@@ -26,7 +26,7 @@ CONSERVING = (
 )
 CUT_AS_WITH_A_QUEUE = ("ndm_queue_delays(tp->srtt_us >> 3, ndm_baseline_of(ca)) ?", "true ?")
 ENDED_BY_LOSS = ("return ndm_srtt_rose(srtt_us, ca->f.srtt_us) &&", "return")
-RIVALLED = ("return (u64)window * window * (u32)x[NDM_IN_LOSS_RATE_MEAN] >", "return false &&")
+RIVALLED = ("ca->unrivalled = r->limited &&", "ca->unrivalled = false &&")
 OWN_RATE = ("ndm_paused_open_percent = 106", "ndm_paused_open_percent = 100")
 
 

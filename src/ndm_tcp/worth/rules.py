@@ -82,7 +82,7 @@ RULES = {
         "return ca->starting && ca->congestion < 0",
     ),
     "spared losses": _never(
-        "losses without a queue do not end slow start",
+        "losses without a growing queue do not end slow start",
         "ndm_recovery.h",
         "tcp_in_initial_slowstart(tp)",
         "} else if (tcp_in_initial_slowstart(tp) &&",
@@ -113,10 +113,10 @@ RULES = {
         "ndm_path_is_longer(d->shortest, queue) ? NDM_DRAIN_IN_VAIN :",
     ),
     "unrivalled": Rule(
-        "a window that the losses leave to no other flow is cut as without a queue",
-        "ndm_rivals.h",
-        "return (u64)window * window * (u32)x[NDM_IN_LOSS_RATE_MEAN] > NDM_RIVALS_LOST * NDM_ONE;",
-        "return false;",
+        "a window that its losses would not leave Reno or CUBIC is cut as without a queue",
+        "ndm_policy.h",
+        "ca->unrivalled = r->limited &&",
+        "ca->unrivalled = false &&",
     ),
     "half packets": _never(
         "beside others on short paths or with frequent losses add every second packet",
