@@ -54,10 +54,11 @@ def test_a_late_cubic_finds_a_share(tmp_path: Path) -> None:
     paths = [path for path in drawn if path[0] >= 1 and packets(path) >= 30]
     names = ["half packets", "quarter for an overflow", "slow growth"]
     cubic = bench.means(need_simulator(), "cubic", paths, bench.last_share)
-    share, held = (
-        np.median(bench.means(program, "ndm_tcp", paths, bench.last_share) / cubic)
-        for program in (need_simulator(), without(names, tmp_path))
-    )
-    print(f"\n{len(paths)} paths: {share:.3f}, {held:.3f} without")
+    programs = need_simulator(), without(names, tmp_path), without(["unrivalled"], tmp_path)
+    shares = [bench.means(one, "ndm_tcp", paths, bench.last_share) / cubic for one in programs]
+    share, held, rivalled = (np.median(one) for one in shares)
+    print(f"\n{len(paths)} paths: {share:.3f}, {held:.3f} without, {rivalled:.3f} rivalled")
     assert share > 0.8
     assert held < 0.8 * share
+    # A window beyond a rival's yields no less.
+    assert np.mean(np.log(shares[0])) > np.mean(np.log(shares[2])) - 0.05

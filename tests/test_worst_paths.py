@@ -15,6 +15,7 @@ from ndm_tcp.lab.guest import suite
 from ndm_tcp.lab.paths.scenario import Scenario, parse
 from ndm_tcp.lab.sim.build import build
 from ndm_tcp.lab.sim.simulate import simulate
+from ndm_tcp.worth.rules import RULES
 
 from .kernel.kbuild import copy_kmod
 from .kmod.lab import FEW_END_SLOW_START, change, need_simulator
@@ -24,9 +25,12 @@ CONSERVING = (
     "if (!r->recovery || !ca->reducing || ndm_floods(",
     "if (!r->recovery || !ca->reducing || ca->congestion >= 0 || ndm_floods(",
 )
-CUT_AS_WITH_A_QUEUE = ("ndm_queue_delays(tp->srtt_us >> 3, ndm_baseline_of(ca)) ?", "true ?")
-ENDED_BY_LOSS = ("return ndm_srtt_rose(srtt_us, ca->f.srtt_us) &&", "return")
-RIVALLED = ("ca->unrivalled = r->limited &&", "ca->unrivalled = false &&")
+CUT_AS_WITH_A_QUEUE = (
+    "!ca->unrivalled &&\n\t\t\t ndm_queue_delays(tp->srtt_us >> 3, ndm_baseline_of(ca)) ?",
+    "true ?",
+)
+ENDED_BY_LOSS = ("ndm_srtt_rose(srtt_us, ca->f.srtt_us)", "(ca || true)")
+RIVALLED = (RULES["unrivalled"].text, RULES["unrivalled"].without)
 OWN_RATE = ("ndm_paused_open_percent = 106", "ndm_paused_open_percent = 100")
 
 
@@ -103,17 +107,17 @@ def test_heavy_loss_of_a_fast_path_does_not_starve_it(program: Path, tmp_path: P
     assert mean(found) > 0.95 and mean(found) > max(without) + 0.01
 
 
-def test_jitter_and_loss_of_a_fast_path_do_not_starve_it(program: Path, tmp_path: Path) -> None:
-    """RTTs stay above the baseline, and losses never end, as in a queue that others keep."""
+def test_jitter_and_loss_starve_it_on_few_fast_paths(program: Path, tmp_path: Path) -> None:
+    """RTTs stay above the baseline RTT, and losses never end, as in a queue that rivals keep."""
     paths = jittery(4, 80)
     found = shares(program, paths)
-    no_less(found, 0.05)
+    assert np.mean(np.array([*found.values()]) > 0.5) > 0.85
     (without,) = means_without(tmp_path, paths, RIVALLED)
     print(f"{mean(found):.3f}; cut as beside rivals {without:.3f}")
     assert mean(found) > 0.85 and mean(found) > without + 0.05
 
 
-# Rate, RTT, queue, jitter and loss; the first has a short queue.
+# Rate, RTT, queue, jitter and loss.
 JITTERY = (
     (16.3, 117_400, 41, 30_900, 0),
     (17.2, 168_000, 183, 40_300, 0),
@@ -127,7 +131,7 @@ LOSSY_TOO = (
 
 
 def starts(programs: Sequence[Path], paths: Sequence[tuple[float, ...]]) -> list[float]:
-    """Mean goodput of each in the first seconds, Mbit/s: paths by rate, twenty-four draws."""
+    """What each gets of a path's rate in the first seconds: mean of paths and 24 draws."""
     sums = [0.0 for _ in programs]
     for rate, rtt_us, queue, jitter_us, loss in paths:
         lines = f"rate_bps = {rate * 1e6:.0f}\nrtt_us = {rtt_us}\nqueue_packets = {queue}"
@@ -151,14 +155,14 @@ def starts(programs: Sequence[Path], paths: Sequence[tuple[float, ...]]) -> list
         pytest.param(LOSSY_TOO, ENDED_BY_LOSS, 1.04, id="one loss"),
     ],
 )
-def test_no_sign_that_jitter_makes_ends_slow_start(
+def test_no_single_sign_that_jitter_makes_ends_slow_start(
     paths: Sequence[tuple[float, ...]],
     rule: tuple[str, str],
     more: float,
     program: Path,
     tmp_path: Path,
 ) -> None:
-    """RTTs far above the lowest make a path look full, and one low rate sample no growth."""
+    """RTTs far above min RTT look like a full path or a queue, and a low rate like no growth."""
     ours, without = starts([program, changed(tmp_path, rule)], paths)
     print(f"\n{ours:.3f} of the rate, {without:.3f} if it does")
     assert ours > more * without

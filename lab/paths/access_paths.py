@@ -285,7 +285,7 @@ def _fast_heavy_loss(rng: random.Random) -> _Path:
 
 
 def _fast_jitter(rng: random.Random) -> _Path:
-    """The more packets in flight, the more wait for one that is late: RTTs hardly scatter."""
+    """Packets wait behind a late one; the more are in flight, the steadier the RTTs."""
     mbps, rtt_ms, queue = _draw(rng, FAST_MBPS, FAST_RTT_MS)
     jitter_us = rtt_ms * 1e3 * log_uniform(rng, *FAST_JITTER)
     lines = [f"jitter_us = {jitter_us:.0f}", "reorder = false"]

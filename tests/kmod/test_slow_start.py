@@ -120,7 +120,7 @@ def test_a_loss_without_a_queue_does_not_end_it(verdict: str, flow: Path, tmp_pa
 
 
 def test_a_loss_ends_it_within_the_round_that_makes_a_queue(tmp_path: Path) -> None:
-    """All other signs wait for the round's end; without them, too, it stops at the overflow."""
+    """The signs of a full pipe and the verdict are off: they wait for the round's end."""
     blind = [answers(0, NOISE), ("if (stood &&", "if (false &&")]
     ours = measure(DEEP, tmp_path / "rule", blind)
     change = ("return ndm_srtt_rose(srtt_us, ca->f.srtt_us) &&", "return false &&")
