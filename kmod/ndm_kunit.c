@@ -419,6 +419,9 @@ static void ndm_test_full_pipe(struct kunit *test)
 	x[NDM_IN_RTT_GRADIENT]++;
 	KUNIT_EXPECT_TRUE(test, ndm_rtt_rises(x));
 	x[NDM_IN_RTT_GRADIENT] = 0;
+	KUNIT_EXPECT_FALSE(test, ndm_srtt_rose(33000, 32000));
+	KUNIT_EXPECT_TRUE(test, ndm_srtt_rose(33001, 32000));
+	KUNIT_EXPECT_FALSE(test, ndm_srtt_rose(0, 0));
 	/* Three quarters of the half that was not lost. */
 	KUNIT_EXPECT_FALSE(test, ndm_pipe_has_room(x));
 	x[NDM_IN_LOSS_RATE] = NDM_ONE / 2;

@@ -167,7 +167,8 @@ def families(name: str) -> dict[str, list[scenario.Scenario]]:
 @pytest.mark.parametrize(("name", "times"), [("access", 1), ("training-access", 4)])
 def test_each_family_is_there_two_to_four_times_and_short(name: str, times: int) -> None:
     by = families(name)
-    assert set(by) == set(access_paths.FAMILIES)
+    trained = name == "training-access"
+    assert set(by) == set(access_paths.FAMILIES) - set(access_paths.NOT_TRAINED if trained else ())
     assert len(by["overtaking"]) == 6 * times
     others = [found for family, found in by.items() if family != "overtaking"]
     assert all(2 * times <= len(found) <= 4 * times for found in others)
@@ -202,9 +203,10 @@ def test_families_have_what_their_names_say(name: str) -> None:
     assert all(link.rtt_us <= 6_000 for link in links["near-ack-bursts"])
     assert all(link.loss >= 0.03 for link in links["fast-heavy-loss"])
     assert all(link.rate_bps >= 60_000_000 for link in links["fast-heavy-loss"])
-    assert all(link.rate_bps >= 60_000_000 for link in links["fast-jitter"])
-    assert all(link.jitter_us >= 0.03 * link.rtt_us - 1 for link in links["fast-jitter"])
-    assert not any(link.reorder for link in links["fast-jitter"])
+    jittery = links.get("fast-jitter", [])
+    assert all(link.rate_bps >= 60_000_000 for link in jittery)
+    assert all(link.jitter_us >= 0.03 * link.rtt_us - 1 for link in jittery)
+    assert not any(link.reorder for link in jittery)
     assert all(link.offloads and link.rtt_us <= 5_000 for link in links["lan"])
     for kind in ("fq-codel-ecn", "cake-ecn"):
         assert all(

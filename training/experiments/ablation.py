@@ -53,7 +53,7 @@ GROUPS = {
         *("more-heavy-jitter-loss", "more-jitter", "slow-jitter", "lone-jitter"),
         "slow-lone-jitter",
         *("lo-jitter", "lo-rate", "lo-shaped", "lo-scatter"),
-        "overtaking",
+        *("overtaking", "fast-jitter"),
     ),
     "random loss": (
         *("loss", "heavy-loss", "more-heavy-loss", "fast-heavy-loss", "burst"),
