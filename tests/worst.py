@@ -51,27 +51,16 @@ def held_back(seed: int, count: int) -> list[Scenario]:
 
 def lossy(seed: int, count: int) -> list[Scenario]:
     """So many fast paths that lose 3 to 12 % of the packets."""
-    rng, paths = random.Random(seed), []
-    for number in range(count):
-        mbps, rtt_us = log_uniform(rng, 60, 320), log_uniform(rng, 8e3, 80e3)
-        queue = max(8, round(log_uniform(rng, 0.4, 3) * mbps * rtt_us / 12000))
-        lines = [f"rate_bps = {mbps * 1e6:.0f}", f"rtt_us = {rtt_us:.0f}"]
-        lines += [f"queue_packets = {queue}", f"loss = {log_uniform(rng, 0.03, 0.12):.4f}"]
-        paths.append(_scenario(lines, 6, f"lossy-{number}"))
-    return paths
+    rng = random.Random(seed)
+    return [_fast(rng, f"lossy-{number}", least_loss=0.03, jitter=False) for number in range(count)]
 
 
 def jittery(seed: int, count: int) -> list[Scenario]:
     """So many fast paths that jitter, in order, and lose 1 to 12 % of the packets."""
-    rng, paths = random.Random(seed), []
-    for number in range(count):
-        mbps, rtt_us = log_uniform(rng, 60, 320), log_uniform(rng, 8e3, 80e3)
-        queue = max(8, round(log_uniform(rng, 0.4, 3) * mbps * rtt_us / 12000))
-        lines = [f"rate_bps = {mbps * 1e6:.0f}", f"rtt_us = {rtt_us:.0f}"]
-        lines += [f"queue_packets = {queue}", f"loss = {log_uniform(rng, 0.01, 0.12):.4f}"]
-        lines.append(_jitter(rng, rtt_us, 0.5, 0.05))
-        paths.append(_scenario(lines, 6, f"jittery-{number}"))
-    return paths
+    rng = random.Random(seed)
+    return [
+        _fast(rng, f"jittery-{number}", least_loss=0.01, jitter=True) for number in range(count)
+    ]
 
 
 def rerouted(seed: int, count: int) -> list[Scenario]:
@@ -89,6 +78,16 @@ def rerouted(seed: int, count: int) -> list[Scenario]:
             lines.append(f"loss = {log_uniform(rng, 0.0005, 0.01):.4f}")
         paths.append(_scenario(lines, 25, f"rerouted-{number}"))
     return paths
+
+
+def _fast(rng: random.Random, name: str, *, least_loss: float, jitter: bool) -> Scenario:
+    mbps, rtt_us = log_uniform(rng, 60, 320), log_uniform(rng, 8e3, 80e3)
+    queue = max(8, round(log_uniform(rng, 0.4, 3) * mbps * rtt_us / 12000))
+    lines = [f"rate_bps = {mbps * 1e6:.0f}", f"rtt_us = {rtt_us:.0f}"]
+    lines += [f"queue_packets = {queue}", f"loss = {log_uniform(rng, least_loss, 0.12):.4f}"]
+    if jitter:
+        lines.append(_jitter(rng, rtt_us, 0.5, 0.05))
+    return _scenario(lines, 6, name)
 
 
 def _jitter(rng: random.Random, rtt_us: float, most: float, least: float = 0.01) -> str:
