@@ -95,21 +95,19 @@ static void ndm_update_cwnd(struct sock *sk, const struct rate_sample *rs, u32 a
 	struct ndm *ca = inet_csk_ca(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
 	u32 cwnd = tcp_snd_cwnd(tp);
+	u32 delivered;
 
 	if (!acked)
 		return;
 	switch (ndm_ca_state(sk)) {
 	case TCP_CA_CWR:
 	case TCP_CA_Recovery:
-		/*
-		 * Else spared, over, undone, or begun under another algorithm: as if open. A
-		 * mark may begin a reduction again, whose count this ACK belongs to.
-		 */
-		if (!ca->reducing) {
-			ndm_prr_delivers(tp, acked);
+		/* Without a reduction, too: a mark may begin one that counts this ACK. */
+		delivered = ndm_prr_delivers(tp, acked);
+		/* Spared, over, undone, or begun under another algorithm: as if open. */
+		if (!ca->reducing)
 			break;
-		}
-		ndm_set_cwnd(sk, ndm_reduce(tp, acked, advanced && rs->losses <= 0));
+		ndm_set_cwnd(sk, ndm_reduce(tp, acked, delivered, advanced && rs->losses <= 0));
 		return;
 	case TCP_CA_Loss:
 		/* From the core's window, in_flight + 1, up to ssthresh. */

@@ -14,15 +14,14 @@
  * While more is in flight than ssthresh allows, send ssthresh packets for every prior_cwnd
  * that arrive: that spreads the cut over the round. When losses took more than that, send
  * as many packets as arrive, and one more if this ACK made progress (SND.UNA advanced and
- * no loss is new), up to ssthresh. The core counts prr_out.
+ * no loss is new), up to ssthresh. delivered: packets that arrived in this recovery, with
+ * acked. The core counts prr_out.
  */
-static u32 ndm_reduce(struct tcp_sock *tp, u32 acked, bool forward)
+static u32 ndm_reduce(struct tcp_sock *tp, u32 acked, u32 delivered, bool forward)
 {
 	u32 in_flight = tcp_packets_in_flight(tp);
-	u32 delivered;
 	s32 budget;
 
-	delivered = ndm_prr_delivers(tp, acked);
 	if (in_flight > tp->snd_ssthresh) {
 		u32 prior = max(ndm_prior_cwnd(tp), 1U);
 		u64 due = (u64)tp->snd_ssthresh * delivered + prior - 1;
