@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from ndm_tcp.lab.guest import suite
-from ndm_tcp.lab.paths.scenario import Scenario, parse
+from ndm_tcp.lab.paths.scenario import Scenario
 from ndm_tcp.lab.sim.build import build
 from ndm_tcp.lab.sim.simulate import simulate
 from ndm_tcp.worth.rules import RULES
 
 from .kernel.kbuild import copy_kmod
 from .kmod.lab import FEW_END_SLOW_START, change, need_simulator
-from .worst import drawn, held_back, jittery, lossy, rerouted, shares
+from .worst import drawn, held_back, jittery, lone, lossy, rerouted, shares
 
 CONSERVING = (
     "if (!r->recovery || !ca->reducing || ndm_floods(",
@@ -118,6 +118,7 @@ def test_jitter_and_loss_starve_it_on_few_fast_paths(program: Path, tmp_path: Pa
 
 
 # Rate, RTT, queue, jitter and loss.
+Jittery = tuple[float, int, int, int, float]
 JITTERY = (
     (16.3, 117_400, 41, 30_900, 0),
     (17.2, 168_000, 183, 40_300, 0),
@@ -130,13 +131,12 @@ LOSSY_TOO = (
 )
 
 
-def starts(programs: Sequence[Path], paths: Sequence[tuple[float, ...]]) -> list[float]:
+def starts(programs: Sequence[Path], paths: Sequence[Jittery]) -> list[float]:
     """What each gets of a path's rate in the first seconds: mean of paths and 24 draws."""
     sums = [0.0 for _ in programs]
     for rate, rtt_us, queue, jitter_us, loss in paths:
-        lines = f"rate_bps = {rate * 1e6:.0f}\nrtt_us = {rtt_us}\nqueue_packets = {queue}"
-        text = f'seconds = 5\ntopology = "path"\n[link]\n{lines}\njitter_us = {jitter_us}\n'
-        path = parse(f"{text}reorder = false\nloss = {loss}\n", "w", "w.toml")
+        lines = [f"jitter_us = {jitter_us}", "reorder = false", f"loss = {loss}"]
+        path = lone("w", 5, rate, rtt_us, queue, lines)
         for number, seed in itertools.product(range(len(programs)), range(24)):
             found = simulate(programs[number], path, "ndm_tcp", seed)
             sums[number] += found["total_mbps"] / rate / 24 / len(paths)
@@ -156,7 +156,7 @@ def starts(programs: Sequence[Path], paths: Sequence[tuple[float, ...]]) -> list
     ],
 )
 def test_no_single_sign_that_jitter_makes_ends_slow_start(
-    paths: Sequence[tuple[float, ...]],
+    paths: Sequence[Jittery],
     rule: tuple[str, str],
     more: float,
     program: Path,

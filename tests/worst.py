@@ -26,6 +26,17 @@ def shares(program: Path, paths: Sequence[Scenario]) -> dict[str, float]:
         return dict(zip((path.title for path in paths), pool.map(share, paths), strict=True))
 
 
+def lone(
+    name: str, seconds: int, mbps: float, rtt_us: float, queue: int, more: Sequence[str]
+) -> Scenario:
+    """A path with one flow; more: lines of its link."""
+    lines = [f"rate_bps = {mbps * 1e6:.0f}", f"rtt_us = {rtt_us:.0f}"]
+    lines += [f"queue_packets = {queue}", *more]
+    title = "; ".join(lines).replace("\n", "; ")
+    text = f'title = "{title}"\nseconds = {seconds}\ntopology = "path"\n[link]\n' + "\n".join(lines)
+    return parse(text, name, f"{name}.toml")
+
+
 def drawn(seed: int, count: int) -> list[Scenario]:
     """So many paths."""
     rng = random.Random(seed)
@@ -39,13 +50,12 @@ def held_back(seed: int, count: int) -> list[Scenario]:
         mbps, rtt_us = log_uniform(rng, 20, 150), log_uniform(rng, 600, 3200)
         longest = round(log_uniform(rng, 2e3, 14e3))
         queue = max(20, round(log_uniform(rng, 0.5, 4) * mbps * (rtt_us + longest) / 12000))
-        lines = [f"rate_bps = {mbps * 1e6:.0f}", f"rtt_us = {rtt_us:.0f}"]
-        lines += [f"queue_packets = {queue}", f"ack_hold_us = [{longest // 4}, {longest}]"]
+        lines = [f"ack_hold_us = [{longest // 4}, {longest}]"]
         if rng.random() < 0.5:
             lines.append(f"loss = {log_uniform(rng, 0.0003, 0.005):.4f}")
         if rng.random() < 0.5:
             lines.append(_jitter(rng, rtt_us, 0.1))
-        paths.append(_scenario(lines, 10, f"held-{number}"))
+        paths.append(lone(f"held-{number}", 10, mbps, rtt_us, queue, lines))
     return paths
 
 
@@ -70,24 +80,22 @@ def rerouted(seed: int, count: int) -> list[Scenario]:
         mbps, rtt_us = log_uniform(rng, 3, 100), log_uniform(rng, 5e3, 100e3)
         queue = max(8, round(log_uniform(rng, 0.3, 4) * mbps * rtt_us / 12000))
         longer_us = rtt_us * log_uniform(rng, 1.6, 5)
-        lines = [f"rate_bps = {mbps * 1e6:.0f}\nrtt_us = {rtt_us:.0f}\nqueue_packets = {queue}"]
-        lines.append(f"rtt_steps = [[{rng.uniform(3, 8):.1f}, {longer_us:.0f}]]")
+        lines = [f"rtt_steps = [[{rng.uniform(3, 8):.1f}, {longer_us:.0f}]]"]
         if rng.random() < 0.3:
             lines.append(_jitter(rng, rtt_us, 0.1))
         if rng.random() < 0.3:
             lines.append(f"loss = {log_uniform(rng, 0.0005, 0.01):.4f}")
-        paths.append(_scenario(lines, 25, f"rerouted-{number}"))
+        paths.append(lone(f"rerouted-{number}", 25, mbps, rtt_us, queue, lines))
     return paths
 
 
 def _fast(rng: random.Random, name: str, *, least_loss: float, jitter: bool) -> Scenario:
     mbps, rtt_us = log_uniform(rng, 60, 320), log_uniform(rng, 8e3, 80e3)
     queue = max(8, round(log_uniform(rng, 0.4, 3) * mbps * rtt_us / 12000))
-    lines = [f"rate_bps = {mbps * 1e6:.0f}", f"rtt_us = {rtt_us:.0f}"]
-    lines += [f"queue_packets = {queue}", f"loss = {log_uniform(rng, least_loss, 0.12):.4f}"]
+    lines = [f"loss = {log_uniform(rng, least_loss, 0.12):.4f}"]
     if jitter:
         lines.append(_jitter(rng, rtt_us, 0.5, 0.05))
-    return _scenario(lines, 6, name)
+    return lone(name, 6, mbps, rtt_us, queue, lines)
 
 
 def _jitter(rng: random.Random, rtt_us: float, most: float, least: float = 0.01) -> str:
@@ -95,17 +103,11 @@ def _jitter(rng: random.Random, rtt_us: float, most: float, least: float = 0.01)
     return f"jitter_us = {rtt_us * log_uniform(rng, least, most):.0f}\nreorder = false"
 
 
-def _scenario(lines: list[str], seconds: int, name: str) -> Scenario:
-    title = "; ".join(lines).replace("\n", "; ")
-    text = f'title = "{title}"\nseconds = {seconds}\ntopology = "path"\n[link]\n' + "\n".join(lines)
-    return parse(text, name, f"{name}.toml")
-
-
 def _path(rng: random.Random, number: int) -> Scenario:
     """Anything that a lone flow may meet: jitter and loss on nearly half of the paths each."""
     mbps, rtt_us = log_uniform(rng, 1, 150), log_uniform(rng, 3e3, 250e3)
     queue = min(3000, max(8, round(log_uniform(rng, 0.2, 5) * mbps * rtt_us / 12000)))
-    lines = [f"rate_bps = {mbps * 1e6:.0f}", f"rtt_us = {rtt_us:.0f}", f"queue_packets = {queue}"]
+    lines = []
     if rng.random() < 0.45:
         lines.append(_jitter(rng, rtt_us, 0.3))
     if rng.random() < 0.45:
@@ -117,4 +119,4 @@ def _path(rng: random.Random, number: int) -> Scenario:
     elif kind < 0.3:
         lines.append(f"ack_loss = {log_uniform(rng, 0.005, 0.2):.3f}")
     seconds = max(10, min(30, round(rtt_us / 8e3)))
-    return _scenario(lines, seconds, f"drawn-{number}")
+    return lone(f"drawn-{number}", seconds, mbps, rtt_us, queue, lines)
