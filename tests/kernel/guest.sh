@@ -165,8 +165,8 @@ if test -e /sch_netem.ko; then
 	step delay tcp_transfer -b 2000000
 	netem delay 20ms loss 2%
 	step loss through_netem retransmits -b 1000000 -t 90
-	# A pipe that fills, or slow start would never end.
-	netem delay 20ms loss 2% rate 20mbit
+	# A pipe that fills, or slow start would never end; a short queue, so that rounds are many.
+	netem delay 20ms loss 2% rate 20mbit limit 150
 	step trace trace_rounds
 	cat trace.txt
 	echo other.blob >$parameters/model

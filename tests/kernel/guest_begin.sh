@@ -22,7 +22,7 @@ step() {
 # Deleted and added: replace would keep what is not named.
 netem() {
 	/usr/sbin/tc qdisc del dev lo root 2>/dev/null
-	/usr/sbin/tc qdisc add dev lo root netem "$@" limit 1000
+	/usr/sbin/tc qdisc add dev lo root netem limit 1000 "$@"
 }
 
 # Every packet by itself, so that netem delays and loses packets and not bursts.
