@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ndm_tcp import files
+from ndm_tcp.datasets.readers.poll import NOT_COUNTED
 from ndm_tcp.datasets.rounds.flow import FlowRecords
 from ndm_tcp.errors import NdmError
 from ndm_tcp.paths.model import Kind, Level, PathModel, Value
@@ -47,14 +48,15 @@ def _baseline_us(flow: FlowRecords) -> Value:
     return Value(lowest, LEAST_OF_SRTT * lowest, lowest, Kind.AT_MOST)
 
 
-def _notes(bounded: bool, written: bool, unfilled: bool) -> tuple[str, ...]:
-    """What cannot be known; bounded: the baseline RTT."""
+def _notes(bounded: bool, written: bool, unfilled: bool, counted: bool) -> tuple[str, ...]:
+    """What cannot be known; bounded: the baseline RTT; counted: the losses."""
     notes = {
         "Polls show no single RTT: jitter, reordering, rivals and ACK groups are not known.": True,
         "The queue is a lower bound: the smoothed RTT lags behind it.": True,
         "The log has no min RTT: its lowest smoothed RTT is an upper bound.": bounded,
         "The log counts what the program wrote: the rate is that of long stretches.": written,
         "The flow never filled the path: the rate is a lower bound.": unfilled,
+        "The log counts no retransmissions: losses are not known.": not counted,
     }
     return tuple(note for note, holds in notes.items() if holds)
 
@@ -87,6 +89,7 @@ def estimate(flow: FlowRecords, o: Observed, name: str, source: str) -> PathMode
     pps = max(float(np.percentile(used, 50 if written else RATE_PERCENTILE)), 1.0)
     packets = max(int(o.delivered[-1] - o.delivered[0]), 1)
     loss = float(o.lost.sum()) / packets
+    counted = NOT_COUNTED not in flow.facts
     queue = max(float(np.percentile(srtt[srtt > 0], TOP_PERCENTILE) - base) * pps, 1.0)
     bps = pps * o.wire_bits
     within = spread(np.log(used.clip(1))) + WRITE_BYTES / o.mss / (pps * width) / 2 * written
@@ -106,7 +109,7 @@ def estimate(flow: FlowRecords, o: Observed, name: str, source: str) -> PathMode
         rtt_us=rtt_us,
         queue_packets=Value.exact(queue, Kind.AT_LEAST),
         qdisc="droptail",
-        loss=Value.exact(loss, Kind.AT_MOST),
+        loss=Value.exact(loss, Kind.AT_MOST if counted else Kind.ASSUMED),
         burst=None,
         jitter_us=Value.exact(0.0, Kind.ASSUMED),
         reorder=False,
@@ -119,5 +122,5 @@ def estimate(flow: FlowRecords, o: Observed, name: str, source: str) -> PathMode
         buffer_bytes=o.buffer_bytes,
         seen=seen(flow, o),
         label_error_log2=1.0 if unfilled else LABEL_ERROR,
-        notes=_notes(rtt_us.kind == Kind.AT_MOST, written, bool(unfilled)),
+        notes=_notes(rtt_us.kind == Kind.AT_MOST, written, bool(unfilled), counted),
     )

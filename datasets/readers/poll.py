@@ -33,6 +33,8 @@ SAME_TIME_TENTHS = 1
 """Warned of from this many tenths of the polls on."""
 
 MISSING = -1
+NOT_COUNTED = "losses_not_counted"
+"""fact of a flow whose log has no retransmissions"""
 """In a poll: the log does not give this value."""
 
 NO_MIN_RTT_US = 0xFFFFFFFF  # the kernel's minimum before the first sample
@@ -261,8 +263,9 @@ def flow(
     """The records of one flow from its polls, in any order.
 
     `facts` gains: polls, unchanged (polls that repeat the one before and were dropped),
-    retransmitted (segments since the flow's start) and, where the kernel's own delivery rate
-    is known, rate_agreement (median of our rate over it).
+    retransmitted (segments since the flow's start), where the log does not count these
+    losses_not_counted, and, where the kernel's own delivery rate is known, rate_agreement
+    (median of our rate over it).
 
     Returns:
         None if no poll has a congestion window.
@@ -275,6 +278,8 @@ def flow(
         return None
     changed = _changed(polls)
     facts["unchanged"] = int((~changed).sum())
+    if (polls.retransmitted == MISSING).all():
+        facts[NOT_COUNTED] = 1
     facts["retransmitted"] = max(int(polls.retransmitted.max()), 0)
     polls = polls.take(changed)
     acks = records(polls, mss)

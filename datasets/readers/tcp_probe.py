@@ -20,7 +20,15 @@ import numpy.typing as npt
 
 from ndm_tcp import files
 from ndm_tcp.datasets.readers import text_chunks
-from ndm_tcp.datasets.readers.poll import Ints, PollColumns, Warn, flow, quiet, warn_of_times
+from ndm_tcp.datasets.readers.poll import (
+    MISSING,
+    Ints,
+    PollColumns,
+    Warn,
+    flow,
+    quiet,
+    warn_of_times,
+)
 from ndm_tcp.datasets.readers.text_chunks import PROBE_DTYPE
 from ndm_tcp.datasets.rounds.flow import FlowRecords, flow_id
 from ndm_tcp.errors import NdmError
@@ -29,6 +37,8 @@ EVENT = re.compile(
     r"(\d+\.\d+): +(?:tcp:)?(tcp_probe|tcp_cong_state_set|tcp_retransmit_skb): +(.*)"
 )
 """`perf script` pads names to the longest."""
+RECOVERY = 3
+"""tcp_ca_state from which the sender repairs losses"""
 WHOLE = re.compile(r"[\s\]](\d+): +(?:tcp:)?tcp_probe: ")
 """An event of a clock that does not count in seconds."""
 PROBE = re.compile(
@@ -115,6 +125,15 @@ class Trace:
             socket = self.early.pop(ends, None) or _Socket()
             self.sockets[(ends, cookie)] = self.newest[ends] = socket
         return socket
+
+    @property
+    def shows_losses(self) -> bool:
+        """Were retransmissions traced, or changes of state, none of them to a repair of losses?"""
+        sockets = [*self.sockets.values(), *self.early.values()]
+        states = [state for socket in sockets for _, state in socket.states]
+        return any(s.retransmits for s in sockets) or 0 < len(states) == sum(
+            state < RECOVERY for state in states
+        )
 
     def known(self, ends: Endpoints) -> _Socket:
         return self.newest.get(ends) or self.early.setdefault(ends, _Socket())
@@ -288,9 +307,7 @@ def _rttvar_us(srtt_us: Ints, sampled: npt.NDArray[np.bool_]) -> Ints:
     return np.asarray(rttvar.round(), dtype=np.int64)
 
 
-def _flow(
-    columns: ProbeColumns, name: str, lost_events: int, ends: Endpoints
-) -> FlowRecords | None:
+def _flow(columns: ProbeColumns, name: str, trace: Trace, ends: Endpoints) -> FlowRecords | None:
     una, srtt_us = _unwrapped(columns.snd_una), columns.srtt_us.astype(np.int64)
     steps = np.diff(una, prepend=una[:1])
     mss = _segment_bytes(steps)
@@ -300,6 +317,7 @@ def _flow(
     outstanding = (columns.snd_nxt - columns.snd_una).astype(np.int64)
     state = np.searchsorted(columns.state_t_s, columns.t_s, side="right") - 1
     ca_state = np.concatenate([columns.ca_state, [0]])[state].astype(np.int64)
+    lost = np.searchsorted(columns.retransmit_t_s, columns.t_s, side="right").astype(np.int64)
     polls = PollColumns.filled(
         time_us,
         cwnd=columns.cwnd.astype(np.int64),
@@ -307,13 +325,11 @@ def _flow(
         rttvar_us=_rttvar_us(srtt_us, (steps > 0) | (np.diff(srtt_us, prepend=0) != 0)),
         ssthresh=columns.ssthresh.astype(np.int64),
         bytes_acked=una,
-        retransmitted=np.searchsorted(columns.retransmit_t_s, columns.t_s, side="right").astype(
-            np.int64
-        ),
+        retransmitted=lost if trace.shows_losses else np.full(len(lost), MISSING, dtype=np.int64),
         inflight=(outstanding + mss - 1) // mss,
         ca_state=ca_state,
     )
-    facts: dict[str, int | float | str] = {"lost_events": lost_events}
+    facts: dict[str, int | float | str] = {"lost_events": trace.lost_events}
     hosts = (ends[0], ends[2])
     return flow(polls, flow_id=name, format="tcp_probe", mss=mss, facts=facts, hosts=hosts)
 
@@ -324,7 +340,8 @@ def read(
     """The sending sockets of a trace, one flow per socket.
 
     Delivered packets are snd_una in segments, so what is only SACKed counts later; losses are
-    retransmitted socket buffers, if the trace has those events; min_rtt is the lowest srtt.
+    retransmitted socket buffers, and not known if the trace has neither those events nor
+    changes of state; min_rtt is the lowest srtt.
 
     Args:
         path: plain, gzip or zstd.
@@ -337,7 +354,7 @@ def read(
     trace, digest = parse(path), files.sha256(path)
     _require_event(path, trace)
     found = [
-        _flow(socket.columns(), flow_id(digest, str(number)), trace.lost_events, ends)
+        _flow(socket.columns(), flow_id(digest, str(number)), trace, ends)
         for number, ((ends, _), socket) in enumerate(trace.sockets.items())
     ]
     flows = [item for item in found if item is not None]
@@ -345,6 +362,8 @@ def read(
         raise NdmError(f"{path}: no socket here sends data; trace the sender's machine")
     if trace.cut:
         warn("the last line is cut off and left out")
+    if not trace.shows_losses:
+        warn("no tcp_retransmit_skb event, so losses are not known; trace that event, too")
     if trace.lost_events:
         warn(f"the tracer lost {trace.lost_events} events; give it a larger buffer_size_kb")
     warn_of_times(flows, warn)

@@ -18,8 +18,13 @@ WRITE = 1 << 17
 MBPS, QUEUE_MS, BASE_MS = 20.0, 30, 40
 
 
-def of_iperf3(path: Path, interval_s: float, seconds: float) -> PathModel:
-    """A report of a flow that fills its path: writes come whole, and first fill a buffer."""
+def of_iperf3(
+    path: Path, interval_s: float, seconds: float, retransmits: int | None = 0
+) -> PathModel:
+    """A report of a flow that fills its path: writes come whole, and first fill a buffer.
+
+    retransmits: in every interval; None: the program does not count them.
+    """
     goodput = MBPS * 1448 / 1514 * 1e6 / 8  # bytes per s
     intervals, written = [], 0
     for number in range(1, round(seconds / interval_s) + 1):
@@ -32,13 +37,14 @@ def of_iperf3(path: Path, interval_s: float, seconds: float) -> PathModel:
             "end": number * interval_s,
             "seconds": interval_s,
             "bytes": total - written,
-            "retransmits": 0,
             "snd_cwnd": 120 * 1448,
             "rtt": round((BASE_MS + queue_ms) * 1000),
             "rttvar": 500,
             "omitted": False,
             "sender": True,
         }
+        if retransmits is not None:
+            stream["retransmits"] = retransmits
         written = total
         intervals.append({"streams": [stream]})
     start = {
@@ -51,6 +57,20 @@ def of_iperf3(path: Path, interval_s: float, seconds: float) -> PathModel:
     path.write_text(json.dumps({"start": start, "intervals": intervals, "end": end}))
     (flow,) = sources.read(path).flows
     return estimate(flow, "log")
+
+
+@pytest.mark.parametrize(
+    ("retransmits", "loss"),
+    [(None, "not known"), (0, "none seen"), (5, "at most ")],
+)
+def test_losses_are_known_only_where_they_are_counted(
+    retransmits: int | None, loss: str, tmp_path: Path
+) -> None:
+    model = of_iperf3(tmp_path / "iperf3.json", 0.5, 10, retransmits)
+    assert dict(report.facts(model))["random loss"].startswith(loss)
+    unknown = retransmits is None
+    assert ("Losses are not known" in report.bounds(model)) == unknown
+    assert any("losses are not known" in note for note in model.notes) == unknown
 
 
 @pytest.mark.parametrize("interval_s", [0.1, 0.5, 1.0])
