@@ -134,7 +134,7 @@ class PathModel:
     bucket_packets: Value
     """depth of the bottleneck's token bucket; above 1 it is a policer, which has no queue"""
     app_limited: float
-    """share of the ACKs at which the application had nothing to send"""
+    """part of the ACKs, or of the time if that is more, in which the application had no data"""
     rwnd_limited: float
     """share of the ACKs at which the receiver's window held the flow back"""
     seen: Seen | None

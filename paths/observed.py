@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ndm_tcp.datasets.rounds.flow import FlowRecords, Sampling
+from ndm_tcp.datasets.rounds.flow import AckArray, FlowRecords, Sampling
 from ndm_tcp.errors import NdmError
 from ndm_tcp.paths.model import HEADER_BYTES, Seen
 
@@ -28,7 +28,7 @@ MIN_POLLS = 8
 FASTEST_PPS = 4e7
 """packets/s: a link of 400 Gbit/s passes that many"""
 APP_LIMITED_SHARE = 0.9
-"""From here on the application, not the path, sets the rate: no window fills the path."""
+"""of the ACKs or of the time: from here on the application, not the path, sets the rate"""
 RECOVERY = 3
 """tcp_ca_state from which the sender repairs losses"""
 WINDOW_S = 0.06
@@ -96,10 +96,12 @@ class Observed:
     def buffer_bytes(self) -> int:
         """Of the receiver: Linux chooses the least scale that has room for it; 0: not known.
 
-        Without a scale the option may be what a capture cut off.
+        Without a scale the option may be what a capture cut off. No less than what was in flight
+        needs: Linux offers half of a buffer.
         """
         scale = min(int(self.facts.get("window_scale", 0)), MOST_SCALE)
-        return SCALED_BYTES << scale if scale > 0 else 0
+        flown = round(float(self.flight.max(initial=0))) * self.mss
+        return max(SCALED_BYTES << scale, 2 * flown) if scale > 0 else 0
 
     @functools.cached_property
     def min_rtt(self) -> float:
@@ -180,21 +182,37 @@ def _require_enough(flow: FlowRecords, samples: int, t: Floats, polled: bool) ->
     seconds = float(t[-1]) if len(t) else 0.0
     if packets < MIN_PACKETS or seconds < MIN_SECONDS:
         raise TooShortError(
-            f"too short: {packets} packets in {seconds:.1f} s; needed are {MIN_PACKETS} packets "
+            f"too short: {packets} packets in {seconds:.3g} s; needed are {MIN_PACKETS} packets "
             f"and {MIN_SECONDS:g} s: record a longer transfer"
         )
     least = MIN_POLLS if polled else MIN_SAMPLES
     if samples < least:
         remedy = "poll every 100 ms" if polled else "record a longer transfer, with all of its ACKs"
+        if int((flow.acks["rtt_us"] == 0).sum()) > samples:
+            remedy = "most are 0, for the clock of the capture is too coarse; capture elsewhere"
         raise NdmError(f"{samples} RTT samples of {packets} packets; needed are {least}: {remedy}")
     if not flow.mss:
         raise NdmError("no full segment seen: the size of a packet is unknown; record a bulk flow")
     limited = float(np.mean(flow.acks["app_limited"]))
+    silent = 0.0 if polled else silent_s(flow.acks)
+    why = ""
     if limited > APP_LIMITED_SHARE:
+        why = f"application-limited at {limited:.0%} of its ACKs"
+    elif silent > APP_LIMITED_SHARE * seconds:
+        why = f"nothing in flight for {silent:.1f} of {seconds:.1f} s"
+    if why:
         raise NdmError(
-            f"application-limited at {limited:.0%} of its ACKs: the sender never filled the path; "
-            "record a bulk transfer, such as iperf3"
+            f"{why}: the sender never filled the path; record a bulk transfer, such as iperf3"
         )
+
+
+def silent_s(acks: AckArray) -> float:
+    """For how long a sender had nothing in flight, s; acks: per ACK, `ACK_DTYPE` [n]."""
+    if len(acks) < 2:
+        return 0.0
+    empty = acks["inflight"][:-1] == 0
+    gap_us = np.diff(acks["now_us"].astype(np.int64)) - acks["srtt_us"][:-1].astype(np.int64)
+    return float(gap_us[empty].clip(0).sum() / 1e6)
 
 
 def _require_possible(packets: int, seconds: float, shortest_s: float) -> None:

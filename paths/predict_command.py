@@ -62,9 +62,10 @@ def main(args: argparse.Namespace) -> int:
         print(f"ndm: {name}: rejected: {why}", file=sys.stderr)
     models = [*(r.model for r in found.replays), *imported]
     if not models:
+        page = report.write_page(args.folder, found, [], {})
         raise NdmError(
             f"{args.folder}: no model was accepted, so nothing can be predicted; "
-            "estimate other captures"
+            f"see {page}, and estimate other captures"
         )
     uml_build.build()
     entrants = {cc: Entrant(cc, args.kmod if cc in brought else None) for cc in ccs}
@@ -80,7 +81,8 @@ def main(args: argparse.Namespace) -> int:
     for one in models:
         of_path = predicted[one.name]
         rows = report.prediction_rows(of_path)
-        print(f"{one.name}:\n{report.table(report.PREDICTION_HEAD, rows)}")
+        runs_of = report.runs_of(one, args.draws)
+        print(f"{one.name}: {runs_of}\n{report.table(report.PREDICTION_HEAD, rows)}")
         print(f"{place}{report.sentence(of_path)} {report.bounds(one)}".strip() + "\n")
     print(f"page: {page}")
     return 0

@@ -14,6 +14,7 @@ import msgspec
 
 from ndm_tcp import files, pages, plots
 from ndm_tcp.errors import NdmError
+from ndm_tcp.intervals import FEWEST
 from ndm_tcp.paths import scenario, series
 from ndm_tcp.paths.model import Kind, PathModel, Value
 from ndm_tcp.paths.predict import Prediction, compare
@@ -40,6 +41,8 @@ class Replays:
     """of accepted models"""
     rejected: dict[str, str]
     """name of the model to the reason"""
+    misses: tuple[Replay, ...] = ()
+    """of rejected models, where one ran"""
 
     @classmethod
     def of(cls, found: Mapping[str, Replay | NdmError]) -> Replays:
@@ -49,12 +52,23 @@ class Replays:
             if isinstance(one, NdmError):
                 rejected[name] = str(one).removeprefix(f"{name}: ")
             elif not one.accepted:
-                rejected[name] = (
-                    f"its replay misses the captured goodput by {100 * one.goodput_miss:+.0f} % "
-                    f"(limit {100 * MISS:.0f} %)"
-                )
-        good = tuple(r for n, r in found.items() if isinstance(r, Replay) and n not in rejected)
-        return cls(FORMAT, good, rejected)
+                rejected[name] = _why(one)
+        ran = [replay for replay in found.values() if isinstance(replay, Replay)]
+        good = tuple(replay for replay in ran if replay.accepted)
+        return cls(FORMAT, good, rejected, tuple(r for r in ran if not r.accepted))
+
+
+def _why(one: Replay) -> str:
+    """A replay is not accepted."""
+    miss = (
+        f"its replay misses the captured goodput by {100 * one.goodput_miss:+.0f} % "
+        f"(limit {100 * MISS:.0f} %)"
+    )
+    if one.goodput_miss > 0 and one.model.app_limited > MISS:
+        miss += (
+            f"; for {one.model.app_limited:.0%} of it the sender had no data, a replay always has"
+        )
+    return miss
 
 
 def write_replays(found: Replays, folder: Path) -> None:
@@ -86,6 +100,10 @@ def facts(model: PathModel, replayed: str = "") -> list[tuple[str, str]]:
     )
     told = (f"{n} x {rival}" if n > 1 else rival for rival, n in rivals.items())
     loss = value(model.loss, 100, "%", 3)
+    if model.loss.kind == Kind.ASSUMED:
+        loss = "not known"
+    elif model.loss.kind == Kind.AT_MOST and not model.loss.high:
+        loss = "none seen"
     if model.burst:
         loss += f", in bursts that begin at {model.burst.start:.3%} of the packets"
     order = ", packets overtake one another" if model.reorder else ", in order"
@@ -123,16 +141,19 @@ def _seeds(values: Sequence[float]) -> str:
 def replay_rows(found: Replays) -> list[list[str]]:
     """A row a model: captured and replayed."""
     rows = []
-    for r in found.replays:
-        seen = r.model.seen
+    ran = (*found.replays, *found.misses)
+    for r in ran:
+        seen, why = r.model.seen, found.rejected.get(r.model.name)
         assert seen is not None
         rows.append(
             [
                 *(r.model.name, r.cc, f"{seen.goodput_mbps:.2f}", _seeds(r.goodput_mbps)),
-                *(f"{seen.rtt_mean_ms:.1f}", f"{r.replayed.rtt_mean_ms:.1f}", "accepted"),
+                *(f"{seen.rtt_mean_ms:.1f}", f"{r.replayed.rtt_mean_ms:.1f}"),
+                f"rejected: {why}" if why else "accepted",
             ]
         )
-    rows += [[name, "", "", "", "", "", f"rejected: {why}"] for name, why in found.rejected.items()]
+    others = {n: why for n, why in found.rejected.items() if n not in {r.model.name for r in ran}}
+    rows += [[name, "", "", "", "", "", f"rejected: {why}"] for name, why in others.items()]
     return rows
 
 
@@ -140,6 +161,14 @@ LEAST_AHEAD = 1.01
 """of an algorithm's goodput over another's: less is significant where draws hardly differ, but
 nobody would notice it"""
 PREDICTION_HEAD = ["algorithm", "goodput Mbit/s", "mean RTT ms", "RTT 95 % ms", "retransmitted %"]
+
+
+def runs_of(model: PathModel, draws: int) -> str:
+    """What the rows of a prediction are of."""
+    seconds = f"runs of {scenario.sent_s(model):.0f} s"
+    if draws == 1:
+        return f"{seconds}, one draw"
+    return f"{seconds}; mean, lowest and highest of {draws} draws"
 
 
 def prediction_rows(of_path: Mapping[str, Prediction]) -> list[list[str]]:
@@ -158,19 +187,24 @@ def prediction_rows(of_path: Mapping[str, Prediction]) -> list[list[str]]:
 
 
 def sentence(of_path: Mapping[str, Prediction]) -> str:
-    """Which algorithm gets most, and which others are hardly behind it."""
+    """Which algorithm gets most, and how far the others are behind it."""
     order = sorted(of_path, key=lambda name: -of_path[name].goodput_mbps.mean)
     best = order[0]
     if len(order) == 1:
         return f"{best} alone was run."
+    draws = len(of_path[best].draws)
+    if draws < FEWEST:
+        return f"{draws} of {FEWEST} draws that a comparison needs: --draws {FEWEST}."
     ahead = {name: compare(of_path[best], of_path[name]) for name in order[1:]}
-    near = [n for n, ratio in ahead.items() if not ratio.significant]
+    less = [n for n, ratio in ahead.items() if ratio.significant and ratio.ratio >= LEAST_AHEAD]
     close = [n for n, ratio in ahead.items() if ratio.significant and ratio.ratio < LEAST_AHEAD]
-    words = [f"{', '.join(near)} not significantly less"] if near else []
-    if close:
-        words.append(f"{', '.join(close)} less by under {LEAST_AHEAD - 1:.0%}")
-    if not words:
-        return f"{best} gets the most goodput, significantly more than any other."
+    near = [n for n, ratio in ahead.items() if not ratio.significant]
+    kinds = {
+        "not significantly less": near,
+        f"less by under {LEAST_AHEAD - 1:.0%}": close,
+        "significantly less": less,
+    }
+    words = [f"{', '.join(names)} {what}" for what, names in kinds.items() if names]
     return f"{best} gets the most goodput; {'; '.join(words)}."
 
 
@@ -181,6 +215,8 @@ def bounds(model: PathModel) -> str:
         words.append("The rate is a lower bound, so goodputs may be higher.")
     if model.queue_packets.kind == Kind.AT_LEAST:
         words.append("The queue is a lower bound, so RTTs may be higher.")
+    if model.loss.kind == Kind.ASSUMED and model.seen is not None:
+        words.append("Losses are not known; with some, Reno and CUBIC get much less.")
     return " ".join(words)
 
 
@@ -238,7 +274,7 @@ def write_page(
         place: of the predictions, before the sentence on them.
     """
     sections: list[dict[str, Any]] = []
-    shown = [(r.model, r.folder, r.cc) for r in found.replays]
+    shown = [(r.model, r.folder, r.cc) for r in (*found.replays, *found.misses)]
     shown += [(model, "", "") for model in imported]
     for model, run, cc in shown:
         name = model.name
@@ -252,6 +288,8 @@ def write_page(
                 "picture": _picture(captured, replayed, cc) if replayed else "",
                 "drawn": "The captured flow and its replay." if captured else "The replay.",
                 "scenario": scenario.text(model),
+                "rejected": found.rejected.get(name, ""),
+                "runs": runs_of(model, len(next(iter(of_path.values())).draws)) if of_path else "",
                 "rows": prediction_rows(of_path),
                 "sentence": f"{place}{sentence(of_path)} {bounds(model)}".strip()
                 if of_path

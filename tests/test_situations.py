@@ -95,7 +95,8 @@ def test_mid_flow_starts_have_no_window_scale_but_the_rest(tmp_path: Path) -> No
 
 def test_receiver_side_captures_are_refused_without_a_handshake_too(tmp_path: Path) -> None:
     """The receiver's ACKs follow the data at once, the data the ACKs after a round trip."""
-    reason = "captured near the receiver: the sender's RTT is not visible"
+    why = "the sender's RTT is not visible; capture where data are sent"
+    reason = f"captured near the receiver: {why}"
     assert read(with_stamps(tmp_path / "x.pcap", 50, 20_000))[:2] == ([], {reason: 1})
 
 

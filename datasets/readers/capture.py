@@ -47,7 +47,7 @@ REPLAYED, OTHER_SHARD = 0, 7
 REASONS = {
     1: "no ACK direction captured: no RTT",
     2: f"fewer than {MIN_SEGMENTS} data segments",
-    3: "captured near the receiver: the sender's RTT is not visible",
+    3: "captured near the receiver: the sender's RTT is not visible; capture where data are sent",
     4: "time stamps go back by more than a second",
     5: "the capture lost more than 5 % of the sender's packets",
     6: "too many segments in flight",

@@ -321,39 +321,6 @@ def test_two_seconds_suffice(clean: FlowRecords) -> None:
     assert made.rtt_us.value == pytest.approx(whole.rtt_us.value, rel=0.02)
 
 
-def test_an_application_that_sends_too_little_is_refused(clean: FlowRecords) -> None:
-    acks = clean.acks.copy()
-    acks["app_limited"] = 1
-    with pytest.raises(NdmError, match="application-limited at 100%"):
-        estimate(replace(clean, acks=acks), "idle.pcap")
-
-
-def test_a_flow_without_full_segments_is_refused(clean: FlowRecords) -> None:
-    with pytest.raises(NdmError, match="size of a packet is unknown"):
-        estimate(replace(clean, mss=None), "odd.pcap")
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("ndpi_tor.pcap", "captured near the receiver"),
-        ("ndpi_ps_vue_oneway.pcap", "no ACK direction captured"),
-    ],
-)
-def test_wrong_captures_are_named(
-    name: str,
-    reason: str,
-    realdata: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    out = tmp_path / "out"
-    assert run_command(["path", "estimate", str(realdata / name), "-o", str(out)]) == 2
-    said = capsys.readouterr().err
-    assert name in said and reason in said
-    assert not out.exists() or not list(out.iterdir())
-
-
 def test_one_bad_file_spoils_no_batch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good = tmp_path / "mine.pcap.zst"
     shutil.copy(TRACES / "lab" / "train-01-clean--cubic--1" / "sender.pcap.zst", good)
@@ -401,6 +368,10 @@ def test_the_window_scale_tells_the_receivers_buffer(clean: FlowRecords) -> None
     for unknown in (0, -1):
         facts = {**clean.facts, "window_scale": unknown}
         assert not estimate(replace(clean, facts=facts), "cut").buffer_bytes
+    small = observe(replace(clean, facts={**clean.facts, "window_scale": 1}))
+    assert small.buffer_bytes == 49_152 << 1
+    full = replace(small, flight=small.flight + 100)
+    assert full.buffer_bytes == 2 * round(full.flight.max()) * full.mss, "so much was used"
 
 
 def test_an_ss_log_tells_the_receivers_buffer(tmp_path: Path) -> None:

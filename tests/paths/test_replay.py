@@ -163,7 +163,8 @@ def test_captures_are_replayed_and_a_wrong_model_is_rejected_by_name(
     assert list(found["rejected"]) == ["wrong"]
     assert "wrong" in out and "misses the captured goodput by -" in out
     page = (folder / report.PAGE).read_text()
-    assert "right" in page and "data:image/svg+xml" in page
+    assert [one["model"]["name"] for one in found["misses"]] == ["wrong"]
+    assert page.count("data:image/svg+xml") == 2 and "Rejected: its replay misses" in page
 
 
 POLICED = """
@@ -222,8 +223,9 @@ def test_a_folder_without_an_accepted_model_predicts_nothing(
     assert run_command(["path", "predict", str(tmp_path), "--cc", "cubic"]) == 2
     said = capsys.readouterr().err.splitlines()
     assert said[0].startswith("ndm: mine: rejected: the lab's kernel has no bbr3")
-    said_last = "no model was accepted, so nothing can be predicted; estimate other captures"
-    assert said[-1].endswith(said_last)
+    page = tmp_path / report.PAGE
+    assert "no model was accepted, so nothing can be predicted; " in said[-1]
+    assert said[-1].endswith(f"see {page}, and estimate other captures") and page.is_file()
 
 
 @pytest.mark.parametrize("simulated", [False, True])
@@ -253,7 +255,8 @@ def test_the_better_algorithm_of_a_lossy_path_is_predicted(
     assert found["bbr"]["goodput_mbps"]["low"] > found["cubic"]["goodput_mbps"]["high"]
     assert len(found["bbr"]["draws"]) == 3
     page = (tmp_path / report.PAGE).read_text()
-    assert "bbr gets the most goodput, significantly more than any other." in page
+    assert "bbr gets the most goodput; cubic significantly less." in page
+    assert "runs of 5 s; mean, lowest and highest of 3 draws" in page
     assert ("In the simulator: " in page) == simulated
     assert judged == [False]  # by the real stack, whose replay the page draws, too
 
@@ -285,8 +288,14 @@ def test_algorithms_are_compared_draw_by_draw() -> None:
     assert not compare(one, mixed).significant
     of_path = {"bbr": one, "ndm_tcp": mixed, "cubic": prediction(1, 2, 4, 8)}
     assert report.sentence(of_path) == (
-        "bbr gets the most goodput; ndm_tcp not significantly less."
+        "bbr gets the most goodput; ndm_tcp not significantly less; cubic significantly less."
     )
+
+
+def test_too_few_draws_compare_nothing() -> None:
+    """However far apart they are: an interval needs three."""
+    of_path = {"bbr": prediction(5, 10), "cubic": prediction(1, 1)}
+    assert report.sentence(of_path) == "2 of 3 draws that a comparison needs: --draws 3."
 
 
 def test_a_lead_that_nobody_notices_is_none() -> None:

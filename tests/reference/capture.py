@@ -206,7 +206,8 @@ def read(
             continue
         gaps = _gaps(opening) if opening else None
         if gaps and (gaps[0] < gaps[1]) == opened_by_sender and min(gaps) * 4 < max(gaps):
-            skipped["captured near the receiver: the sender's RTT is not visible"] += 1
+            why = "the sender's RTT is not visible; capture where data are sent"
+            skipped[f"captured near the receiver: {why}"] += 1
             continue
         flows.append(_records(flow_id(digest, str(number)), connection, forward, replay, truth))
     return flows, skipped

@@ -195,7 +195,7 @@ def _models(
     made, refused = estimate_all(args.sources, folder, args.json)
     rejected = dict(refused)
     if not made:
-        raise NdmError(f"{args.sources[0]}: no flow shows its path; ndm path estimate says why")
+        raise NdmError(f"{args.sources[0]}: no flow shows its path; record a longer bulk transfer")
     steps.say(f"path models: {len(made)}", started_s)
     replays = replayed(folder, args.cc, where, [*made.values()])
     path_report.write_page(folder, replays, [], {})

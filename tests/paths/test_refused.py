@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Flows and captures that show no path: each is refused, for a reason that says what to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ndm_tcp.cli import run_command
+from ndm_tcp.datasets.readers import run_folder
+from ndm_tcp.datasets.rounds.flow import FlowRecords
+from ndm_tcp.errors import NdmError
+from ndm_tcp.paths import replay, report
+from ndm_tcp.paths.estimate import estimate
+from ndm_tcp.paths.observed import silent_s
+
+from ..conftest import TRACES
+
+
+@pytest.fixture(scope="module")
+def clean() -> FlowRecords:
+    (flow,), _ = run_folder.read(TRACES / "lab" / "train-01-clean--cubic--1")
+    return flow
+
+
+def test_an_application_that_sends_too_little_is_refused(clean: FlowRecords) -> None:
+    acks = clean.acks.copy()
+    acks["app_limited"] = 1
+    with pytest.raises(NdmError, match="application-limited at 100%"):
+        estimate(replace(clean, acks=acks), "idle.pcap")
+
+
+def test_a_sender_that_is_silent_for_most_of_the_time_is_refused(clean: FlowRecords) -> None:
+    """Two bursts far apart: hardly an ACK is application-limited."""
+    assert silent_s(clean.acks) < 0.1
+    acks = clean.acks.copy()
+    half = len(acks) // 2
+    acks["inflight"][half - 1] = 0
+    acks["now_us"][half:] += 30 * clean.acks["now_us"][-1]
+    with pytest.raises(NdmError, match=r"nothing in flight for .* s: .*; record a bulk transfer"):
+        estimate(replace(clean, acks=acks), "idle.pcap")
+    short = clean.acks.copy()
+    short["inflight"][half - 1] = 0
+    short["now_us"][half:] += clean.acks["now_us"][-1]
+    made = estimate(replace(clean, acks=short), "pause.pcap")
+    assert 0.4 < made.app_limited < 0.6
+    more = replay.Replay(made, "cubic", made.seen, (9e9,), "", 1) if made.seen else None
+    assert (
+        more
+        and "the sender had no data" in report.Replays.of({made.name: more}).rejected[made.name]
+    )
+
+
+def test_rtts_of_a_coarse_clock_are_named(clean: FlowRecords) -> None:
+    acks = clean.acks.copy()
+    acks["rtt_us"] = 0
+    with pytest.raises(NdmError, match=r"^0 RTT samples .* the clock of the capture is too coarse"):
+        estimate(replace(clean, acks=acks), "coarse.pcap")
+
+
+def test_a_flow_without_full_segments_is_refused(clean: FlowRecords) -> None:
+    with pytest.raises(NdmError, match="size of a packet is unknown"):
+        estimate(replace(clean, mss=None), "odd.pcap")
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("ndpi_tor.pcap", "captured near the receiver"),
+        ("ndpi_ps_vue_oneway.pcap", "no ACK direction captured"),
+    ],
+)
+def test_wrong_captures_are_named(
+    name: str,
+    reason: str,
+    realdata: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "out"
+    assert run_command(["path", "estimate", str(realdata / name), "-o", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert name in said and reason in said
+    assert not out.exists() or not list(out.iterdir())
