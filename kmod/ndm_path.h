@@ -16,7 +16,8 @@
  *				the round began
  *   ndm_lan_is_steady		srtt <= 16 ms,			with ndm_queue_delays: slow
  *				rttvar < srtt / 8		start takes a quarter per ACK
- *   ndm_queue_is_long		srtt > 2 min RTT		the guard (NDM_LAW_QUEUE)
+ *   ndm_queue_is_long		srtt > 2 min RTT		ndm_fills_a_queue(), the guard
+ *								(NDM_LAW_QUEUE)
  *   ndm_queue_is_short		baseline RTT > 1/2 srtt		ceiling, watchdog
  *   ndm_bursts_overflow	baseline RTT > 2/3 srtt, and	pacing under a ceiling
  *				packets were lost lately

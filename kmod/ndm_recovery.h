@@ -64,18 +64,27 @@ static bool ndm_tail_was_lost(const struct tcp_sock *tp)
 }
 
 /*
+ * Packets marked lost when the core calls ssthresh(): from here on slow start overflowed. Its
+ * window doubles, so that every second packet is lost once the queue is full.
+ */
+static const u32 ndm_overflow_lost = 3;
+
+/*
  * Does slow start fill a queue that its losses may come from? Jitter, too, keeps RTTs above min
- * RTT, but a doubling window makes its queue within the round. An overflow at the very start of
- * a round waits for its end.
+ * RTT, but a doubling window makes its queue within the round. Fewer lost packets are an
+ * overflow only behind a long queue. An overflow at the very start of a round waits for its end.
  */
 static bool ndm_fills_a_queue(struct sock *sk)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 	const struct ndm *ca = inet_csk_ca(sk);
 	u32 srtt_us = tp->srtt_us >> 3;
+	u32 min_rtt_us = ndm_update_min_rtt(sk);
 
-	return ndm_srtt_rose(srtt_us, ca->f.srtt_us) &&
-	       ndm_queue_delays(srtt_us, ndm_update_min_rtt(sk));
+	if (!ndm_srtt_rose(srtt_us, ca->f.srtt_us))
+		return false;
+	return tp->lost_out < ndm_overflow_lost ? ndm_queue_is_long(srtt_us, min_rtt_us) :
+						  ndm_queue_delays(srtt_us, min_rtt_us);
 }
 
 /*

@@ -30,6 +30,8 @@ CUT_AS_WITH_A_QUEUE = (
     "true ?",
 )
 ENDED_BY_LOSS = ("ndm_srtt_rose(srtt_us, ca->f.srtt_us)", "(ca || true)")
+ENDED_BY_FEW_LOST = ("tp->lost_out < ndm_overflow_lost", "false")
+ENDED_BY_NO_FEW_LOST = ("ndm_queue_is_long(srtt_us, min_rtt_us) :", "false :")
 RIVALLED = (RULES["unrivalled"].text, RULES["unrivalled"].without)
 OWN_RATE = ("ndm_paused_open_percent = 106", "ndm_paused_open_percent = 100")
 
@@ -153,6 +155,7 @@ def starts(programs: Sequence[Path], paths: Sequence[Jittery]) -> list[float]:
             id="one full round",
         ),
         pytest.param(LOSSY_TOO, ENDED_BY_LOSS, 1.04, id="one loss"),
+        pytest.param(LOSSY_TOO, ENDED_BY_FEW_LOST, 1.2, id="one lost packet"),
     ],
 )
 def test_no_single_sign_that_jitter_makes_ends_slow_start(
@@ -166,3 +169,15 @@ def test_no_single_sign_that_jitter_makes_ends_slow_start(
     ours, without = starts([program, changed(tmp_path, rule)], paths)
     print(f"\n{ours:.3f} of the rate, {without:.3f} if it does")
     assert ours > more * without
+
+
+def test_one_lost_packet_behind_a_long_queue_ends_slow_start(program: Path, tmp_path: Path) -> None:
+    """The initial window overflows eight packets; of few there, few are lost at first."""
+    without = changed(tmp_path, ENDED_BY_NO_FEW_LOST)
+    paths = [lone("w", 10, mbps, us, 8, []) for mbps, us in ((1.3, 9600), (1.1, 17_900))]
+    ours, theirs = (
+        sum(simulate(one, path, "ndm_tcp", 1)["flows"][0]["retransmissions"] for path in paths)
+        for one in (program, without)
+    )
+    print(f"\n{ours} packets retransmitted, {theirs} if it does not")
+    assert ours < 0.7 * theirs
