@@ -278,16 +278,16 @@ def headline(folder: Path) -> str:
     """The README's sentence on results: of the sealed paths with one flow."""
     board = load(folder / "sealed.csv")
     lone = _lone(board)
-    ratios = {
-        (rival, measure): interval([_log(cells, rival, measure) for cells in lone.values()]).ratio
-        for rival in ("cubic", "bbr")
-        for measure in ("goodput_mbps", "rtt_mean_ms")
-    }
+
+    def over(rival: str, measure: str) -> str:
+        ratio = interval([_log(cells, rival, measure) for cells in lone.values()])
+        return f"{ratio.ratio:.2f} [{ratio.low:.2f}, {ratio.high:.2f}] times"
+
+    near = sum(part >= GOODPUT for part in _of_best(lone, RIVALS).values())
     return (
-        f"On {len(lone)} unseen paths with one flow it had "
-        f"{ratios['cubic', 'goodput_mbps']:.2f} times CUBIC's goodput, "
-        f"{ratios['bbr', 'goodput_mbps']:.2f} times BBR's, and "
-        f"{ratios['bbr', 'rtt_mean_ms']:.2f} times BBR's RTT."
+        f"On {len(lone)} unseen paths with one flow it had {over('cubic', 'goodput_mbps')} CUBIC's "
+        f"goodput, {over('bbr', 'goodput_mbps')} BBR's, and {over('bbr', 'rtt_mean_ms')} BBR's RTT "
+        f"(means, 95 % intervals); on {near} at least {GOODPUT} of the best of Reno, CUBIC and BBR."
     )
 
 

@@ -73,6 +73,7 @@ FAMILIES = {
     "short-queue": Ranges((40, 100), (8, 25), (0.06, 0.2)),
     "policer": Ranges((4, 40), (15, 80), (0.5, 3), policed=True),
     "data-centre": Ranges((400, 900), (0.15, 0.5), (2, 6), offloads=True, seconds=5),
+    "jitter": Ranges((20, 200), (10, 80), (0.8, 3), (0.002, 0.02), (0.05, 0.3), seconds=10),
     "cellular": Ranges((3, 12), (60, 150), (1, 3), (0.005, 0.02), (0.1, 0.2), steps=True),
 }
 
