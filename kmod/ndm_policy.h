@@ -175,6 +175,7 @@ static void ndm_judge_slow_start(struct sock *sk, const struct ndm_facts *r)
 	bool grew = r->limited && ndm_rate_grew(ndm_max_rate(ca), ca->watchdog.grown_rate, r->x);
 	bool stood = r->limited && !grew;	/* the rate did */
 	bool full = stood && ndm_pipe_is_full(r->x);
+	bool all_sent = tp->write_seq == tp->snd_nxt;
 
 	if (full)
 		ca->f.callers_flags |= NDM_WAS_FULL;
@@ -186,7 +187,8 @@ static void ndm_judge_slow_start(struct sock *sk, const struct ndm_facts *r)
 	      ndm_queue_delays(tp->srtt_us >> 3, r->min_rtt_us))))
 		ndm_leave_slow_start(sk, !r->x[NDM_IN_LOSS_RATE]);
 	else if (r->marked ||
-		 (r->spared && ndm_start_overflowed(ca, r->x, r->lost, r->limited, grew)))
+		 (r->spared && (ndm_start_floods(r->x, r->lost, r->limited, all_sent) ||
+				ndm_start_overflowed(ca, r->x, grew))))
 		ndm_leave_slow_start(sk, false);
 }
 

@@ -101,15 +101,24 @@ static bool ndm_loses_a_fifth(const s16 *x, u32 lost)
 }
 
 /*
- * Were the losses that slow start survived overflow losses? The network predicts overflow
- * for random losses of slow start too, since most of slow start's are; but while the rate
- * grows the pipe was not full.
+ * Were the losses that slow start survived too many? What an application sends at a time is a
+ * burst, however small; all_sent: it has no more. A flow that has may leave its window unfilled
+ * in a recovery, for a round so short that one lost packet is a tenth of it.
  */
-static bool ndm_start_overflowed(const struct ndm *ca, const s16 *x, u32 lost, bool limited,
-				 bool grew)
+static bool ndm_start_floods(const s16 *x, u32 lost, bool limited, bool all_sent)
 {
-	return (limited ? ndm_loses_a_fifth(x, lost) : x[NDM_IN_LOSS_RATE] >= ndm_unused_loss) ||
-	       (x[NDM_IN_LOSS_RATE] && ca->congestion >= 0 && !grew);
+	if (limited)
+		return ndm_loses_a_fifth(x, lost);
+	return x[NDM_IN_LOSS_RATE] >= ndm_unused_loss && (all_sent || lost >= NDM_FLOOD_LOST);
+}
+
+/*
+ * Were they overflow losses? The network predicts overflow for random losses of slow start too,
+ * since most of slow start's are; but while the rate grows the pipe was not full.
+ */
+static bool ndm_start_overflowed(const struct ndm *ca, const s16 *x, bool grew)
+{
+	return x[NDM_IN_LOSS_RATE] && ca->congestion >= 0 && !grew;
 }
 
 /*

@@ -146,6 +146,7 @@ static void send_new(struct sim_flow *f)
 	sim_transmit(f, f->nxt);
 	f->nxt++;
 	tp->snd_nxt = f->nxt * SIM_MSS;
+	tp->write_seq = tp->snd_nxt + SIM_MSS; /* there is always more to send */
 	if (!tp->packets_out++ || f->timer == SIM_TIMER_TLP)
 		sim_arm_rto(f);
 }

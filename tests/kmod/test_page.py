@@ -48,7 +48,10 @@ TAIL = TAIL.replace("= 60", "= 16").replace("3_600_000", "1_316_000")
 HOLDS = "(r->limited || ndm_queue_shows(r->x));"
 BURST = ("return lost >= NDM_CEILING_LOST &&", "return false &&")
 START = "	ndm_start_features(sk);\n"
-UNUSED_LOSS = ("x[NDM_IN_LOSS_RATE] >= ndm_unused_loss) ||", "ndm_loses_a_fifth(x, lost)) ||")
+UNUSED_LOSS = (
+    "x[NDM_IN_LOSS_RATE] >= ndm_unused_loss && (all_sent ||",
+    "ndm_loses_a_fifth(x, lost) && (all_sent ||",
+)
 TIMERS = ("(u16)(tp->lost - (u32)ca->f.callers_lost)", "max(rs->losses, 0)")
 LATE = "!ca->tail_lost && "
 TAKES_FOR_NOISE = answers("0", NOISE)

@@ -154,6 +154,8 @@ struct tcp_sock {
 	u32 srtt_us;
 	u32 mdev_us;
 	u32 lsndtime;
+	u32 snd_nxt;
+	u32 write_seq;
 	struct minmax rtt_min;
 	u8 is_cwnd_limited:1;
 	u8 tlp_retrans:1;
@@ -163,7 +165,6 @@ struct tcp_sock {
 	u64 delivered_mstamp;
 	u32 app_limited;
 	u32 snd_una;
-	u32 snd_nxt;
 	u32 snd_cwnd_cnt;
 #endif
 };
