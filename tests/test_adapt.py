@@ -434,6 +434,7 @@ def test_a_capture_becomes_a_network_and_a_report(
     assert set(of_path) == {"cubic", "shipped", "adapted"}
     assert set(found["differences"]) == {"cubic", "shipped"}
     score = found["differences"]["shipped"]["score"]
+    assert "runs of 4 s, 3 draws" in said.out
     assert f"{score:+.3f}" in said.out and isinstance(score, float)
     assert found["sentence"] in said.out and found["sentence"] in (out / report.PAGE).read_text()
     assert (uml_build.KMOD / "generated" / "ndm_model.h").read_bytes() == shipped

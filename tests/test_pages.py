@@ -100,7 +100,9 @@ def adapt_page(folder: Path) -> str:
     guard = verdict.Guard("validation", 57, 0.01, -0.01, 0.03)
     said = verdict.sentence(paths, guard)
     found = adapt_report.Adapted(
-        said[1], said[0], "kmod", guard, [], {"x.pcap": "y"}, paths, verdict.differences(paths)
+        *(said[1], said[0], "kmod", guard, [], {"x.pcap": "y"}),
+        *(paths, verdict.differences(paths)),
+        seconds={"one": 5.0},
     )
     return adapt_report.write(found, folder, [model("one")]).read_text()
 

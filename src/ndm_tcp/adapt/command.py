@@ -139,6 +139,7 @@ def main(args: argparse.Namespace) -> int:
     found = report.Adapted(
         *(sentence, advised, place.name, guarded, held_out, rejected),
         *(of, verdict.differences(of), same, refused, setting.where.simulated),
+        {model.name: recordings.seconds(model) for model in chosen if model.name in of},
     )
     page = report.write(found, setting.out, [*taught.values()])
     if args.json:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -41,6 +41,8 @@ class Adapted:
     """the guard that refused the first network: the adapted one is `steps.mean`"""
     simulated: bool = False
     """did recordings, search and guard run in the simulator, where it has the paths?"""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """name of a path to the duration of its runs"""
 
 
 def difference_rows(found: Adapted) -> list[list[str]]:
@@ -61,6 +63,15 @@ def judged_on(found: Adapted) -> str:
     if found.held_out:
         return f"{len(found.judged)} paths that training did not see"
     return f"draws of {len(found.judged)} paths that training saw with other values"
+
+
+def runs_text(found: Adapted, name: str) -> str:
+    """What a path's table is of: other runs than those of `ndm path predict`."""
+    draws = len(found.judged[name][verdict.SHIPPED].draws)
+    return (
+        f"runs of {found.seconds[name]:g} s, {draws} draws; brackets: lowest and highest of "
+        f"{draws} draws; {verdict.SHIPPED}: the network that ships"
+    )
 
 
 def guard_text(found: Adapted) -> str:
@@ -99,11 +110,11 @@ def screen(found: Adapted) -> str:
     lines = []
     for name, of_path in found.judged.items():
         lines += [
-            f"{name}:",
+            f"{name}: {runs_text(found, name)}:",
             paths.table(paths.PREDICTION_HEAD, paths.prediction_rows(of_path)),
             "",
         ]
-    lines += [f"adapted less the others, on {judged_on(found)}:"]
+    lines += [f"adapted less the others, on {judged_on(found)}; brackets: 95 % intervals:"]
     lines += [paths.table(HEAD, difference_rows(found)), ""]
     lines += [where_text(found), ""] * found.simulated
     lines += [guard_text(found), "", found.sentence]
@@ -127,6 +138,7 @@ def write(found: Adapted, folder: Path, models: Sequence[PathModel]) -> Path:
         sections=[
             {
                 "name": name,
+                "runs": runs_text(found, name),
                 "facts": paths.facts(of_name[name]),
                 "rows": paths.prediction_rows(of_path),
             }
