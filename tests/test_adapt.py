@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -435,6 +436,8 @@ def test_a_capture_becomes_a_network_and_a_report(
     assert set(found["differences"]) == {"cubic", "shipped"}
     score = found["differences"]["shipped"]["score"]
     assert "runs of 4 s, 3 draws" in said.out
+    stages = re.findall(r"^(\w+).*, runs: \d+ in the lab$", said.err, re.MULTILINE)
+    assert [*dict.fromkeys(stages)] == ["replays", "target", "recordings", "search", "comparison"]
     assert f"{score:+.3f}" in said.out and isinstance(score, float)
     assert found["sentence"] in said.out and found["sentence"] in (out / report.PAGE).read_text()
     assert (uml_build.KMOD / "generated" / "ndm_model.h").read_bytes() == shipped

@@ -3,9 +3,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
-from ndm_tcp.adapt import report, verdict
+import pytest
+
+from ndm_tcp.adapt import report, steps, verdict
+from ndm_tcp.lab.guest import suite, uml_build
+from ndm_tcp.lab.guest.workers import ONE, Workers
+from ndm_tcp.lab.sim import simulate
 
 from .paths.made import model, prediction
 
@@ -28,3 +34,38 @@ def test_every_table_says_which_runs_and_which_brackets(tmp_path: Path) -> None:
     (head,) = (line for line in lines if line.startswith("adapted less the others"))
     assert head.endswith("; brackets: 95 % intervals:")
     assert "The brackets of this table are 95 % intervals." in page
+
+
+def test_a_guard_names_what_runs_before_each_bar(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two networks on two suites: four bars, of which each ends at 100 %."""
+
+    def nothing(*_: object) -> Iterator[suite.Outcome]:
+        return (one for one in ())
+
+    monkeypatch.setattr(suite, "_threads", nothing)
+    monkeypatch.setattr(verdict, "guard", lambda *_: verdict.Guard("x", 1, 0.0, 0.0, 0.0))
+    setting = steps.Steps(tmp_path, (), 1, 1, Workers(simulated=True))
+    monkeypatch.setattr(steps, "GUARD_SEEDS", 1)
+    steps.guarded(setting, "validation,lan", tmp_path, uml_build.KMOD, 0.0)
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("guard")]
+    wanted = []
+    for network in (verdict.SHIPPED, verdict.ADAPTED):
+        for name in ("validation", "lan"):
+            scenarios = suite.load_suite(name)
+            number = sum(simulate.has(one, "ndm_tcp") for one in scenarios)
+            simulated = f"{number} in the simulator, " * (number > 0)
+            rest = f"{len(scenarios) - number} in the lab"
+            wanted.append(f"guard, {network} on {name}, runs: {simulated}{rest}")
+    assert said == wanted and "simulator" in said[0] and "simulator" not in said[1]
+
+
+def test_a_command_that_names_no_stage_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(suite, "_threads", lambda *_: (one for one in ()))
+    (one,) = suite.load_suite("published/c-dumbbell-loss-1.toml")
+    job = suite.Job(one, "cubic", 1, Path("unused"))
+    assert [*suite.execute([job], ONE, True, quiet=False)] == []
+    assert capsys.readouterr().err == ""

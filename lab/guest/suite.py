@@ -325,6 +325,14 @@ def _threads(
                 future.cancel()
 
 
+def _say_stage(jobs: list[Job], where: Workers) -> None:
+    """A line before the progress: what runs, where, and how much of it."""
+    there = sum(where.simulated and simulate.has(job.scenario, job.cc) for job in jobs)
+    places = (("simulator", there), ("lab", len(jobs) - there))
+    runs = ", ".join(f"{number} in the {place}" for place, number in places if number)
+    print(f"{where.stage}, runs: {runs}", file=sys.stderr, flush=True)
+
+
 def execute(
     jobs: list[Job],
     where: Workers,
@@ -343,6 +351,8 @@ def execute(
     """
     total_s = sum(job.scenario.end_s() for job in jobs)
     done_s, started_s = 0.0, time.monotonic()
+    if where.stage and not quiet:
+        _say_stage(jobs, where)
     if where.engine == cluster.RAY:
         ends = away.execute(jobs, light, kmod)
     else:

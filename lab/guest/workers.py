@@ -22,6 +22,8 @@ class Workers:
     """a cluster takes as many guests as it has cores"""
     simulated: bool = False
     """in the simulator in place of guests, on this machine"""
+    stage: str = ""
+    """what the runs are for, printed before their progress; empty: the command says it"""
 
 
 ONE = Workers()

@@ -180,7 +180,9 @@ def runs_of(
         runs = suite.jobs_of(
             scenarios, ["ndm_tcp"], lab_seeds, out, True, kmod, first_seed=first_seed
         )
-        for outcome in suite.execute(runs, where, light=True, quiet=False, kmod=kmod):
+        stage = f"{where.stage}, {name} on {one}" if where.stage else ""
+        at = replace(where, stage=stage)
+        for outcome in suite.execute(runs, at, light=True, quiet=False, kmod=kmod):
             if outcome.result is None:
                 raise NdmError(f"{outcome.job.folder}: {outcome.error}; run the command again")
             yield f"{one}/{outcome.job.scenario.name}", _figures(outcome)

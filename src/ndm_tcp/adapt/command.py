@@ -198,7 +198,7 @@ def _models(
     if not made:
         raise NdmError(f"{args.sources[0]}: no flow shows its path; record a longer bulk transfer")
     steps.say(f"path models: {len(made)}", started_s)
-    replays = replayed(folder, args.cc, where, [*made.values()])
+    replays = replayed(folder, args.cc, replace(where, stage="replays"), [*made.values()])
     path_report.write_page(folder, replays, [], {})
     rejected |= replays.rejected
     for name, why in replays.rejected.items():

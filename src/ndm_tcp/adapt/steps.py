@@ -54,6 +54,10 @@ class Steps:
     where: Workers
     """runs happen; in the simulator all but those of `real`, where it has the path"""
 
+    def stage(self, name: str) -> Workers:
+        """Where runs happen, and what they are for."""
+        return replace(self.where, stage=name)
+
     @property
     def runs(self) -> Path:
         """The folder of the runs there: the lab's and the simulator's do not mix."""
@@ -107,12 +111,14 @@ def recorded(steps: Steps, plan: recordings.Plan, started_s: float) -> tuple[Pat
     runs = steps.runs / "recordings"
     folders: list[Path] = []
     for cc in recordings.RIVALS:
-        folders += recordings.record(plan.jobs(cc, None, runs), None, steps.where)
+        where = steps.stage(f"recordings of {cc}")
+        folders += recordings.record(plan.jobs(cc, None, runs), None, where)
     kmod, explored = uml_build.KMOD, steps.out / "explore"
     for turn in range(steps.iterations):
         explorer = recordings.explorer(kmod, explored / str(turn))
         jobs = plan.jobs(recordings.OWN, explorer, runs)
-        folders += recordings.record(jobs, explorer, steps.where)
+        where = steps.stage(f"recordings of {f'network {turn}' if turn else verdict.SHIPPED}")
+        folders += recordings.record(jobs, explorer, where)
         say(f"recordings: {len(folders)}", started_s)
         data = dataset(steps, folders, turn)
         run = train(steps, data, turn)
@@ -306,7 +312,7 @@ def search(steps: Steps, models: Sequence[PathModel], kmod: Path) -> tuple[bool,
             dict(entrants.values()),
             runs,
             range(draws),
-            steps.where,
+            steps.stage(f"search, {' and '.join(name for name, _ in entrants.values())}"),
             seconds=recordings.seconds,
         )
         scores.update({key: verdict.scores(found, name) for key, (name, _) in entrants.items()})
@@ -370,12 +376,13 @@ def guarded(
     averaged = run.with_name(f"{run.name}-mean")
     if averaged.exists():  # of a run before
         shutil.rmtree(averaged)
-    found, refused = guard(suites, kmod, steps.out / "guard", steps.where), None
+    found, refused = guard(suites, kmod, steps.out / "guard", steps.stage("guard")), None
     say(f"guard: {found.scenarios} paths, score {found.score:+.4f}", started_s)
     if not found.passed:
         kmod = module(mean(run, averaged), kmod.with_name(f"{kmod.name}-mean"))
         refused = found
-        found = guard(suites, kmod, steps.out / "guard", steps.where)
+        where = steps.stage("guard of the mean")
+        found = guard(suites, kmod, steps.out / "guard", where)
         say(f"guard of the mean with the shipped network: score {found.score:+.4f}", started_s)
     return kmod, found, refused
 
@@ -390,6 +397,7 @@ def judge(steps: Steps, plan: recordings.Plan, kmod: Path, started_s: float) -> 
     entrants |= {verdict.ADAPTED: Entrant(recordings.OWN, kmod)}
     draws = range(JUDGED, JUDGED + max(steps.draws, 3))
     out = steps.out / "judged"
-    found = predict(judged, entrants, out, draws, steps.real, seconds=recordings.seconds)
+    where = replace(steps.real, stage="comparison")
+    found = predict(judged, entrants, out, draws, where, seconds=recordings.seconds)
     say(f"paths measured: {len(judged)}", started_s)
     return found

@@ -107,6 +107,7 @@ def _run(
                 # Two windows of a small BDP may be the same number of packets.
                 of.setdefault(suite.Job(made, cc, draw + 1, folder), []).append((name, number))
     found: dict[str, dict[int, list[float]]] = {}
+    where = replace(where, stage="target windows")
     for outcome in suite.execute([*of], where, True, quiet=False):
         if outcome.result is None:
             raise NdmError(f"{outcome.job.folder}: {outcome.error}; run the command again")
