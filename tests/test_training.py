@@ -19,12 +19,13 @@ from ndm_tcp.datasets.rounds.columns import Named
 from ndm_tcp.datasets.store import store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.training import checkpoint as ckpt
-from ndm_tcp.training import loop, objective, prepared
+from ndm_tcp.training import loop, objective, population, prepared
 from ndm_tcp.training.advantage import Value, weights
 from ndm_tcp.training.config import TrainConfig
 from ndm_tcp.training.evaluate import auc, evaluate
 from ndm_tcp.training.loop import METRICS, Trainer
 from ndm_tcp.training.model import Policy
+from ndm_tcp.training.train import summary
 
 from .bench import bench_train
 from .conftest import TRACES
@@ -421,6 +422,47 @@ def test_metrics_by_flow_are_those_of_each_flow_alone(taught: Path, tmp_path: Pa
                 wanted[str(name)] = (int(rows.sum()), pytest.approx(float(error), rel=1e-5))
         got = {k: (v["rounds"], v["gain_mae"]) for k, v in found["train"][kind].items()}
         assert got == wanted and list(got) == sorted(wanted)
+
+
+@pytest.mark.parametrize("held_out", [True, False])
+def test_training_rounds_are_not_called_held_out(
+    held_out: bool,
+    dataset: Path,
+    taught: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Without validation rounds the epoch is chosen by the training rounds."""
+    trainer = Trainer([dataset if held_out else taught], tmp_path, replace(FEW, epochs=1))
+    assert (len(trainer.val.x) > 0) is held_out
+    trainer.run(name="mine")
+    loss = f"{trainer.history[-1]['val_loss']:.4f}"
+    said = f"on held-out paths {loss}" if held_out else "no held-out paths"
+    assert capsys.readouterr().err.rstrip().endswith(f", {said}")
+
+
+@pytest.mark.parametrize(
+    ("overflow", "random", "said"),
+    [
+        (0, 0, "AUC unknown (no loss of known cause)"),
+        (3, 0, "AUC unknown (3 overflow losses, 0 random)"),
+    ],
+)
+def test_losses_of_unknown_cause_are_not_said_to_be_none(
+    overflow: int, random: int, said: str
+) -> None:
+    part = {"rounds": 9, "gain_mae": 0.1, "hold_mae": 0.2, "congestion_auc": None}
+    part |= {"congestion_losses": overflow, "noise_losses": random}
+    found = {"parameters": 1, "val_loss": 0.5, "train": part, "val": {"gain_mae": None}}
+    assert said in summary({**found, "test": {"gain_mae": None}}).splitlines()[1]
+
+
+@pytest.mark.parametrize(("rounds", "shown"), [(9, "0.50000"), (0, "nan")])
+def test_a_population_without_held_out_rounds_has_no_held_out_loss(rounds: int, shown: str) -> None:
+    val = {"rounds": rounds, "gain_mae": None, "congestion_auc": None}
+    val |= {"congestion_losses": 0, "noise_losses": 0}
+    row = population.summary({1: {"val_loss": 0.5, "val": val}}).splitlines()[1]
+    assert row.split()[1] == shown
 
 
 def test_columns_of_text_keep_their_texts_and_nulls() -> None:

@@ -21,7 +21,7 @@ import torch
 from ndm_tcp import cluster, contract, files
 from ndm_tcp.cluster import Content
 from ndm_tcp.errors import NdmError
-from ndm_tcp.training.loop import Trainer, deterministic
+from ndm_tcp.training.loop import Trainer, deterministic, val_text
 from ndm_tcp.training.prepared import Prepared
 
 Results = dict[str, Any]
@@ -114,6 +114,6 @@ def execute(
             raise NdmError(back.error)
         cluster.keep(back.files, task.run)
         if say:
-            loss = back.results["val_loss"]
-            print(f"seed {task.seed}: done, on held-out paths {loss:.4f}", file=sys.stderr)
+            held_out = val_text(back.results["val_loss"], data.val)
+            print(f"seed {task.seed}: done, {held_out}", file=sys.stderr)
         yield task.seed, back.results

@@ -279,7 +279,10 @@ class Trainer:
         }
 
     def _validate(self) -> tuple[float, float]:
-        """Loss on held-out rounds, and the gain's mean error where the window is a decision."""
+        """Loss on held-out rounds, and the gain's mean error where the window is a decision.
+
+        Where none is held out, those of the training rounds.
+        """
         held_out = self.val if len(self.val.x) else self.train
         sums = torch.zeros(5, dtype=torch.float64)
         with torch.no_grad():
@@ -330,12 +333,13 @@ class Trainer:
             if writer:
                 for key, number in row.items():
                     writer.add_scalar(key, number, self.epoch)
-            bar.set_postfix(train=f"{row['train_loss']:.4f}", val=f"{row['val_loss']:.4f}")
+            held_out = val_text(row["val_loss"], self.val)
+            bar.set_postfix_str(f"train {row['train_loss']:.4f}, {held_out}")
             end = self.epoch == self.config.epochs
             if lines and (end or self.epoch % -(-self.config.epochs // SAY) == 0):
-                print(
-                    f"{name or self.folder}: {_said(row, self.config)}", file=sys.stderr, flush=True
-                )
+                said = f"loss {row['train_loss']:.4f}, {held_out}"
+                at = f"epoch {self.epoch} of {self.config.epochs}"
+                print(f"{name or self.folder}: {at}, {said}", file=sys.stderr, flush=True)
             if end or self.epoch % SAVE_EVERY == 0:
                 self._save()
         if writer:
@@ -366,12 +370,9 @@ def _csv(rows: list[dict[str, float]]) -> str:
     return stream.getvalue()
 
 
-def _said(row: dict[str, float], config: TrainConfig) -> str:
-    """An epoch in one line."""
-    return (
-        f"epoch {int(row['epoch'])} of {config.epochs}, loss {row['train_loss']:.4f}, on held-out "
-        f"paths {row['val_loss']:.4f}"
-    )
+def val_text(loss: float, val: Batch) -> str:
+    """The loss that chose the epoch; without held-out rounds it is that of the training rounds."""
+    return f"on held-out paths {loss:.4f}" if len(val.x) else "no held-out paths"
 
 
 def require_tensorboard() -> Any:

@@ -142,7 +142,9 @@ def summary(results: dict[int, dict[str, Any]]) -> str:
     rows = []
     for seed, found in results.items():
         part = found["val"]
-        row = (found["val_loss"], part["gain_mae"], part["congestion_auc"])
+        held_out = any(part[key] for key in ("rounds", "congestion_losses", "noise_losses"))
+        loss = found["val_loss"] if held_out else None  # else of the training rounds
+        row = (loss, part["gain_mae"], part["congestion_auc"])
         rows.append([np.nan if value is None else value for value in row])
         lines.append(f"{seed:6}{rows[-1][0]:15.5f}{rows[-1][1]:10.4f}{rows[-1][2]:16.3f}")
     mean, spread = np.mean(rows, axis=0), np.std(rows, axis=0, ddof=min(1, len(rows) - 1))

@@ -174,12 +174,15 @@ def summary(results: dict[str, Any]) -> str:
         if part["gain_mae"] is None:
             lines.append(f"{split:5}  no rounds")
             continue
-        auc = part["congestion_auc"]
+        auc, overflow, random = (
+            part[key] for key in ("congestion_auc", "congestion_losses", "noise_losses")
+        )
+        known = f"{overflow} overflow losses, {random} random"
         lines.append(
             f"{split:5}  {part['rounds']:6} rounds  gain MAE {part['gain_mae']:.4f} "
             f"(constant window {part['hold_mae']:.4f})  congestion AUC "
             + (f"{auc:.3f}" if auc is not None else "unknown")
-            + f" ({part['congestion_losses']} overflow losses, {part['noise_losses']} random)"
+            + f" ({known if overflow or random else 'no loss of known cause'})"
         )
     return "\n".join(lines)
 
