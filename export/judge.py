@@ -19,6 +19,8 @@ from ndm_tcp.training.loop import RESULTS
 
 OVERRIDE = "--even-if-worse"
 GAIN, CONGESTION = (o.name for o in c.OUTPUTS)
+HELD_OUT = {"test": "test paths", "val": "val paths, which chose the epoch"}
+"""split to its name; the first that has rounds judges: what chose the epoch is biased upwards"""
 
 
 @dataclass(frozen=True)
@@ -50,28 +52,25 @@ def _results(run: Path) -> dict[str, Any] | None:
     return results
 
 
-def _held_out(results: dict[str, Any], key: str, count: str = "rounds") -> float | None:
-    """Mean of validation and test, weighted by rounds; None if there are none."""
-    parts = [results[split] for split in ("val", "test") if results[split].get(key) is not None]
-    total = sum(part[count] for part in parts)
-    return sum(part[count] * part[key] for part in parts) / total if total else None
-
-
 def metrics(run: Path) -> dict[str, float]:
     """Metrics on held-out paths, by name, as far as the run has them."""
     results = _results(run)
     if results is None or not isinstance(results.get("val"), dict):
         return {}
     found = {
-        "mean absolute error of cwnd_gain (log2)": _held_out(results, "gain_mae"),
-        "the same for a constant window": _held_out(results, "hold_mae"),
-        "ROC AUC of congestion": _held_out(results, "congestion_auc", "congestion_losses"),
+        f"{name}, {paths}": results[split].get(key)
+        for split, paths in HELD_OUT.items()
+        for name, key in (
+            ("mean absolute error of cwnd_gain (log2)", "gain_mae"),
+            ("the same for a constant window", "hold_mae"),
+            ("ROC AUC of congestion", "congestion_auc"),
+        )
     }
     return {name: value for name, value in found.items() if value is not None}
 
 
 def judge(run: Path) -> Judgement:
-    """Judge the network of a run folder by its held-out rounds, validation and test together.
+    """Judge the network of a run folder by the test paths; by validation where there are none.
 
     Raises:
         NdmError: its metrics are damaged, or an output has never had labels and is random.
@@ -97,23 +96,23 @@ def judge(run: Path) -> Judgement:
             )
     if GAIN in frozen:
         return Judgement(f"{GAIN} was not trained: it is that of {results['start']}", True)
-    parts = [results[split] for split in ("val", "test") if results[split]["rounds"]]
-    rounds = sum(part["rounds"] for part in parts)
-    if not rounds:
+    parts = {paths: results[s] for s, paths in HELD_OUT.items() if results[s]["rounds"]}
+    if not parts:
         return Judgement(
             "not judged, the datasets hold none",
             False,
             "train again with captures of more paths",
         )
-    error, still = (
-        sum(part["rounds"] * part[key] for part in parts) / rounds
-        for key in ("gain_mae", "hold_mae")
+    figures = "; ".join(
+        f"mean error of the step {part['gain_mae']:.4f}, of a constant window "
+        f"{part['hold_mae']:.4f}, {part['rounds']} rounds of {paths}"
+        for paths, part in parts.items()
     )
-    figures = f"mean error of the step {error:.4f}, of a constant window {still:.4f}"
-    if error < still:
-        return Judgement(f"better than a constant window: {figures}, {rounds} rounds", True)
+    judging = next(iter(parts.values()))
+    if judging["gain_mae"] < judging["hold_mae"]:
+        return Judgement(f"better than a constant window: {figures}", True)
     return Judgement(
-        f"WORSE than a constant window: {figures}, {rounds} rounds",
+        f"WORSE than a constant window: {figures}",
         False,
         "train longer (--epochs) or on more captures",
     )

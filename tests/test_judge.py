@@ -53,11 +53,31 @@ BETTER = {
 }
 
 
-def test_published_metrics_are_means_over_held_out_rounds(copy: Path) -> None:
+def test_validation_and_test_are_apart(copy: Path) -> None:
+    """Validation chose the epoch, so its figures are too good."""
     judged(copy, **BETTER)
     found = judge.metrics(copy)
-    assert found["mean absolute error of cwnd_gain (log2)"] == pytest.approx(0.175)
-    assert found["the same for a constant window"] == pytest.approx(0.3)
+    error, still = "mean absolute error of cwnd_gain (log2)", "the same for a constant window"
+    for paths, wanted in (("test paths", 0.2), ("val paths, which chose the epoch", 0.1)):
+        assert found[f"{error}, {paths}"] == wanted
+        assert found[f"{still}, {paths}"] == 0.3
+
+
+@pytest.mark.parametrize(
+    ("changes", "fit", "rounds"),
+    [
+        ({"val_gain_mae": 0.9}, True, "300 rounds of test paths; "),
+        ({"test_gain_mae": 0.31}, False, "300 rounds of test paths; "),
+        ({"test_rounds": 0, "test_gain_mae": 0.9}, True, "100 rounds of val paths, which chose"),
+    ],
+    ids=["val is worse", "test is worse", "no test"],
+)
+def test_the_test_paths_judge_where_there_are_some(
+    changes: dict[str, Any], fit: bool, rounds: str, copy: Path
+) -> None:
+    judged(copy, **{**BETTER, **changes})
+    found = judge.judge(copy)
+    assert found.fit is fit and rounds in found.text
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -98,7 +118,7 @@ WORSE = {**BETTER, "test_gain_mae": 0.4}
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        (WORSE, "WORSE than a constant window: mean error of the step 0.3250"),
+        (WORSE, "WORSE than a constant window: mean error of the step 0.4000"),
         ({**BETTER, "val_gain_mae": 0.3, "test_gain_mae": 0.3}, "WORSE"),
         ({"val_rounds": 0, "test_rounds": 0}, "the datasets hold none"),
     ],
@@ -128,8 +148,13 @@ def test_a_network_that_does_not_beat_holding_still_needs_a_flag(
 def test_a_better_one_says_by_how_much(copy: Path) -> None:
     judged(copy, **BETTER)
     export(copy, copy / "generated", even_if_worse=False)
-    text = "better than a constant window: mean error of the step 0.1750, of a constant "
-    assert text in (copy / "MODEL_CARD.md").read_text()
+    text = (
+        "better than a constant window: mean error of the step 0.2000, of a constant window "
+        "0.3000, 300 rounds of test paths; mean error of the step 0.1000, of a constant window "
+        "0.3000, 100 rounds of val paths, which chose the epoch"
+    )
+    for name in ("MODEL_CARD.md", "report.html"):
+        assert text in (copy / name).read_text(), name
     assert "held out" not in (copy / "generated" / "ndm_model.json").read_text()
 
 

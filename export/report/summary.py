@@ -120,7 +120,7 @@ def summary(folder: Path) -> str:
         f"network   {export['parameters']} parameters, {export['weight_bytes']} bytes, "
         f"model {export['model']}:",
         f"          {beside_shipped(folder / 'kmod' / 'generated')}",
-        "  split   rounds    gain MAE  holding it  congest AUC   (flows it never saw: val, test)",
+        "  split   rounds    gain MAE  holding it  congest AUC   (val chose the epoch)",
         *rows,
         f"golden    {export['vectors']} vectors: C = specification, every layer, bit for bit",
         *errors,
