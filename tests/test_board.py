@@ -365,15 +365,6 @@ def test_more_seeds_run_only_where_something_is_drawn(
     assert len(outcomes) == len(seeds)
 
 
-def test_a_board_names_the_module_that_it_measured() -> None:
-    parser = argparse.ArgumentParser()
-    board.add_arguments(parser)
-    words = ["published", "--cc", "ndm_tcp", "--seeds", "2", "--kmod", "out/mine/kmod", "--full"]
-    made = board._command(parser.parse_args([*words, "-o", "DIR"]))
-    assert "--kmod kmod" in made and "--full" in made
-    assert parser.parse_args(made.split()[3:]).suite == "published"
-
-
 def test_the_committed_bars_are_those_of_the_boards() -> None:
     folder = Path(__file__).parent.parent / "docs" / "board"
     page = (folder / "bars.md").read_text()

@@ -13,7 +13,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ndm_tcp import files
+import orjson
+
+from ndm_tcp import files, model_json
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import externals, kernel_patches, suite, workers
 from ndm_tcp.lab.guest.externals import Externals
@@ -238,12 +240,41 @@ def _control(args: argparse.Namespace) -> list[suite.Outcome]:
     return suite.run_all(words, args.out / "runs", not args.full, tagged=True)[2]
 
 
+def _shown(path: Path) -> str:
+    """A path as it was given; below the working directory without that."""
+    whole, here = path.resolve(), Path.cwd()
+    return str(whole.relative_to(here) if whole.is_relative_to(here) else path)
+
+
+def _hash(path: Path) -> str:
+    """As the file says it: the module may be of an older contract."""
+    try:
+        return str(orjson.loads(path.read_bytes())["model"])
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        raise NdmError(
+            f"{path}: not a model written by ndm export; run: ndm export RUN -o {path.parent}"
+        ) from None
+
+
+def network_of(kmod: Path | None) -> list[str]:
+    """A sentence that says which network a module's sources have, if it is not the shipped one.
+
+    Raises:
+        NdmError: its file is damaged.
+    """
+    path = kmod / "generated" / model_json.NAME if kmod else model_json.SHIPPED
+    if not path.is_file():  # a .ko, or another algorithm
+        return []
+    found, shipped = _hash(path), _hash(model_json.SHIPPED)
+    return [f"ndm_tcp has the network {found}, not the shipped {shipped}."] * (found != shipped)
+
+
 def _command(args: argparse.Namespace) -> str:
     """How to make the board again; externals without their folders."""
     words = f"ndm lab board {args.suite} --cc {args.cc} --seeds {args.seeds} -o DIR"
     words += " --simulate" if args.simulate else ""
     words += " --full" if args.full else ""
-    words += f" --kmod {args.kmod.name}" if args.kmod else ""
+    words += f" --kmod {_shown(args.kmod)}" if args.kmod else ""
     words += "".join(f" --kernel-patch {path.name}" for path in args.kernel_patch)
     words += "".join(f" --cc-module {path.resolve().name}" for path in args.cc_module)
     return words + (f" --beside {args.beside}" if args.beside else "")
@@ -261,13 +292,14 @@ def main(args: argparse.Namespace) -> int:
         raise NdmError(
             "--picture: the simulator keeps no flow over time; leave it out, or --simulate"
         )
+    remarks = [*standing(args.suite, args.seeds), *network_of(args.kmod)]
     earlier = tables.read(args.beside) if args.beside else []
     if others:
         args.cc = ",".join(dict.fromkeys([*suite.algorithms(args.cc), *control.ALGORITHMS]))
     scenarios, ccs, outcomes = suite.run_all(args, args.out / "runs", not args.full, tagged=True)
     own = _control(args) if others else []
     board = build(outcomes, scenarios, ccs, _command(args), earlier, others, own)
-    board = replace(board, remarks=[*standing(args.suite, args.seeds), *board.remarks])
+    board = replace(board, remarks=[*remarks, *board.remarks])
     print(json_text(board) if args.json else tables.terminal(board))
     files.write_text(args.out / "board.md", tables.markdown(board))
     files.write_text(args.out / "board.csv", tables.comma_separated(board))
