@@ -90,7 +90,13 @@ def test_one_unknown_among_many_is_refused_too(path: Path, built: list[str], cap
 def test_a_module_brings_its_algorithm(path: Path, built: list[str], capsys: Any) -> None:
     mine = path.parent / "mine"
     words = ["lab", "run", path, "--cc", "mine", "-o", path.parent / "out", "--kmod", mine]
-    assert "neither a .ko nor a folder with a Kbuild" in refused(words, capsys)
+    assert "neither a .ko nor a folder with a Kbuild; name one of" in refused(words, capsys)
+    left = path.parent / "refused"  # what ndm adapt leaves in place of RUN/kmod
+    left.mkdir()
+    (left / "Kbuild").touch()
+    assert f"a Kbuild; ndm adapt advised against the network and left it in {left}; name that" in (
+        refused(words, capsys)
+    )
     mine.mkdir()
     (mine / "Kbuild").write_text("# nothing\n")
     assert "that names the module" in refused(words, capsys)

@@ -248,7 +248,11 @@ def module_names(kmod: Path) -> list[str]:
         return [kmod.stem]
     kbuild = kmod / "Kbuild"
     if not kbuild.is_file():
-        raise NdmError(f"--kmod {kmod}: neither a .ko nor a folder with a Kbuild; name one of them")
+        refused = kmod.with_name("refused")
+        remedy = "name one of them"
+        if (refused / "Kbuild").is_file():
+            remedy = f"ndm adapt advised against the network and left it in {refused}; name that"
+        raise NdmError(f"--kmod {kmod}: neither a .ko nor a folder with a Kbuild; {remedy}")
     found = re.search(r"^obj-m\s*[:+]?=(.*)$", kbuild.read_text(encoding="utf-8"), re.M)
     names = re.findall(r"(\w+)\.o\b", found[1]) if found else []
     if not names:
