@@ -19,7 +19,7 @@ from ndm_tcp import contract, files
 from ndm_tcp.datasets.builder import build
 from ndm_tcp.datasets.readers import sources
 from ndm_tcp.datasets.rounds import columns
-from ndm_tcp.datasets.store import card, info_command, store
+from ndm_tcp.datasets.store import card, describe, info_command, store
 from ndm_tcp.errors import NdmError
 
 from .conftest import TRACES
@@ -210,9 +210,9 @@ path, are in one split.
 
 ## Target windows of captures
 
-- 1 flows have the target window of their estimated path, with an expected error of 0.250 (median) \
-and 0.500 (90th percentile) in log2.
-- 2 flows have none: short & <slow>.
+- 1 flow of captures has a target window, by its estimated path, with an expected error of 0.250 \
+(median) and 0.500 (90th percentile) in log2.
+- 2 have none, each for this reason: short & <slow>.
 
 ## Masks
 
@@ -260,6 +260,26 @@ def test_without_a_card_the_rounds_are_the_same_and_none_of_before_is_left(tmp_p
     build.build(source, out, quiet=True, with_card=False)
     assert {path.name for path in out.iterdir()} == {store.ROUNDS, store.MANIFEST}
     assert (out / store.ROUNDS).read_bytes() == before
+
+
+def test_every_flow_with_rounds_has_a_line_on_its_label_and_no_other() -> None:
+    known, why = {"label_error_log2": 0.1, "rounds": 5}, "its estimate is uncertain"
+    without, short = {"no_label": why, "rounds": 5}, {"no_label": why, "rounds": 0}
+    of_lab = {"rounds": 5}
+    flows = [known, known, without, short, short, {**known, "rounds": 0}, of_lab]
+    manifest = {"sources": [{"flows": flows[:4]}, {"flows": flows[4:]}]}
+    labelled, unlabelled = describe.labels(manifest)
+    assert (labelled, unlabelled) == (2, {why: 1})
+    assert describe.label_lines(4, labelled, unlabelled) == [
+        "2 flows of captures have a target window, by their estimated path",
+        f"1 has none: {why}",
+        "1 flow of the lab has a target window, by its known path",
+    ]
+    assert describe.label_lines(6, 1, {why: 2})[1:] == [
+        f"2 have none, each for this reason: {why}",
+        "3 flows of the lab have a target window, by their known path",
+    ]
+    assert describe.label_lines(4, 0, {}) == []
 
 
 def test_the_card_word_for_word() -> None:

@@ -89,11 +89,8 @@ def _say(out: Path, manifest: dict[str, Any]) -> None:
     for source in manifest["sources"]:
         for reason, count in source["skipped"].items():
             print(f"  {source['name']}: {count} left out: {reason}")
-    labelled, unlabelled = describe.labels(manifest)
     flows = [flow for source in manifest["sources"] for flow in source["flows"]]
     if not any(flow["sampling"] == Sampling.PER_ACK for flow in flows):
         return  # a log has no label to expect
-    if labelled or unlabelled:
-        print(f"  {labelled} flows of captures have a target window, by their estimated path")
-    for reason, count in unlabelled.items():
-        print(f"  {count} have none: {reason}")
+    for line in describe.label_lines(manifest["flows"], *describe.labels(manifest)):
+        print(f"  {line}")

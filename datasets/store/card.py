@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from ndm_tcp import contract, files, pages, plots
 from ndm_tcp.datasets.store import store
-from ndm_tcp.datasets.store.describe import describe
+from ndm_tcp.datasets.store.describe import describe, label_lines
 
 CARD = "DATASET_CARD.md"
 INPUTS_PLOT, PATHS_PLOT = "inputs.png", "paths.png"
@@ -74,6 +74,7 @@ def text(facts: dict[str, Any], manifest: dict[str, Any]) -> str:
     return pages.render(
         "dataset_card.md.j2",
         facts=facts,
+        labels=label_lines(facts["flows"], facts["labelled"], facts["unlabelled"]),
         counts=counts.items(),
         inputs=inputs,
         sources=sources,

@@ -80,17 +80,47 @@ def describe(dataset: store.Dataset) -> dict[str, Any]:
     }
 
 
+def _with_rounds(manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    """The flows that a dataset counts: many of a capture are too short for a round."""
+    flows = (flow for source in manifest["sources"] for flow in source["flows"])
+    return [flow for flow in flows if flow["rounds"]]
+
+
 def labels(manifest: dict[str, Any]) -> tuple[int, dict[str, int]]:
-    """How many flows have an estimated path, and why others have none: reason to count."""
-    flows = [flow for source in manifest["sources"] for flow in source["flows"]]
+    """How many flows have an estimated path, and why others have none: reason to count.
+
+    Flows without rounds are not counted.
+    """
+    flows = _with_rounds(manifest)
     reasons = Counter(str(flow[NO_LABEL]) for flow in flows if NO_LABEL in flow)
     return sum(LABEL_ERROR in flow for flow in flows), dict(reasons.most_common())
 
 
+def label_lines(flows: int, labelled: int, unlabelled: dict[str, int]) -> list[str]:
+    """Where the target windows of all flows come from, a sentence each; none without labels.
+
+    Args:
+        flows: with rounds, of the dataset.
+        labelled: see `labels`.
+        unlabelled: see `labels`.
+    """
+    if not labelled and not unlabelled:
+        return []
+    one = labelled == 1
+    flow, have, their = ("flow", "has", "its") if one else ("flows", "have", "their")
+    lines = [f"{labelled} {flow} of captures {have} a target window, by {their} estimated path"]
+    for reason, count in unlabelled.items():
+        have = "has none" if count == 1 else "have none, each for this reason"
+        lines.append(f"{count} {have}: {reason}")
+    if rest := flows - labelled - sum(unlabelled.values()):
+        flow, have, their = ("flow", "has", "its") if rest == 1 else ("flows", "have", "their")
+        lines.append(f"{rest} {flow} of the lab {have} a target window, by {their} known path")
+    return lines
+
+
 def _label_errors(manifest: dict[str, Any]) -> dict[str, float]:
     """Median and 90th percentile of the expected errors of labelled flows, |log2|."""
-    flows = [flow for source in manifest["sources"] for flow in source["flows"]]
-    errors = [flow[LABEL_ERROR] for flow in flows if LABEL_ERROR in flow]
+    errors = [flow[LABEL_ERROR] for flow in _with_rounds(manifest) if LABEL_ERROR in flow]
     if not errors:
         return {}
     return {"median": float(np.median(errors)), "p90": float(np.quantile(errors, 0.9))}

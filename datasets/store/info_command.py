@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 from ndm_tcp.datasets.store import card, store
-from ndm_tcp.datasets.store.describe import BINS, describe
+from ndm_tcp.datasets.store.describe import BINS, describe, label_lines
 
 EXAMPLE = """example:
   ndm dataset info out/data"""
@@ -41,10 +41,8 @@ def main(args: argparse.Namespace) -> int:
         print(f"  {name:12} " + ", ".join(f"{k} {v}" for k, v in counted.items()))
     causes = ", ".join(f"{k} {v}" for k, v in facts["rounds_with_loss"].items() if v)
     print(f"  {'loss':12} {causes or 'none'}")
-    if facts["labelled"] or facts["unlabelled"]:
-        said = ", ".join(f"{n} not: {why}" for why, n in facts["unlabelled"].items())
-        labelled = f"{facts['labelled']} flows by their estimated path"
-        print(f"  {'labelled':12} {labelled}" + (f"; {said}" if said else ""))
+    for line in label_lines(facts["flows"], facts["labelled"], facts["unlabelled"]):
+        print(f"  {'labels':12} {line}")
     if facts["capture"].get("packets"):
         packets = ", ".join(f"{k} {v}" for k, v in facts["capture"].items() if v)
         print(f"  {'captured':12} {packets}")

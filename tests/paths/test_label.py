@@ -89,7 +89,7 @@ def test_models_of_a_folder_label_in_place_of_estimates(
     model.write(mended, file)
     words = ["dataset", "build", str(HOST), "--paths", str(models), "-o", str(out)]
     assert run_command(words) == 0
-    assert "1 flows of captures have a target window" in capsys.readouterr().out
+    assert "1 flow of captures has a target window, by its" in capsys.readouterr().out
     texts = store.load(out, ["scenario"]).rounds["scenario"]
     assert all("rtt_us = 123456" in text for text in set(map(str, texts)))
     assert run_command([*words[:4], str(tmp_path), "-o", str(tmp_path / "none")]) == 2
@@ -125,7 +125,7 @@ def test_a_capture_alone_trains_by_the_labs_objective(
 ) -> None:
     labelled, bare = tmp_path / "labelled", tmp_path / "bare"
     assert run_command(["dataset", "build", str(HOST), "-o", str(labelled)]) == 0
-    assert "1 flows of captures have a target window" in capsys.readouterr().out
+    assert "1 flow of captures has a target window, by its" in capsys.readouterr().out
     assert run_command(["dataset", "build", str(HOST), "-o", str(bare), "--no-label"]) == 0
     assert "target window" not in capsys.readouterr().out
     rounds = store.load(labelled).rounds
@@ -139,10 +139,10 @@ def test_a_capture_alone_trains_by_the_labs_objective(
             for folder in (labelled, bare)]  # fmt: skip
     assert same[0].equals(same[1])  # labels change no measurement
     card = (labelled / "DATASET_CARD.md").read_text()
-    assert "1 flows have the target window of their estimated path" in card
+    assert "1 flow of captures has a target window, by its estimated path, with an" in card
     assert describe.labels(store.manifest_of(bare)) == (0, {})
     assert run_command(["dataset", "info", str(labelled)]) == 0
-    assert "labelled" in capsys.readouterr().out
+    assert "labels       1 flow of captures has" in capsys.readouterr().out
 
 
 def test_a_capture_file_is_labelled_like_its_run(tmp_path: Path) -> None:
