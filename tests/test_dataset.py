@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 from typing import Any
@@ -188,6 +189,35 @@ def test_an_axis_has_numbers(low: float, high: float) -> None:
         if label.get_text() and panel.get_xlim()[0] <= at <= panel.get_xlim()[1]
     ]
     assert len(shown) >= 2
+
+
+def test_an_axis_has_numbers_where_the_rounds_are() -> None:
+    """Nearly all RTTs lie below 200 ms, though a few reach 700."""
+    figure = Figure()
+    panel = figure.subplots()
+    panel.stairs([1, 2], [18, 100, 700])
+    card.log_axis(panel, 18, 700)
+    FigureCanvasAgg(figure).draw()
+    shown = {t.get_text() for t in panel.get_xticklabels()}
+    assert {"20", "50", "100", "200", "500"} <= shown
+
+
+@pytest.mark.pictures
+def test_a_few_polls_do_not_dwarf_the_other_rounds(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bars are counts, so those of a group are as large as it is."""
+    loaded = store.load(dataset)
+    sampling = ["poll"] * 10 + ["per_ack"] * (loaded.rounds.num_rows - 10)
+    at = loaded.rounds.schema.get_field_index("sampling")
+    rounds = loaded.rounds.set_column(at, "sampling", pa.chunked_array([sampling]))
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, *_, **__: figures.append(self))
+    changed = store.Dataset(rounds, loaded.manifest, loaded.sha256)
+    with contextlib.suppress(FileNotFoundError):  # nothing was saved, so nothing is renamed
+        card._plot_paths(changed, describe.describe(loaded), tmp_path / "paths.png")
+    per_ack, poll = (p.get_data().values for p in figures[0].axes[0].patches)
+    assert poll.sum() <= 10 and per_ack.sum() > 500
 
 
 CARD = """# Dataset card

@@ -21,6 +21,8 @@ MOST_SOURCES = 40
 BINS = 48
 STEPS = 512
 """of a distribution function"""
+STEADY = (1.0, 2.0, 5.0)
+"""times powers of ten: numbers at steady distances on a log scale"""
 COLORS = {"per_ack": plots.BLUE, "poll": plots.ORANGE}
 
 
@@ -125,11 +127,13 @@ def _plot_inputs(dataset: store.Dataset, path: Path) -> None:
 
 def log_axis(panel: Any, low: float, high: float) -> None:
     """x on a log scale, with at least two numbers: a narrow range holds fewer powers of ten."""
-    from matplotlib.ticker import FormatStrFormatter, MaxNLocator, NullFormatter
+    from matplotlib.ticker import FormatStrFormatter, LogLocator, MaxNLocator, NullFormatter
 
     panel.set_xscale("log")
-    if np.floor(np.log10(high)) - np.ceil(np.log10(low)) < 1:
-        panel.xaxis.set_major_locator(MaxNLocator(4))
+    if np.floor(np.log10(high)) - np.ceil(np.log10(low)) < 2:
+        inside = [n for n in np.outer(10.0 ** np.arange(-9, 10), STEADY).flat if low <= n <= high]
+        ticks = LogLocator(subs=STEADY) if len(inside) > 1 else MaxNLocator(4)
+        panel.xaxis.set_major_locator(ticks)
         panel.xaxis.set_major_formatter(FormatStrFormatter("%g"))
     panel.xaxis.set_minor_formatter(NullFormatter())
 
@@ -155,13 +159,14 @@ def _plot_paths(dataset: store.Dataset, facts: dict[str, Any], path: Path) -> No
         low, high = np.quantile(values[good], [0, 1]) if good.any() else (1.0, 2.0)
         edges = np.geomspace(low, max(high, low * 1.01), BINS)
         for name, mask in masks.items():
+            # Counts: as shares, ten polls would dwarf a thousand rounds.
             counts, _ = np.histogram(values[mask & good], bins=edges)
-            share = 100 * counts / max(mask.sum(), 1)
-            panel.stairs(share, edges, fill=True, alpha=0.55, color=COLORS[name], label=name)
+            label = f"{name}, {mask.sum():,}"
+            panel.stairs(counts, edges, fill=True, alpha=0.55, color=COLORS[name], label=label)
         log_axis(panel, low, high)
         panel.set_title(title, fontsize=9)
         panel.tick_params(labelsize=7)
-    panels[0].set_ylabel("% of valid rounds", fontsize=8)
+    panels[0].set_ylabel("valid rounds", fontsize=8)
     panels[0].legend(fontsize=7)
     causes = facts["rounds_with_loss"]
     panels[3].barh(list(causes), list(causes.values()), color="#7a7a7a")
