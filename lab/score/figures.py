@@ -22,6 +22,8 @@ SHOWN = ("reno", "cubic", "bbr", "ndm_tcp", "vegas")
 """Algorithms drawn over time; more would hide each other."""
 RATE_S = 1.0
 """seconds that a point of the goodput stands for"""
+LABEL_INCHES = 0.13
+"""height of a name in the scatter, with the space around it"""
 OVER_TIME = {
     "Congestion window": "packets",
     "Smoothed RTT": "ms",
@@ -143,30 +145,58 @@ def picture(board: tables.Board, outcomes: list[Outcome]) -> bytes:
     return _png(figure)
 
 
-@plots.plain()
-def scatter(group: list[Cell]) -> str:
-    """Goodput against delay; up and to the left is better."""
-    figure, axes = figure_of(1, 3.6)
+def spread_out(wanted: list[float], least: float) -> list[float]:
+    """Rising places near the wanted rising ones in [0, 1], no two nearer than `least`."""
+    found: list[float] = []
+    for place in wanted:
+        found.append(max(place, found[-1] + least) if found else max(place, 0.0))
+    limit = 1.0
+    for number in range(len(found) - 1, -1, -1):
+        found[number] = min(found[number], limit)
+        limit = found[number] - least
+    return found
+
+
+def scatter_figure(group: list[Cell]) -> Any:
+    """Goodput against delay; names in a column beside the panel, where none hides another."""
+    shown = [cell for cell in group if cell.mean["rtt_mean_ms"] > 0]  # unknown: NaN
+    height = max(3.6, LABEL_INCHES * len(shown) + 1)
+    figure, axes = figure_of(1, height)
     panel = axes[0][0]
-    for cell in group:
-        x, y = cell.mean["rtt_mean_ms"], cell.mean["goodput_mbps"]
-        if not x > 0:  # unknown: NaN
-            continue
+    for cell in shown:
         panel.errorbar(
-            x,
-            y,
+            cell.mean["rtt_mean_ms"],
+            cell.mean["goodput_mbps"],
             xerr=cell.spread["rtt_mean_ms"],
             yerr=cell.spread["goodput_mbps"],
             fmt="o",
             ms=5,
             color=plots.color_of(cell.cc),
         )
-        panel.annotate(cell.cc, (x, y), xytext=(4, 3), textcoords="offset points", fontsize=7)
     panel.axhline(0, linewidth=0)  # so that the room above is a share of all, not of the spread
     panel.margins(0.15)
     panel.set(xlabel="mean RTT, ms", ylabel="goodput, Mbit/s")
     panel.set_ylim(bottom=0)
-    return _image(figure)
+    top = panel.get_ylim()[1]
+    shown.sort(key=lambda cell: cell.mean["goodput_mbps"])
+    wanted = [cell.mean["goodput_mbps"] / top for cell in shown]
+    for cell, place in zip(shown, spread_out(wanted, LABEL_INCHES / (height - 0.8)), strict=True):
+        panel.annotate(
+            cell.cc,
+            (cell.mean["rtt_mean_ms"], cell.mean["goodput_mbps"]),
+            xytext=(1.03, place),
+            textcoords="axes fraction",
+            fontsize=7,
+            va="center",
+            arrowprops={"arrowstyle": "-", "lw": 0.4, "color": plots.color_of(cell.cc)},
+        )
+    return figure
+
+
+@plots.plain()
+def scatter(group: list[Cell]) -> str:
+    """Goodput against delay; up and to the left is better."""
+    return _image(scatter_figure(group))
 
 
 @plots.plain()

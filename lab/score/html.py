@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
+
+from markupsafe import Markup, escape
 
 from ndm_tcp import pages
 from ndm_tcp.lab.guest.suite import Outcome
@@ -24,6 +27,11 @@ def _section(
     return {"name": name, "note": board.notes.get(name, ""), "rows": rows, "pictures": pictures}
 
 
+def code(text: str) -> Markup:
+    """Words between backticks, which are Markdown's, as code."""
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+
+
 def page(board: tables.Board, outcomes: list[Outcome]) -> str:
     """The whole page; plots need the runs' folders, tables only the board."""
     folders = figures.first_runs(outcomes)
@@ -41,7 +49,7 @@ def page(board: tables.Board, outcomes: list[Outcome]) -> str:
         rates={k: [(cc, 100 * r) for cc, r in v.items()] for k, v in board.rates.items()},
         overview=[("Goodput against the loss rate.", loss)] if loss else [],
         sections=sections,
-        remarks=board.remarks,
+        remarks=[code(remark) for remark in board.remarks],
         control=board.control,
         control_title=tables.CONTROL,
         control_head=control.HEAD,
