@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -14,9 +15,12 @@ import numpy as np
 import pytest
 
 from ndm_tcp import model_json
+from ndm_tcp.adapt import report as adapt_report
+from ndm_tcp.datasets.store import card
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export.report import summary
 from ndm_tcp.lab.guest import suite
+from ndm_tcp.paths import report as paths_report
 
 from .conftest import ROOT
 
@@ -212,6 +216,50 @@ def test_another_shape_and_a_missing_model_are_said(
     assert "its layers have other sizes" in summary.beside_shipped(written(other, tmp_path))
     with pytest.raises(NdmError, match="no exported model here"):
         summary.beside_shipped(tmp_path / "nowhere")
+
+
+@pytest.fixture
+def finished(shipped: model_json.Model, tmp_path: Path) -> Path:
+    """What the last screen reads of a finished demo."""
+    for name in ("data", "run", "kmod/generated"):
+        (tmp_path / name).mkdir(parents=True)
+    written(shipped, tmp_path / "kmod" / "generated")
+    dataset = {"flows": 2, "rounds": 9, "sources": ["a"]}
+    part = {"rounds": 9, "gain_mae": 0.1, "hold_mae": 0.2, "congestion_auc": None}
+    results = dict.fromkeys(("train", "val", "test"), part)
+    export = {"parameters": 242, "weight_bytes": 986, "model": shipped.hash(), "vectors": 3}
+    export |= {"bound": [0.1, 0.2], "observed": [0.01, 0.02]}
+    for name, found in (
+        ("data/dataset.json", dataset),
+        ("run/metrics.json", results),
+        ("run/export.json", export),
+    ):
+        (tmp_path / name).write_text(json.dumps(found))
+    (tmp_path / "kmod" / "ndm_tcp.ko").touch()
+    (tmp_path / "board.txt").write_text("bbr 9.08 4.90 Mbit/s\nwrote board.html\n")
+    (tmp_path / "paths.txt").write_text("cubic 3.30\npage: out/paths/index.html\n")
+    (tmp_path / "adapt.txt").write_text("stay\nreport:  out/adapt/report.html\n")
+    return tmp_path
+
+
+def test_the_last_screen_names_every_page_and_then_the_users_own_captures(finished: Path) -> None:
+    said = summary.summary(finished)
+    names = ["board/board.html", "board.png", f"paths/{paths_report.PAGE}"]
+    names += [f"adapt/{adapt_report.PAGE}", f"data/{card.CARD}", "run/MODEL_CARD.md"]
+    names += ["run/report.html", "Your own captures"]
+    places = [said.rindex(name) for name in names]
+    assert places == sorted(places)
+    assert "\n## Your own captures\n" in (ROOT / "README.md").read_text()
+    assert all(said.count(f" {name} ") == 1 for name in names[:-1])
+    assert max(map(len, said.split("read ")[1].splitlines())) <= 100
+
+
+def test_the_last_screen_explains_its_figures(finished: Path) -> None:
+    said = summary.summary(finished)
+    assert "published is\nwhat the experiment's authors measured in a network of theirs" in said
+    assert "get there;\nndm_tcp is the shipped network:\ncubic 3.30\n" in said
+    (head,) = (line for line in said.splitlines() if line.startswith("  split "))
+    assert head.endswith("(val chose the epoch)")
 
 
 def test_several_scenarios_make_one_suite() -> None:

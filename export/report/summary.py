@@ -20,6 +20,18 @@ SAME_UNITS = 2
 """Units in the last place by which kinds of processor may train one recipe to other integers."""
 
 
+PAGES = (
+    ("board/board.html", "the network just trained in the lab, beside Reno, CUBIC and BBR"),
+    ("board.png", "these runs over time: window, RTT, rate"),
+    ("paths/index.html", "the paths of two captures, their replays and predictions"),
+    ("adapt/report.html", "the network adapted to one of them, and whether to use it"),
+    ("data/DATASET_CARD.md", "the rounds of the captures: counts, labels, inputs"),
+    ("run/MODEL_CARD.md", "the network just trained: errors, claims, cost"),
+    ("run/report.html", "how far its integers are from real arithmetic, with the proofs"),
+)
+"""of a demo, and what each shows"""
+
+
 def _json(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise NdmError(f"{path}: missing; run: make demo")
@@ -78,9 +90,22 @@ def beside_shipped(generated: Path, shipped: Path = SHIPPED) -> str:
 
 
 def _told(path: Path) -> str:
-    """The text of a step, without what it says of its files."""
+    """The text of a step, without what it says of its pages."""
     lines = path.read_text(encoding="utf-8").strip().splitlines()
-    return "\n".join(line for line in lines if not line.startswith("page: "))
+    return "\n".join(line for line in lines if not line.startswith(("page: ", "report: ")))
+
+
+def _pages(folder: Path) -> list[str]:
+    """What to read, in this order, and what to do next."""
+    width = max(len(name) for name, _ in PAGES)
+    return [
+        f"read      in {folder}, in this order:",
+        *(f"          {name:{width}}  {what}" for name, what in PAGES),
+        "",
+        "next      your own captures (README.md, 'Your own captures'):",
+        "          .venv/bin/ndm path estimate my.pcap -o out/paths",
+        "          .venv/bin/ndm path predict out/paths",
+    ]
 
 
 def summary(folder: Path) -> str:
@@ -125,22 +150,19 @@ def summary(folder: Path) -> str:
         f"golden    {export['vectors']} vectors: C = specification, every layer, bit for bit",
         *errors,
         f"module    {module}, {module.stat().st_size} bytes, for kernel {kernel}",
-        f"card      {run / 'MODEL_CARD.md'}",
         "",
-        "In the lab, in virtual time, one seed; ndm_tcp is the network just trained:",
+        "In the lab, in virtual time, one seed; ndm_tcp is the network just trained; published is",
+        "what the experiment's authors measured in a network of theirs, which the lab rebuilds:",
         "\n".join(table).strip("\n"),
         "",
-        f"picture   {folder / 'board.png'}",
-        "",
-        "Two real captures: their estimated paths, and what each algorithm would get there:",
+        "Two real captures: their estimated paths, and what each algorithm would get there;",
+        "ndm_tcp is the shipped network:",
         _told(predicted),
         "",
         "The shipped network adapted to one of these paths, beside the others:",
         _told(adapted),
         "",
-        "next      more paths and seeds, which take longer:",
-        f"          .venv/bin/ndm lab board published --kmod {folder / 'kmod'} \\",
-        "              --cc reno,cubic,bbr,ndm_tcp --seeds 3 -o out/board",
+        *_pages(folder),
     ]
     return "\n".join(lines)
 
