@@ -203,7 +203,7 @@ DEMO_CAPTURES = $(wildcard datasets/traces/third_party/mlab_ndt_bulk*) $(DEMO_AD
 $(DONE)/predict: $(DONE)/rivals $(wildcard paths/*.py)
 	$(call step,the paths of two captures: estimate$(comma) replay$(comma) predict,rm -rf $(DEMO)/paths && \
 		$(BIN)/ndm path estimate $(DEMO_CAPTURES) -o $(DEMO)/paths && \
-		$(BIN)/ndm path predict $(DEMO)/paths --draws 2 >$(DEMO)/paths.txt)
+		$(BIN)/ndm path predict $(DEMO)/paths --draws 3 >$(DEMO)/paths.txt)
 
 # Exit code 1 and a report: the advice is not to use the network, which is a result, too.
 $(DONE)/adapt: $(DONE)/rivals $(wildcard paths/*.py src/ndm_tcp/adapt/*.py training/*.py export/*.py export/*/*.py kmod/*.[ch]) $(ROUND_FILES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from ndm_tcp.adapt import report as adapt_report
 from ndm_tcp.datasets.store import card
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export.report import summary
+from ndm_tcp.intervals import FEWEST
 from ndm_tcp.lab.guest import suite
 from ndm_tcp.paths import report as paths_report
 
@@ -130,6 +132,12 @@ def test_an_adaptation_that_ends_without_a_report_has_failed(
     ndm.chmod(0o755)
     said = make(tmp_path, "HAS_PACKAGES=1", f"BIN={ndm.parent}", target)
     assert Path(target).exists() is taken is (said.returncode == 0), said.stderr
+
+
+def test_predictions_of_the_demo_have_intervals(tmp_path: Path) -> None:
+    said = make(tmp_path, "-n", "demo").stdout
+    (draws,) = re.findall(r"path predict \S+ --draws (\d+)", said)
+    assert int(draws) >= FEWEST
 
 
 def test_the_kernel_needs_no_package_of_python(tmp_path: Path) -> None:
