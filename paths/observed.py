@@ -181,9 +181,10 @@ def _require_enough(flow: FlowRecords, samples: int, t: Floats, polled: bool) ->
     packets = int(flow.acks["delivered"][-1]) if len(t) else 0
     seconds = float(t[-1]) if len(t) else 0.0
     if packets < MIN_PACKETS or seconds < MIN_SECONDS:
+        digits = 1 if seconds >= MIN_SECONDS else 3
         raise TooShortError(
-            f"too short: {packets} packets in {seconds:.3g} s; needed are {MIN_PACKETS} packets "
-            f"and {MIN_SECONDS:g} s: record a longer transfer"
+            f"too short: {packets} packets in {seconds:.{digits}f} s; needed are {MIN_PACKETS} "
+            f"packets and {MIN_SECONDS:g} s: record a longer transfer"
         )
     least = MIN_POLLS if polled else MIN_SAMPLES
     if samples < least:

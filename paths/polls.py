@@ -56,7 +56,7 @@ def _notes(bounded: bool, written: bool, unfilled: bool, counted: bool) -> tuple
         "The log has no min RTT: its lowest smoothed RTT is an upper bound.": bounded,
         "The log counts what the program wrote: the rate is that of long stretches.": written,
         "The flow never filled the path: the rate is a lower bound.": unfilled,
-        "The log counts no retransmissions: losses are not known.": not counted,
+        "The log has no retransmissions over time: losses are not known.": not counted,
     }
     return tuple(note for note, holds in notes.items() if holds)
 

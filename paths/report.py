@@ -65,9 +65,8 @@ def _why(one: Replay) -> str:
         f"(limit {100 * MISS:.0f} %)"
     )
     if one.goodput_miss > 0 and one.model.app_limited > MISS:
-        miss += (
-            f"; for {one.model.app_limited:.0%} of it the sender had no data, a replay always has"
-        )
+        share = f"{one.model.app_limited:.0%}"
+        miss += f"; at {share} of its ACKs or of its time the sender had no data, a replay has"
     return miss
 
 

@@ -29,6 +29,8 @@ def test_a_board_names_the_module_that_it_measured(
     monkeypatch.chdir(tmp_path)  # pages that are committed hold no folder of a machine
     made = board._command(parser.parse_args([*words, str(tmp_path / "mine" / "kmod")]))
     assert "--kmod mine/kmod" in made and str(tmp_path) not in made
+    made = board._command(parser.parse_args([*words, str(tmp_path.parent / "other")]))
+    assert "--kmod other" in made and str(tmp_path.parent) not in made
 
 
 def test_a_board_names_a_network_that_is_not_the_shipped_one(tmp_path: Path) -> None:
@@ -37,6 +39,7 @@ def test_a_board_names_a_network_that_is_not_the_shipped_one(tmp_path: Path) -> 
     shutil.copy(model_json.SHIPPED, other)
     assert [board.network_of(kmod) for kmod in (None, tmp_path, other)] == [[], [], []]
     shipped = model_json.from_json(model_json.SHIPPED)
+    assert board.network_of(None, True) == [f"ndm_tcp has the shipped network, {shipped.hash()}."]
     shipped.layers[0].bias[0] += 1
     other.write_text(model_json.to_json(shipped))
     (said,) = board.network_of(tmp_path)

@@ -33,9 +33,9 @@ SAME_TIME_TENTHS = 1
 """Warned of from this many tenths of the polls on."""
 
 MISSING = -1
-NOT_COUNTED = "losses_not_counted"
-"""fact of a flow whose log has no retransmissions"""
 """In a poll: the log does not give this value."""
+NOT_COUNTED = "losses_not_counted"
+"""fact of a flow whose log has no retransmissions over time"""
 
 NO_MIN_RTT_US = 0xFFFFFFFF  # the kernel's minimum before the first sample
 U32 = 0xFFFFFFFF

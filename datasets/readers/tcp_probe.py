@@ -363,7 +363,10 @@ def read(
     if trace.cut:
         warn("the last line is cut off and left out")
     if not trace.shows_losses:
-        warn("no tcp_retransmit_skb event, so losses are not known; trace that event, too")
+        warn(
+            "no tcp_retransmit_skb event: nothing was lost, or it was not traced; "
+            "trace tcp_cong_state_set, too, which tells"
+        )
     if trace.lost_events:
         warn(f"the tracer lost {trace.lost_events} events; give it a larger buffer_size_kb")
     warn_of_times(flows, warn)

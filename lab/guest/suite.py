@@ -325,11 +325,16 @@ def _threads(
                 future.cancel()
 
 
-def _say_stage(jobs: list[Job], where: Workers) -> None:
-    """A line before the progress: what runs, where, and how much of it."""
-    there = sum(where.simulated and simulate.has(job.scenario, job.cc) for job in jobs)
-    places = (("simulator", there), ("lab", len(jobs) - there))
-    runs = ", ".join(f"{number} in the {place}" for place, number in places if number)
+def _say_stage(jobs: list[Job], where: Workers, light: bool) -> None:
+    """A line before the progress: what runs, where, how much of it, and what is there."""
+    left = [job for job in jobs if not finished(job, light)]
+    there = sum(where.simulated and simulate.has(job.scenario, job.cc) for job in left)
+    counts = {
+        "in the simulator": there,
+        "in the lab": len(left) - there,
+        "done before": len(jobs) - len(left),
+    }
+    runs = ", ".join(f"{number} {place}" for place, number in counts.items() if number)
     print(f"{where.stage}, runs: {runs}", file=sys.stderr, flush=True)
 
 
@@ -352,7 +357,7 @@ def execute(
     total_s = sum(job.scenario.end_s() for job in jobs)
     done_s, started_s = 0.0, time.monotonic()
     if where.stage and not quiet:
-        _say_stage(jobs, where)
+        _say_stage(jobs, where, light)
     if where.engine == cluster.RAY:
         ends = away.execute(jobs, light, kmod)
     else:

@@ -241,9 +241,9 @@ def _control(args: argparse.Namespace) -> list[suite.Outcome]:
 
 
 def _shown(path: Path) -> str:
-    """A path as it was given; below the working directory without that."""
+    """A path below the working directory without that; of others the name."""
     whole, here = path.resolve(), Path.cwd()
-    return str(whole.relative_to(here) if whole.is_relative_to(here) else path)
+    return str(whole.relative_to(here) if whole.is_relative_to(here) else whole.name)
 
 
 def _hash(path: Path) -> str:
@@ -256,8 +256,10 @@ def _hash(path: Path) -> str:
         ) from None
 
 
-def network_of(kmod: Path | None) -> list[str]:
-    """A sentence that says which network a module's sources have, if it is not the shipped one.
+def network_of(kmod: Path | None, always: bool = False) -> list[str]:
+    """A sentence that says which network a module's sources have.
+
+    Of the shipped one only if always.
 
     Raises:
         NdmError: its file is damaged.
@@ -266,7 +268,9 @@ def network_of(kmod: Path | None) -> list[str]:
     if not path.is_file():  # a .ko, or another algorithm
         return []
     found, shipped = _hash(path), _hash(model_json.SHIPPED)
-    return [f"ndm_tcp has the network {found}, not the shipped {shipped}."] * (found != shipped)
+    if found != shipped:
+        return [f"ndm_tcp has the network {found}, not the shipped {shipped}."]
+    return [f"ndm_tcp has the shipped network, {shipped}."] * always
 
 
 def _command(args: argparse.Namespace) -> str:
@@ -292,7 +296,7 @@ def main(args: argparse.Namespace) -> int:
         raise NdmError(
             "--picture: the simulator keeps no flow over time; leave it out, or --simulate"
         )
-    remarks = [*standing(args.suite, args.seeds), *network_of(args.kmod)]
+    remarks = [*standing(args.suite, args.seeds), *network_of(args.kmod, bool(others))]
     earlier = tables.read(args.beside) if args.beside else []
     if others:
         args.cc = ",".join(dict.fromkeys([*suite.algorithms(args.cc), *control.ALGORITHMS]))
