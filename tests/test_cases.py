@@ -57,6 +57,7 @@ SAID = {
     "ss_grep_A1_dashes.txt": "40 lines that ss did not print were left out, the first is line 4",
     "ss_whole_seconds.txt": "38 of 40 polls have the time of the previous poll",
     "snaplen54.pcap": "202 packets have their TCP options cut off",
+    "tcp_probe_after_other_events.txt": "no tcp_retransmit_skb event",
 }
 REFUSED = {
     "merged_two_points.pcap": "two capture points are merged in one file",
