@@ -60,9 +60,10 @@ def difference_rows(found: Adapted) -> list[list[str]]:
 
 def judged_on(found: Adapted) -> str:
     """Which runs the comparison is of."""
+    count = f"{len(found.judged)} path{'s' * (len(found.judged) > 1)}"
     if found.held_out:
-        return f"{len(found.judged)} paths that training did not see"
-    return f"draws of {len(found.judged)} paths that training saw with other values"
+        return f"{count} that training did not see"
+    return f"draws of {count} that training saw with other values"
 
 
 def runs_text(found: Adapted, name: str) -> str:
