@@ -9,8 +9,6 @@ draw other paths, would break that. They have the kinds and ranges of the traini
 
 from __future__ import annotations
 
-import json
-
 from ndm_tcp import model_json
 from ndm_tcp.lab.paths import training_paths
 from ndm_tcp.lab.paths.training_paths import drawn, write
@@ -41,7 +39,7 @@ KINDS = {
 
 def network() -> str:
     """The number of the shipped network."""
-    return str(json.loads(model_json.SHIPPED.read_text())["model"])
+    return model_json.number()
 
 
 def scenarios(model: str | None = None) -> dict[str, str]:

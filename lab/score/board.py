@@ -13,8 +13,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from ndm_tcp import files, model_json
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import externals, kernel_patches, suite, workers
@@ -246,16 +244,6 @@ def _shown(path: Path) -> str:
     return str(whole.relative_to(here) if whole.is_relative_to(here) else whole.name)
 
 
-def _hash(path: Path) -> str:
-    """As the file says it: the module may be of an older contract."""
-    try:
-        return str(orjson.loads(path.read_bytes())["model"])
-    except (orjson.JSONDecodeError, KeyError, TypeError):
-        raise NdmError(
-            f"{path}: not a model written by ndm export; run: ndm export RUN -o {path.parent}"
-        ) from None
-
-
 def network_of(kmod: Path | None, always: bool = False) -> list[str]:
     """A sentence that says which network a module's sources have.
 
@@ -267,7 +255,7 @@ def network_of(kmod: Path | None, always: bool = False) -> list[str]:
     path = kmod / "generated" / model_json.NAME if kmod else model_json.SHIPPED
     if not path.is_file():  # a .ko, or another algorithm
         return []
-    found, shipped = _hash(path), _hash(model_json.SHIPPED)
+    found, shipped = model_json.number(path), model_json.number()
     if found != shipped:
         return [f"ndm_tcp has the network {found}, not the shipped {shipped}."]
     return [f"ndm_tcp has the shipped network, {shipped}."] * always

@@ -31,6 +31,20 @@ SHIPPED = (Path(__file__).resolve().parent / "kmod" / "generated" / NAME).resolv
 Floats = npt.NDArray[np.float64]
 
 
+def number(path: Path = SHIPPED) -> str:
+    """A model's hash as its file has it: the model may be of an older contract.
+
+    Raises:
+        NdmError: the file is damaged.
+    """
+    try:
+        return str(orjson.loads(path.read_bytes())["model"])
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        raise NdmError(
+            f"{path}: not a model written by ndm export; run: ndm export RUN -o {path.parent}"
+        ) from None
+
+
 @dataclass(frozen=True)
 class Model:
     """A network ready for the kernel."""
