@@ -12,7 +12,7 @@ from ndm_tcp.datasets.rounds.flow import FlowRecords
 from ndm_tcp.paths import aqm, holds
 from ndm_tcp.paths.losses import Losses
 from ndm_tcp.paths.model import Kind, Level, PathModel, Rival, Value
-from ndm_tcp.paths.observed import Observed, seen, silent_s
+from ndm_tcp.paths.observed import Observed, seen
 from ndm_tcp.paths.order import Order
 from ndm_tcp.paths.policers import Policer
 from ndm_tcp.paths.rates import Rates
@@ -103,7 +103,7 @@ def model(flow: FlowRecords, name: str, source: str, o: Observed, f: Found) -> P
         rivals=(Rival(STAND_IN, Kind.ASSUMED, _start(f.shared)),) * f.shared.rivals,
         joined=f.shared.joined,
         bucket_packets=_bucket(f.policer),
-        app_limited=max(float(np.mean(flow.acks["app_limited"])), silent_s(flow.acks) / o.seconds),
+        app_limited=o.app_limited,
         rwnd_limited=rwnd,
         buffer_bytes=o.buffer_bytes,
         seen=seen(flow, o),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ndm_tcp.datasets.rounds.flow import AckArray, FlowRecords, Sampling
+from ndm_tcp.datasets.rounds.flow import RECOVERY, AckArray, FlowRecords, Sampling
 from ndm_tcp.errors import NdmError
 from ndm_tcp.paths.model import HEADER_BYTES, Seen
 
@@ -29,8 +29,6 @@ FASTEST_PPS = 4e7
 """packets/s: a link of 400 Gbit/s passes that many"""
 APP_LIMITED_SHARE = 0.9
 """of the ACKs or of the time: from here on the application, not the path, sets the rate"""
-RECOVERY = 3
-"""tcp_ca_state from which the sender repairs losses"""
 WINDOW_S = 0.06
 """shortest window"""
 WINDOW_PACKETS = 25
@@ -80,6 +78,8 @@ class Observed:
     header_bytes: int
     """of its IP and TCP"""
     seconds: float
+    app_limited: float
+    """part of the ACKs, or of the time if that is more, in which the application had no data"""
     facts: dict[str, Any]
 
     @property
@@ -151,6 +151,7 @@ def observe(flow: FlowRecords) -> Observed:
     rtt_us = acks["srtt_us"] if polled else acks["rtt_us"]  # a poll has no sample of its own
     has = rtt_us > 0
     _require_enough(flow, int(has.sum()), t, polled)
+    limited = _app_limited(acks, float(t[-1]), polled)
     acked, inflight = acks["acked"].astype(np.int64), acks["inflight"].astype(np.float64)
     lost = acks["lost"].astype(np.int64)
     at, rtt = t[has], rtt_us[has] / 1e6
@@ -173,6 +174,7 @@ def observe(flow: FlowRecords) -> Observed:
         mss=int(flow.mss or 0),
         header_bytes=flow.header_bytes or HEADER_BYTES,
         seconds=float(t[-1]),
+        app_limited=limited,
         facts=dict(flow.facts),
     )
 
@@ -194,8 +196,16 @@ def _require_enough(flow: FlowRecords, samples: int, t: Floats, polled: bool) ->
         raise NdmError(f"{samples} RTT samples of {packets} packets; needed are {least}: {remedy}")
     if not flow.mss:
         raise NdmError("no full segment seen: the size of a packet is unknown; record a bulk flow")
-    limited = float(np.mean(flow.acks["app_limited"]))
-    silent = 0.0 if polled else silent_s(flow.acks)
+
+
+def _app_limited(acks: AckArray, seconds: float, polled: bool) -> float:
+    """The greater part of the ACKs and of the time without data of the application.
+
+    Raises:
+        NdmError: of nearly all.
+    """
+    limited = float(np.mean(acks["app_limited"]))
+    silent = 0.0 if polled else silent_s(acks)
     why = ""
     if limited > APP_LIMITED_SHARE:
         why = f"application-limited at {limited:.0%} of its ACKs"
@@ -205,6 +215,7 @@ def _require_enough(flow: FlowRecords, samples: int, t: Floats, polled: bool) ->
         raise NdmError(
             f"{why}: the sender never filled the path; record a bulk transfer, such as iperf3"
         )
+    return max(limited, silent / seconds)
 
 
 def silent_s(acks: AckArray) -> float:

@@ -117,7 +117,7 @@ def estimate(flow: FlowRecords, o: Observed, name: str, source: str) -> PathMode
         rivals=(),
         joined=False,
         bucket_packets=Value.exact(1.0, Kind.ASSUMED),
-        app_limited=float(np.mean(acks["app_limited"])),
+        app_limited=o.app_limited,
         rwnd_limited=float(np.mean(rwnd)) if rwnd is not None else 0.0,
         buffer_bytes=o.buffer_bytes,
         seen=seen(flow, o),

@@ -30,15 +30,13 @@ from ndm_tcp.datasets.readers.poll import (
     warn_of_times,
 )
 from ndm_tcp.datasets.readers.text_chunks import PROBE_DTYPE
-from ndm_tcp.datasets.rounds.flow import FlowRecords, flow_id
+from ndm_tcp.datasets.rounds.flow import RECOVERY, FlowRecords, flow_id
 from ndm_tcp.errors import NdmError
 
 EVENT = re.compile(
     r"(\d+\.\d+): +(?:tcp:)?(tcp_probe|tcp_cong_state_set|tcp_retransmit_skb): +(.*)"
 )
 """`perf script` pads names to the longest."""
-RECOVERY = 3
-"""tcp_ca_state from which the sender repairs losses"""
 WHOLE = re.compile(r"[\s\]](\d+): +(?:tcp:)?tcp_probe: ")
 """An event of a clock that does not count in seconds."""
 PROBE = re.compile(
@@ -307,7 +305,10 @@ def _rttvar_us(srtt_us: Ints, sampled: npt.NDArray[np.bool_]) -> Ints:
     return np.asarray(rttvar.round(), dtype=np.int64)
 
 
-def _flow(columns: ProbeColumns, name: str, trace: Trace, ends: Endpoints) -> FlowRecords | None:
+def _flow(
+    columns: ProbeColumns, name: str, lost_events: int, ends: Endpoints, counted: bool
+) -> FlowRecords | None:
+    """The records of a socket; counted: the trace shows its losses."""
     una, srtt_us = _unwrapped(columns.snd_una), columns.srtt_us.astype(np.int64)
     steps = np.diff(una, prepend=una[:1])
     mss = _segment_bytes(steps)
@@ -325,11 +326,11 @@ def _flow(columns: ProbeColumns, name: str, trace: Trace, ends: Endpoints) -> Fl
         rttvar_us=_rttvar_us(srtt_us, (steps > 0) | (np.diff(srtt_us, prepend=0) != 0)),
         ssthresh=columns.ssthresh.astype(np.int64),
         bytes_acked=una,
-        retransmitted=lost if trace.shows_losses else np.full(len(lost), MISSING, dtype=np.int64),
+        retransmitted=lost if counted else np.full(len(lost), MISSING, dtype=np.int64),
         inflight=(outstanding + mss - 1) // mss,
         ca_state=ca_state,
     )
-    facts: dict[str, int | float | str] = {"lost_events": trace.lost_events}
+    facts: dict[str, int | float | str] = {"lost_events": lost_events}
     hosts = (ends[0], ends[2])
     return flow(polls, flow_id=name, format="tcp_probe", mss=mss, facts=facts, hosts=hosts)
 
@@ -352,9 +353,10 @@ def read(
         NdmError: no event, one that is not whole, or no socket that sends.
     """
     trace, digest = parse(path), files.sha256(path)
+    counted = trace.shows_losses
     _require_event(path, trace)
     found = [
-        _flow(socket.columns(), flow_id(digest, str(number)), trace, ends)
+        _flow(socket.columns(), flow_id(digest, str(number)), trace.lost_events, ends, counted)
         for number, ((ends, _), socket) in enumerate(trace.sockets.items())
     ]
     flows = [item for item in found if item is not None]
@@ -362,10 +364,10 @@ def read(
         raise NdmError(f"{path}: no socket here sends data; trace the sender's machine")
     if trace.cut:
         warn("the last line is cut off and left out")
-    if not trace.shows_losses:
+    if not counted:
         warn(
             "no tcp_retransmit_skb event: nothing was lost, or it was not traced; "
-            "trace tcp_cong_state_set, too, which tells"
+            "trace tcp_cong_state_set, too"
         )
     if trace.lost_events:
         warn(f"the tracer lost {trace.lost_events} events; give it a larger buffer_size_kb")

@@ -42,6 +42,10 @@ class CwndSource(enum.StrEnum):
     """Estimated as the largest number of packets in flight of the last round trip."""
 
 
+RECOVERY = 3
+"""tcp_ca_state from which the sender repairs losses"""
+
+
 class LossCause(enum.IntEnum):
     """Why packets were lost, on paths that recorded it. The gravest cause wins."""
 

@@ -106,15 +106,17 @@ def label_lines(flows: int, labelled: int, unlabelled: dict[str, int]) -> list[s
     """
     if not labelled and not unlabelled:
         return []
-    one = labelled == 1
-    flow, have, their = ("flow", "has", "its") if one else ("flows", "have", "their")
-    lines = [f"{labelled} {flow} of captures {have} a target window, by {their} estimated path"]
+
+    def line(count: int, whose: str, path: str) -> str:
+        flow, have, their = ("flow", "has", "its") if count == 1 else ("flows", "have", "their")
+        return f"{count} {flow} of {whose} {have} a target window, by {their} {path} path"
+
+    lines = [line(labelled, "captures", "estimated")]
     for reason, count in unlabelled.items():
         have = "has none" if count == 1 else "have none, each for this reason"
         lines.append(f"{count} {have}: {reason}")
     if rest := flows - labelled - sum(unlabelled.values()):
-        flow, have, their = ("flow", "has", "its") if rest == 1 else ("flows", "have", "their")
-        lines.append(f"{rest} {flow} of the lab {have} a target window, by {their} known path")
+        lines.append(line(rest, "the lab", "known"))
     return lines
 
 
