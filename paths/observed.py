@@ -148,7 +148,7 @@ def observe(flow: FlowRecords) -> Observed:
     acks = flow.acks
     t = acks["now_us"].astype(np.float64) / 1e6
     polled = flow.sampling == Sampling.POLL
-    rtt_us = acks["srtt_us"] if polled else acks["rtt_us"]  # a poll has no sample of its own
+    rtt_us = _rtts_us(flow)
     has = rtt_us > 0
     _require_enough(flow, int(has.sum()), t, polled)
     limited = _app_limited(acks, float(t[-1]), polled)
@@ -179,6 +179,12 @@ def observe(flow: FlowRecords) -> Observed:
     )
 
 
+def _rtts_us(flow: FlowRecords) -> npt.NDArray[Any]:
+    if flow.sampling == Sampling.POLL:
+        return flow.acks["srtt_us"]  # a poll has no sample of its own
+    return flow.acks["rtt_us"] if flow.captured_rtt_us is None else flow.captured_rtt_us
+
+
 def _require_enough(flow: FlowRecords, samples: int, t: Floats, polled: bool) -> None:
     packets = int(flow.acks["delivered"][-1]) if len(t) else 0
     seconds = float(t[-1]) if len(t) else 0.0
@@ -191,7 +197,7 @@ def _require_enough(flow: FlowRecords, samples: int, t: Floats, polled: bool) ->
     least = MIN_POLLS if polled else MIN_SAMPLES
     if samples < least:
         remedy = "poll every 100 ms" if polled else "record a longer transfer, with all of its ACKs"
-        if int((flow.acks["rtt_us"] == 0).sum()) > samples:
+        if int((_rtts_us(flow) == 0).sum()) > samples:
             remedy = "most are 0, for the clock of the capture is too coarse; capture elsewhere"
         raise NdmError(f"{samples} RTT samples of {packets} packets; needed are {least}: {remedy}")
     if not flow.mss:

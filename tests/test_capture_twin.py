@@ -53,6 +53,7 @@ def compare(path: Path) -> list[FlowRecords]:
             assert not len(where), (path.name, column, where[:5])
         assert (mine.loss_cause == other.loss_cause).all()
         assert (mine.rwnd_limited == other.rwnd_limited).all()
+        assert np.array_equal(mine.captured_rtt_us, other.captured_rtt_us)
         assert (mine.flow_id, mine.mss) == (other.flow_id, other.mss)
         assert {key: mine.facts[key] for key in other.facts} == other.facts
     return ours

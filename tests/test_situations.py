@@ -7,6 +7,7 @@ import re
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,37 @@ def test_mid_flow_starts_have_no_window_scale_but_the_rest(tmp_path: Path) -> No
     assert flow.facts["window_scale"] == -1
     assert flow.rwnd_limited is not None and not flow.rwnd_limited.any()
     assert abs(int(flow.acks["srtt_us"][-1]) - 20_000) <= 1
+
+
+@pytest.mark.parametrize(
+    ("clock_us", "kernel_us"),
+    [
+        pytest.param(lambda us: us // 1000, 20_000, id="ms"),
+        pytest.param(lambda us: (us + 400) // 1000 + 2**32 - 1_050, 21_000, id="wraps"),
+        pytest.param(lambda us: us, 20_300, id="us"),
+        pytest.param(lambda us: us // 4000, 20_300, id="4 ms"),
+        pytest.param(lambda us: us * 101 // 100_000, 20_300, id="drifts"),
+    ],
+)
+def test_the_rtt_of_a_timestamp_is_rounded_as_in_the_kernel(
+    tmp_path: Path, clock_us: Callable[[int], int], kernel_us: int
+) -> None:
+    """Of a retransmitted packet only the timestamp shows it; other clocks stay as captured."""
+    made = Captured(tmp_path / "x.pcap")
+    made.handshake(980_000, 1_000_000, 1_000_050)
+    for i in range(200):
+        at_us = 1_001_003 + i * 1003
+        made.data(at_us, 1 + i * 1000, 1000, options=captures.stamps(clock_us(at_us), 9))
+        if i < 199:
+            made.ack(at_us + 20_300, 1001 + i * 1000, options=captures.stamps(9, clock_us(at_us)))
+    at_us = 1_500_300
+    made.data(at_us, 199_001, 1000, options=captures.stamps(clock_us(at_us), 9))
+    made.ack(at_us + 20_300, 200_001, options=captures.stamps(9, clock_us(at_us)))
+    (flow,), _, _ = read(made)
+    assert flow.captured_rtt_us is not None
+    assert (flow.acks["rtt_us"][1:-1] == 20_300).all()
+    assert (flow.captured_rtt_us[1:] == 20_300).all()
+    assert flow.acks["rtt_us"][-1] == kernel_us
 
 
 def test_receiver_side_captures_are_refused_without_a_handshake_too(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ struct ndm_ack_row {
 	struct ndm_ack ack;
 	uint8_t cause;		/* LossCause of what this ACK marked lost */
 	uint8_t rwnd_limited;
+	int32_t rtt_us;		/* as captured; the kernel rounds that of a timestamp */
 };
 
 struct ndm_out {		/* a segment in flight */
@@ -83,6 +84,9 @@ struct ndm_sender {
 	int64_t *stamp_us;
 	size_t stamps, stamp_next, stamp_room;
 	uint32_t stamp_top;
+	uint32_t tick;		/* the first TSval */
+	int64_t tick_sent_us;	/* when it was first sent */
+	int64_t tick_us;	/* when it began at the latest, in milliseconds as all others */
 
 	struct ndm_peaks peaks;
 	struct {

@@ -127,13 +127,35 @@ static int sorted_blocks(const struct ndm_sender *s, const struct ndm_options *o
 	return n;
 }
 
+/* The RTTs that an ACK shows, us; -1: none. */
+struct rtts {
+	int64_t smoothed;	/* for srtt */
+	int64_t sample;		/* for the congestion control */
+	int64_t captured;	/* the same, not rounded */
+	bool stamped;		/* only a timestamp shows it */
+};
+
 /*
- * Remove and mark packets; the RTT for srtt and the one for the congestion control, or -1.
- * True if only a timestamp shows them, in the kernel to a millisecond.
+ * The kernel takes the RTT of a timestamp in milliseconds, at least one. If it counts in other
+ * units, or its clock drifts from the capture's, as captured.
  */
-static bool take_ack(struct ndm_sender *s, int64_t now_us, int64_t ack,
-		     const struct ndm_options *options, int64_t *rtt, int64_t *ca_rtt)
+static struct rtts stamped_rtt(const struct ndm_sender *s, int64_t now_us, size_t at)
 {
+	int64_t captured = now_us - s->stamp_us[at];
+	int64_t ticks = (now_us - s->tick_us) / MS_US - ndm_sender_ticks(s, s->stamp[at]);
+	int64_t rtt = max64(ticks, 1) * MS_US;
+
+	if (s->tick_sent_us - s->tick_us >= MS_US ||
+	    rtt - captured >= MS_US || captured - rtt >= MS_US)
+		rtt = captured;
+	return (struct rtts){ rtt, rtt, captured, true };
+}
+
+/* Remove and mark packets. */
+static struct rtts take_ack(struct ndm_sender *s, int64_t now_us, int64_t ack,
+			    const struct ndm_options *options)
+{
+	struct rtts found = { -1, -1, -1, false };
 	struct rtt_times t = { -1, -1, -1, -1, false };
 	int64_t old_top = s->top_sacked, blocks[NDM_MAX_SACK][2];
 	size_t at;
@@ -144,24 +166,22 @@ static bool take_ack(struct ndm_sender *s, int64_t now_us, int64_t ack,
 		if (blocks[k][1] > ack && blocks[k][1] <= s->nxt && blocks[k][0] < blocks[k][1])
 			take_sack(s, now_us, blocks[k][0], blocks[k][1], old_top, &t);
 	take_cumulative(s, now_us, ack, old_top, &t);
-	*rtt = *ca_rtt = -1;
 	if (t.first_ack >= 0 && !t.resent_acked) {
-		*rtt = now_us - t.first_ack;
-		*ca_rtt = now_us - t.last_ack;
+		found.smoothed = now_us - t.first_ack;
+		found.sample = now_us - t.last_ack;
 	}
 	if (t.first_sack >= 0) {
-		*ca_rtt = now_us - t.last_sack;
-		if (*rtt < 0)
-			*rtt = now_us - t.first_sack;
+		found.sample = now_us - t.last_sack;
+		if (found.smoothed < 0)
+			found.smoothed = now_us - t.first_sack;
 	}
-	if (*rtt >= 0 || ack <= s->una || !options->stamps)
-		return false;
+	found.captured = found.sample;
+	if (found.smoothed >= 0 || ack <= s->una || !options->stamps)
+		return found;
 	for (at = 0; at < s->stamps; at++)
-		if (s->stamp[at] == options->ts_echo) {
-			*rtt = *ca_rtt = now_us - s->stamp_us[at];
-			return true;
-		}
-	return false;
+		if (s->stamp[at] == options->ts_echo)
+			return stamped_rtt(s, now_us, at);
+	return found;
 }
 
 /*
@@ -275,7 +295,7 @@ static uint32_t clamp32(int64_t value)
 	return value < 0 ? 0 : value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
 }
 
-static void record(struct ndm_sender *s, int64_t now_us, int64_t ca_rtt, int64_t newly,
+static void record(struct ndm_sender *s, int64_t now_us, const struct rtts *rtt, int64_t newly,
 		   struct ndm_ack_row *row)
 {
 	int64_t interval = -1, out = inflight(s);
@@ -290,7 +310,8 @@ static void record(struct ndm_sender *s, int64_t now_us, int64_t ca_rtt, int64_t
 	if (s->delivered >= s->app_limited)
 		s->app_limited = 0;
 	row->ack.now_us = (uint64_t)now_us;
-	row->ack.rtt_us = (int32_t)min64(ca_rtt >= 0 ? ca_rtt : -1, INT32_MAX);
+	row->ack.rtt_us = (int32_t)min64(rtt->sample, INT32_MAX);
+	row->rtt_us = (int32_t)min64(rtt->captured, INT32_MAX);
 	row->ack.acked = clamp32(newly);
 	row->ack.inflight = clamp32(out);
 	row->ack.cwnd = clamp32(cwnd(s));
@@ -313,7 +334,7 @@ void ndm_handshake_row(int64_t now_us, int64_t rtt_us, struct ndm_ack_row *row)
 {
 	memset(row, 0, sizeof(*row));
 	row->ack.now_us = (uint64_t)now_us;
-	row->ack.rtt_us = (int32_t)min64(rtt_us, INT32_MAX);
+	row->ack.rtt_us = row->rtt_us = (int32_t)min64(rtt_us, INT32_MAX);
 	row->ack.cwnd = 1;
 	row->ack.ssthresh = INITIAL_SSTHRESH;
 	row->ack.srtt_us = row->ack.min_rtt_us = clamp32(rtt_us);
@@ -326,14 +347,14 @@ void ndm_handshake_row(int64_t now_us, int64_t rtt_us, struct ndm_ack_row *row)
 static void take_late(struct ndm_sender *s, int64_t now_us, int64_t ack,
 		      const struct ndm_options *options)
 {
-	int64_t delivered = s->delivered, rtt, ca_rtt;
+	int64_t delivered = s->delivered;
 
 	if (!options->n_sack)
 		return;
 	take_dsack(s, ack, options);
 	memset(&s->sample, 0, sizeof(s->sample));
 	s->sample.end = -1;
-	take_ack(s, now_us, s->una, options, &rtt, &ca_rtt);
+	take_ack(s, now_us, s->una, options);
 	s->delivered = delivered;
 	rack(s, now_us);
 	advance_state(s, s->marked - s->entered);
@@ -343,8 +364,8 @@ static void take_late(struct ndm_sender *s, int64_t now_us, int64_t ack,
 bool ndm_sender_acked(struct ndm_sender *s, int64_t now_us, uint32_t ack32, uint32_t window,
 		      const struct ndm_options *options, struct ndm_ack_row *row)
 {
-	int64_t ack, before, twice, newly, rtt, ca_rtt;
-	bool rounded;
+	int64_t ack, before, twice, newly;
+	struct rtts rtt;
 
 	if (s->failed || s->nxt < 0)
 		return false;
@@ -379,16 +400,17 @@ bool ndm_sender_acked(struct ndm_sender *s, int64_t now_us, uint32_t ack32, uint
 	s->delivered += twice;
 	if (ack > s->probe_end)
 		s->probe_end = -1;
-	rounded = take_ack(s, now_us, ack, options, &rtt, &ca_rtt);
+	rtt = take_ack(s, now_us, ack, options);
 	newly = s->delivered - before;
 	if (newly > twice || ack > s->una)
 		s->last_progress_us = now_us;
 	s->una = ack;
 	s->window = (int64_t)window << (s->wscale > 0 ? s->wscale : 0);
-	if (rtt >= 0) {
+	if (rtt.smoothed >= 0) {
 		/* The module's lowest RTT is no rounded one, and at most a millisecond above. */
-		ndm_sender_take_min_rtt(s, now_us, max64(ca_rtt, 1) + (rounded ? 1000 : 0));
-		ndm_sender_take_srtt(s, max64(rtt, 1));
+		ndm_sender_take_min_rtt(s, now_us,
+					max64(rtt.sample, 1) + (rtt.stamped ? MS_US : 0));
+		ndm_sender_take_srtt(s, max64(rtt.smoothed, 1));
 	}
 	adapt_reo_window(s);
 	rack(s, now_us);
@@ -397,7 +419,7 @@ bool ndm_sender_acked(struct ndm_sender *s, int64_t now_us, uint32_t ack32, uint
 	advance_state(s, s->marked - s->entered);
 	s->marked = s->entered = 0;
 	s->marked_cause = 0;
-	record(s, now_us, ca_rtt, newly, row);
+	record(s, now_us, &rtt, newly, row);
 	ndm_sender_release(s);
 	return !s->failed;
 }

@@ -21,6 +21,7 @@ static void stamp(struct ndm_sender *s, struct ndm_out *p, int64_t now_us)
 /* Remember when a TSval was first sent; the oldest of 4096 is forgotten. */
 static void note_stamp(struct ndm_sender *s, uint32_t value, int64_t now_us)
 {
+	int64_t began_us;
 	size_t at;
 
 	if (s->stamps) {
@@ -51,6 +52,13 @@ static void note_stamp(struct ndm_sender *s, uint32_t value, int64_t now_us)
 	}
 	if (s->stamp_next == s->stamp_room)
 		s->stamp_next = 0;
+	if (!s->stamps) {
+		s->tick = value;
+		s->tick_us = s->tick_sent_us = now_us;
+	}
+	began_us = now_us - ndm_sender_ticks(s, value) * MS_US;
+	if (began_us < s->tick_us)
+		s->tick_us = began_us;
 	s->stamp[s->stamp_next] = value;
 	s->stamp_us[s->stamp_next++] = now_us;
 	if (s->stamps < s->stamp_room)

@@ -38,6 +38,14 @@ static inline int64_t cwnd(const struct ndm_sender *s)
 	return ndm_peaks_cwnd(&s->peaks);
 }
 
+#define MS_US 1000
+
+/* Milliseconds from the first TSval to this one. */
+static inline int64_t ndm_sender_ticks(const struct ndm_sender *s, uint32_t value)
+{
+	return (int32_t)(value - s->tick);
+}
+
 /* The first segment in flight that begins at or after this number. */
 static inline size_t find(const struct ndm_sender *s, int64_t seq)
 {

@@ -162,6 +162,7 @@ def _records(
         header_bytes=found.header_bytes,
         loss_cause=found.rows["cause"].copy(),
         rwnd_limited=found.rows["rwnd_limited"].astype(np.bool_),
+        captured_rtt_us=found.rows["rtt_us"].copy(),
         truth=truth.run.of(found.sender_port, found.first_us) if truth.run else None,
         facts=dict(found.facts),
         sender_port=found.sender_port,

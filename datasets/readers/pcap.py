@@ -32,9 +32,9 @@ MAGICS = (
 HEADER_BYTES = 24
 ROW_DTYPE = np.dtype(
     {
-        "names": ["ack", "cause", "rwnd_limited"],
-        "formats": [ACK_DTYPE, "u1", "u1"],
-        "offsets": [0, 64, 65],
+        "names": ["ack", "cause", "rwnd_limited", "rtt_us"],
+        "formats": [ACK_DTYPE, "u1", "u1", "<i4"],
+        "offsets": [0, 64, 65, 68],
         "itemsize": 72,
     }
 )

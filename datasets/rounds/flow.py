@@ -108,6 +108,8 @@ class FlowRecords(Flow):
     """Per ACK, the `LossCause` of the packets it marked lost."""
     rwnd_limited: npt.NDArray[np.bool_] | None = None
     """Per ACK, true if the receiver's window held the sender back."""
+    captured_rtt_us: npt.NDArray[np.int32] | None = None
+    """Per ACK, its RTT; the kernel's, in `acks`, counts milliseconds if a timestamp shows it."""
     sender_port: int | None = None
     """tells the flows of one capture apart; never stored in a dataset"""
 

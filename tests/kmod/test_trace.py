@@ -146,9 +146,13 @@ def distances(text: str, seed: int, to: Path) -> tuple[npt.NDArray[Any], int]:
     rounds = core.replay(flow.acks)
     theirs_us = table["t_us"].to_numpy()
     ours_us = flow.acks["now_us"][rounds.ack_index].astype(np.int64)
-    ours_us = ours_us + np.median(theirs_us[:5] - ours_us[:5]).astype(np.int64)
-    nearest = np.abs(ours_us[None, :] - theirs_us[:, None]).argmin(axis=1)
-    same = np.abs(ours_us[nearest] - theirs_us) <= SHIFTED_US
+    shifts = [
+        np.abs(ours_us[None, :] + shift - theirs_us[:, None])
+        for shift in theirs_us[:5] - ours_us[:5]
+    ]  # of the two clocks
+    apart = max(shifts, key=lambda apart: int((apart <= SHIFTED_US).any(axis=1).sum()))
+    nearest = apart.argmin(axis=1)
+    same = apart.min(axis=1) <= SHIFTED_US
     same &= rounds.valid[nearest] & table["valid"].to_numpy(zero_copy_only=False)
     spans = np.array([i.hi_q - i.lo_q for i in contract.DENSE])
     difference = rounds.dense()[nearest].astype(np.int64) - inputs(table)
@@ -206,11 +210,12 @@ rate_bps = 40_000_000
 rtt_us = 17_600
 queue_packets = 60
 loss = 0.08
+jitter_us = 100  # else RTTs and rounds are alike to a microsecond, and clocks decide which ends
 """
 
 
 @pytest.mark.parametrize("seeds", [5, pytest.param(8, marks=pytest.mark.long)])
-def test_the_lowest_rtt_is_no_timestamps(tmp_path: Path, seeds: int) -> None:
+def test_rtts_of_timestamps_are_those_of_the_kernel(tmp_path: Path, seeds: int) -> None:
     """With heavy loss many RTTs are known from timestamps only, to a millisecond."""
     need_kernel()
     percent = distances_of(HEAVY, seeds, tmp_path, 0.8, 80)
@@ -220,7 +225,7 @@ def test_the_lowest_rtt_is_no_timestamps(tmp_path: Path, seeds: int) -> None:
     for name in ("rtt_ratio", "bdp_ratio", "queue_floor"):
         median, p95 = np.percentile(percent[:, event_lines.INPUTS.index(name)], [50, 95])
         print(f"{name:16} median {median:6.3f} %   p95 {p95:6.3f} %")
-        assert median < 0.2 and p95 < 5, name
+        assert median < 0.1 and p95 < 0.5, name
 
 
 OVERTAKING = """

@@ -190,13 +190,8 @@ def clean() -> FlowRecords:
 
 def cut(flow: FlowRecords, n: int) -> FlowRecords:
     """Its first ACKs."""
-    assert flow.rwnd_limited is not None and flow.loss_cause is not None
-    return replace(
-        flow,
-        acks=flow.acks[:n].copy(),
-        rwnd_limited=flow.rwnd_limited[:n],
-        loss_cause=flow.loss_cause[:n],
-    )
+    columns = ("acks", "rwnd_limited", "loss_cause", "captured_rtt_us")
+    return replace(flow, **{name: getattr(flow, name)[:n].copy() for name in columns})
 
 
 def test_a_flow_of_a_local_network_is_marked(
@@ -282,7 +277,7 @@ def test_steps_stay_where_a_receiver_merges_acks(cc: str) -> None:
     for name in ("acked", "lost"):
         total = np.cumsum(flow.acks[name].astype(np.int64))[last]
         acks[name] = np.diff(total, prepend=0)
-    merged = replace(flow, acks=acks, rwnd_limited=None)
+    merged = replace(flow, acks=acks, rwnd_limited=None, captured_rtt_us=None)
     known, found = estimate(flow, "as it was"), estimate(merged, "merged")
     assert len(known.levels) == len(found.levels) == 2
     for one, other in zip(known.levels, found.levels, strict=True):

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ndm_tcp.cli import run_command
@@ -54,10 +55,9 @@ def test_a_sender_that_is_silent_for_most_of_the_time_is_refused(clean: FlowReco
 
 
 def test_rtts_of_a_coarse_clock_are_named(clean: FlowRecords) -> None:
-    acks = clean.acks.copy()
-    acks["rtt_us"] = 0
+    none = np.zeros(len(clean.acks), np.int32)
     with pytest.raises(NdmError, match=r"^0 RTT samples .* the clock of the capture is too coarse"):
-        estimate(replace(clean, acks=acks), "coarse.pcap")
+        estimate(replace(clean, captured_rtt_us=none), "coarse.pcap")
 
 
 def test_a_flow_without_full_segments_is_refused(clean: FlowRecords) -> None:

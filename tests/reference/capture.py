@@ -233,6 +233,7 @@ def _records(
         mss=replay.mss,
         loss_cause=np.array(replay.cause_rows, dtype=np.uint8),
         rwnd_limited=np.array(replay.rwnd_rows, dtype=np.bool_),
+        captured_rtt_us=np.array(replay.rtt_rows, dtype=np.int32),
         facts={
             "packets": len(packets),
             "segments": replay.sent_segments,

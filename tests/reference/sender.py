@@ -30,6 +30,7 @@ from .sender_state import (
     _is_dsack,
     _Packet,
     _RateSample,
+    _Stamps,
     _unwrap,
 )
 from .tcp_options import Options
@@ -76,7 +77,7 @@ class SenderReplay:
         self.repeated, self.probe_end = 0, -1
         self.window = 0
         self.last_progress_us = 0
-        self.ts_sent: dict[int, int] = {}
+        self.stamps = _Stamps()
         self.ssthresh = INITIAL_SSTHRESH
         self.peak = self.last_peak = 0
         self.peak_mark = 0
@@ -89,6 +90,7 @@ class SenderReplay:
         self.rows: list[tuple[int, ...]] = []
         self.cause_rows: list[int] = []
         self.rwnd_rows: list[bool] = []
+        self.rtt_rows: list[int] = []
 
     # --- what leaves ---------------------------------------------------------------------
 
@@ -121,9 +123,7 @@ class SenderReplay:
             self.keepalives += 1  # and probes of the window
             return
         if options.ts:
-            self.ts_sent.setdefault(options.ts[0], now_us)
-            if len(self.ts_sent) > 4096:
-                self.ts_sent.pop(next(iter(self.ts_sent)))
+            self.stamps.note(options.ts[0], now_us)
         self.sent_segments += -(-length // self.mss)
         if seq < self.nxt:
             self._resent(now_us, seq, min(end, self.nxt))
@@ -229,14 +229,14 @@ class SenderReplay:
         self.delivered += twice
         if ack > self.probe_end:
             self.probe_end = -1
-        rtt_us, ca_rtt_us, rounded = self._take_ack(now_us, ack, options)
+        rtt_us, ca_rtt_us, captured_us = self._take_ack(now_us, ack, options)
         newly = self.delivered - before
         if newly > twice or ack > self.una:
             self.last_progress_us = now_us
         self.una = ack
         self.window = window << (self.wscale or 0)
         if rtt_us >= 0:
-            self.min_rtt.update(now_us, max(ca_rtt_us, 1) + (1000 if rounded else 0))
+            self.min_rtt.update(now_us, max(ca_rtt_us, 1) + (1000 if captured_us >= 0 else 0))
             self.rtt.update(max(rtt_us, 1))
         self._adapt_reo_window()
         self._rack(now_us)
@@ -244,6 +244,7 @@ class SenderReplay:
         self._advance_state(lost - self.entered)
         self.marked, self.marked_cause, self.entered = 0, int(LossCause.UNKNOWN), 0
         self._record(now_us, ca_rtt_us, newly, lost, cause)
+        self.rtt_rows.append(captured_us if captured_us >= 0 else ca_rtt_us)
         self._compact()
 
     def _overtaken(self, now_us: int, ack: int, options: Options) -> None:
@@ -282,12 +283,10 @@ class SenderReplay:
         if (packet.sent_us, packet.end) > (self.rack_sent_us, self.rack_end):
             self.rack_sent_us, self.rack_end = packet.sent_us, packet.end
 
-    def _take_ack(self, now_us: int, ack: int, options: Options) -> tuple[int, int, bool]:
+    def _take_ack(self, now_us: int, ack: int, options: Options) -> tuple[int, int, int]:
         """Remove and mark packets.
 
-        Returns:
-            the RTT for srtt, the one for the controller, and whether only a timestamp shows
-            them, in the kernel to a millisecond.
+        Returns: the RTTs for srtt and controller; if a timestamp's, not rounded, else -1.
         """
         first_sack = last_sack = first_ack = last_ack = -1
         old_top = self.top_sacked
@@ -340,10 +339,10 @@ class SenderReplay:
             if rtt < 0:
                 rtt = now_us - first_sack
         if rtt < 0 and ack > self.una and options.ts:
-            echoed = self.ts_sent.get(options.ts[1])
-            if echoed is not None:
-                return now_us - echoed, now_us - echoed, True
-        return rtt, ca_rtt, False
+            stamped, captured = self.stamps.rtts_us(now_us, options.ts[1])
+            if stamped >= 0:
+                return stamped, stamped, captured
+        return rtt, ca_rtt, -1
 
     def _unmark(self, packet: _Packet) -> None:
         if packet.lost:
@@ -474,6 +473,7 @@ class SenderReplay:
         self.rows.insert(0, (now_us, rtt_us, 0, 0, 0, 1, INITIAL_SSTHRESH, *rtt, 0, 0, -1, 0, OPEN))
         self.cause_rows.insert(0, 0)
         self.rwnd_rows.insert(0, False)
+        self.rtt_rows.insert(0, rtt_us)
 
     def _leave_slow_start(self) -> None:
         """Without loss, slow start is over once three rounds brought less than a quarter more."""

@@ -52,6 +52,37 @@ class _Packet:
         self.app_limited = False
 
 
+class _Stamps:
+    """TSvals and when they were first sent; the oldest of 4096 is forgotten."""
+
+    def __init__(self) -> None:
+        self.sent: dict[int, int] = {}
+        self.first = self.first_us = self.began_us = 0
+
+    def note(self, value: int, now_us: int) -> None:
+        if value in self.sent:
+            return
+        if not self.sent:
+            self.first, self.first_us, self.began_us = value, now_us, now_us
+        self.began_us = min(self.began_us, now_us - 1000 * self._ticks(value))
+        self.sent[value] = now_us
+        if len(self.sent) > 4096:
+            self.sent.pop(next(iter(self.sent)))
+
+    def _ticks(self, value: int) -> int:
+        return _unwrap(value, self.first) - self.first
+
+    def rtts_us(self, now_us: int, echo: int) -> tuple[int, int]:
+        """In whole milliseconds, if these are the units, and as captured; -1: not known."""
+        if echo not in self.sent:
+            return -1, -1
+        captured = now_us - self.sent[echo]
+        ticks = (now_us - self.began_us) // 1000 - self._ticks(echo)
+        rtt = 1000 * max(ticks, 1)
+        steady = self.first_us - self.began_us < 1000 and abs(rtt - captured) < 1000
+        return rtt if steady else captured, captured
+
+
 def _unwrap(value: int, near: int) -> int:
     """The 64-bit number closest to `near` that ends in these 32 bits."""
     return near + ((value - near + 0x80000000) & 0xFFFFFFFF) - 0x80000000
