@@ -80,6 +80,8 @@ static int status(void)
 
 	if (geteuid())
 		return fail("not root: only root may read BPF maps; run it with sudo");
+	if (require_pins())
+		return 2;
 	if (!is_pinned()) {
 		puts("loaded=0");
 		return 1;
@@ -97,30 +99,27 @@ static int status(void)
 	return 0;
 }
 
-/* An algorithm that is gone would stay the default of this network namespace. */
-static bool is_default(void)
-{
-	FILE *file = fopen("/proc/sys/net/ipv4/tcp_congestion_control", "r");
-	char name[32] = "";
-	bool ours;
-
-	if (!file)
-		return false;
-	ours = fscanf(file, "%31s", name) == 1 && !strcmp(name, NAME);
-	fclose(file);
-	return ours;
-}
-
 static int unload(void)
 {
+	struct ndm_shared shared = {};
+	struct defaults defaults;
+
 	if (geteuid())
 		return fail("not root: only root may unload BPF; run it with sudo");
+	if (require_pins())
+		return 1;
 	if (!is_pinned())
 		return fail(NAME " is not loaded");
-	if (is_default())
-		return fail(NAME " is the default; run: ndm bpf unload, or first: "
-			    "sysctl -w net.ipv4.tcp_congestion_control=cubic");
-	return detach();
+	/* Their new connections would go on with an algorithm that nothing shows. */
+	find_defaults(&defaults);
+	if (defaults.count)
+		return fail(NAME " is the default of %d network namespace%s; run first: nsenter "
+			    "--net=%s sysctl -w net.ipv4.tcp_congestion_control=cubic",
+			    defaults.count, defaults.count > 1 ? "s" : "", defaults.example);
+	if (open_shared(&shared) < 0 || detach())
+		return 1;
+	printf("flows=%lld\n", (long long)shared.count[NDM_COUNT_FLOWS]);
+	return 0;
 }
 
 /* The records run with the network of a blob, not with the compiled one. */
@@ -193,7 +192,8 @@ int main(int argc, char **argv)
 	if (!strcmp(verb, "status"))
 		return status();
 	if (!strcmp(verb, "events"))
-		return geteuid() ? fail("not root: only root may read events") : print_events();
+		return geteuid() ?
+			fail("not root: only root may read events; run it with sudo") : print_events();
 	if (!strcmp(verb, "unload"))
 		return unload();
 	if (!strcmp(verb, "replay"))

@@ -38,6 +38,10 @@ int check_loaded(const struct loaded *loaded);
 
 /* loader_pins.c: what outlives the loader, in /sys/fs/bpf/ndm_tcp_bpf. */
 bool is_pinned(void);
+/* Zero, or what fail() returned: the host's pins cannot be seen from here. */
+int require_pins(void);
+/* From here on one process at a time. A descriptor holds the lock until the process ends. */
+int lock_pins(void);
 int attach_and_pin(const struct loaded *loaded);
 int detach(void);
 int open_shared(struct ndm_shared *shared);	/* the map's descriptor; negative: fail()'s */
@@ -54,6 +58,14 @@ int open_slots(struct slots *slots);	/* zero, or what fail() returned */
 int read_active(const struct slots *slots, struct ndm_active *active);	/* likewise */
 /* Hash of the network that runs: of the compiled one unless another was swapped in. */
 int read_hash(const struct ndm_shared *shared, char hash[NDM_HASH_BYTES]);
+
+/* loader_default.c: the network namespaces whose default is the algorithm. */
+struct defaults {
+	int count;
+	char example[64];	/* a file of one of them, for nsenter --net= */
+};
+
+void find_defaults(struct defaults *found);
 
 /* loader_swap.c: another network for the loaded programs; NULL: the compiled one again. */
 int swap_model(const char *path);

@@ -176,6 +176,15 @@ static int set_replays(struct bpf_object *object, bool replays)
 	return -1;
 }
 
+/* libbpf has errors of its own. */
+static const char *reason(int err)
+{
+	static char text[128];
+
+	libbpf_strerror(err, text, sizeof(text));
+	return text;
+}
+
 int load_object(const char *path, bool replays, struct loaded *loaded)
 {
 	struct bpf_object *object;
@@ -190,7 +199,7 @@ int load_object(const char *path, bool replays, struct loaded *loaded)
 	libbpf_set_print(keep_complaint);
 	object = bpf_object__open_file(path, NULL);
 	if (!object)
-		return fail("%s: %s; build it: make -C bpf", path, strerror(errno));
+		return fail("%s: %s; build it: make -C bpf", path, reason(errno));
 	if (set_replays(object, replays) || !choose_programs(object, replays, kernel.form) ||
 	    (!kernel.has_tx_start && hide_tx_start(object)))
 		return fail("%s: not an object of this project; build it: make -C bpf", path);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -38,16 +39,75 @@ bool is_pinned(void)
 	return !access(PIN_LINK, F_OK) || !access(PIN_OPS, F_OK);
 }
 
-static int make_folder(void)
+static bool is_bpffs(void)
 {
 	struct statfs fs;
 
-	if (statfs(BPFFS, &fs) || (fs.f_type != BPFFS_MAGIC &&
-				   mount("bpf", BPFFS, "bpf", 0, "mode=0700")))
+	return !statfs(BPFFS, &fs) && fs.f_type == BPFFS_MAGIC;
+}
+
+/* Zero: none. */
+static pid_t parent_of(pid_t pid)
+{
+	char path[64], text[512] = "";
+	const char *end;
+	pid_t parent = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	file = fopen(path, "r");
+	if (!file)
+		return 0;
+	text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+	fclose(file);
+	end = strrchr(text, ')');	/* of the name, which may hold anything */
+	return end && sscanf(end, ") %*c %d", &parent) == 1 ? parent : 0;
+}
+
+/* Do the processes that began this one, a shell perhaps, see other mounts? */
+static bool has_own_mounts(void)
+{
+	struct stat own, other;
+	char path[64];
+	pid_t pid;
+
+	if (stat("/proc/self/ns/mnt", &own))
+		return false;
+	for (pid = getppid(); pid > 0; pid = parent_of(pid)) {
+		snprintf(path, sizeof(path), "/proc/%d/ns/mnt", pid);
+		if (!stat(path, &other) && other.st_ino != own.st_ino)
+			return true;
+	}
+	return false;
+}
+
+int require_pins(void)
+{
+	if (is_bpffs() || !has_own_mounts())
+		return 0;
+	/* Pins in a file system of its own would end with this process. */
+	return fail(BPFFS ": this process has mounts of its own, without the host's BPF file "
+		    "system, as under ip netns exec; run: nsenter --net=/run/netns/NAME ndm ...");
+}
+
+static int make_folder(void)
+{
+	int err = require_pins();
+
+	if (err)
+		return err;
+	if (!is_bpffs() && mount("bpf", BPFFS, "bpf", 0, "mode=0700"))
 		return fail(BPFFS ": no BPF file system; mount -t bpf bpf " BPFFS);
 	if (mkdir(PINS, 0700) && errno != EEXIST)
 		return fail(PINS ": %s", strerror(errno));
 	return 0;
+}
+
+int lock_pins(void)
+{
+	int fd = open(PINS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return fd < 0 || flock(fd, LOCK_EX) ? fail(PINS ": %s", strerror(errno)) : 0;
 }
 
 static void remove_pins(void)
@@ -76,6 +136,13 @@ static bool pin_parts(const struct loaded *loaded)
 	       !bpf_obj_pin(program_of(loaded, "ndm_check_infer"), PIN_INFER);
 }
 
+static int refused(void)
+{
+	return fail("the kernel does not register " NAME ": %s%s", strerror(errno),
+		    errno == EEXIST ? "; another process has registered it without the pins of "
+		    PINS ", and it ends with that process" : "");
+}
+
 /* Register; the link, or without one the map, is pinned, so that it outlives this process. */
 static int register_ops(const struct loaded *loaded)
 {
@@ -83,21 +150,25 @@ static int register_ops(const struct loaded *loaded)
 
 	/* Fills in the programs; without a link this registers, too. */
 	if (!bpf_map__attach_struct_ops(loaded->ops))
-		return fail("the kernel does not register " NAME ": %s", strerror(errno));
+		return refused();
 	if (!loaded->by_link)
 		return bpf_obj_pin(map, PIN_OPS) ? fail(PIN_OPS ": %s", strerror(errno)) : 0;
 	link = bpf_link_create(map, 0, STRUCT_OPS, NULL);
 	if (link < 0)
-		return fail("the kernel does not register " NAME ": %s", strerror(errno));
+		return refused();
 	return bpf_obj_pin(link, PIN_LINK) ? fail(PIN_LINK ": %s", strerror(errno)) : 0;
 }
 
 int attach_and_pin(const struct loaded *loaded)
 {
-	int err = make_folder();
+	int err = 0;
 
-	if (err)
-		return err;
+	do {	/* again if an unload has removed it meanwhile */
+		if (make_folder() || lock_pins())
+			return 1;
+	} while (access(PINS, F_OK));
+	if (is_pinned())
+		return fail(NAME " is loaded already; unload it first: ndm bpf unload");
 	if (!pin_parts(loaded))
 		err = fail(PINS ": %s", strerror(errno));
 	if (!err)
@@ -109,9 +180,13 @@ int attach_and_pin(const struct loaded *loaded)
 
 int detach(void)
 {
-	int map = bpf_obj_get(PIN_OPS), link = bpf_obj_get(PIN_LINK);
+	int map, link;
 	u32 zero = 0;
 
+	if (lock_pins())
+		return 1;
+	map = bpf_obj_get(PIN_OPS);
+	link = bpf_obj_get(PIN_LINK);
 	/* At once; without this, or on a kernel that cannot, some time after the pin is gone. */
 	if (link >= 0 && bpf_link_detach(link) && errno != EOPNOTSUPP)
 		return fail(NAME " cannot be unregistered: %s", strerror(errno));
@@ -243,7 +318,7 @@ int print_events(void)
 	struct sigaction action = { .sa_handler = end };
 	struct ndm_shared before, *shared = NULL;
 	struct ring_buffer *ring;
-	int fd = open_shared(&before), events = bpf_obj_get(PIN_EVENTS), err = 0;
+	int fd = open_shared(&before), events = bpf_obj_get(PIN_EVENTS), err = 0, output = 0;
 
 	if (fd < 0)
 		return -fd;
@@ -256,13 +331,17 @@ int print_events(void)
 	err = become_reader(fd, &shared);
 	if (err)
 		return err;
-	while (!ended && err >= 0 && !ferror(stdout)) {
+	while (!ended && err >= 0 && !output) {
 		err = ring_buffer__poll(ring, 200);
-		fflush(stdout);
+		output = fflush(stdout) ? errno : 0;
 		err = err == -EINTR ? 0 : err;
 	}
 	shared->reader = 0;
 	ring_buffer__consume(ring);
 	ring_buffer__free(ring);
+	if (!output && fflush(stdout))
+		output = errno;
+	if (output && output != EPIPE)
+		return fail("the events cannot be written: %s", strerror(output));
 	return err < 0 ? fail("the events cannot be read: %s", strerror(-err)) : 0;
 }

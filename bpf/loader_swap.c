@@ -8,12 +8,10 @@
  * before the kernel has confirmed that they have ended.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -64,8 +62,11 @@ int read_blob(const char *path)
 		return 1;
 	if (!ndm_blob_read(&blob, &ndm_model, data, n, &fault) ||
 	    !ndm_blob_verify(&blob, &fault))
-		return fail("%s: %s (index %u, element %u); the former network runs on", path,
-			    fault.what, fault.index, fault.element);
+		return fault.index || fault.element ?
+			fail("%s: %s (index %u, element %u); the former network runs on", path,
+			     fault.what, fault.index, fault.element) :
+			fail("%s: %s; the former network runs on; another blob: ndm export RUN",
+			     path, fault.what);
 	return 0;
 }
 
@@ -125,14 +126,6 @@ static int wait_for_programs(void)
 		close(outer);
 	close(inner);
 	return err;
-}
-
-/* From here on one swap at a time. The descriptor holds the lock until the process ends. */
-static int lock_pins(void)
-{
-	int fd = open(PINS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	return fd < 0 || flock(fd, LOCK_EX) ? fail(PINS ": %s", strerror(errno)) : 0;
 }
 
 /* The loader's network has the shape that it lays a blob out by: it must be the programs'. */
@@ -203,6 +196,8 @@ int swap_model(const char *path)
 
 	if (geteuid())
 		return fail("not root: only root may swap a network; run it with sudo");
+	if (require_pins())
+		return 1;
 	if (!is_pinned())
 		return fail(NAME " is not loaded; run: ndm bpf load");
 	hurry();

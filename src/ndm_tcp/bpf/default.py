@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ndm_tcp import files
 from ndm_tcp.bpf.loader import NAME
+from ndm_tcp.errors import NdmError
 
 SYSCTL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
@@ -13,10 +15,26 @@ PREVIOUS = Path("/run/ndm_tcp_bpf.previous")
 """gone after a reboot, as is the setting"""
 
 
+def remember() -> None:
+    """Keep what new connections use now, for `restore`: a sysctl may change it later."""
+    now = SYSCTL.read_text()
+    if now.strip() != NAME:
+        PREVIOUS.write_text(now)
+
+
 def make_default() -> None:
-    """New connections use it; remembers what they used before."""
-    PREVIOUS.write_text(SYSCTL.read_text())
-    SYSCTL.write_text(NAME)
+    """New connections use it.
+
+    Raises:
+        NdmError: the kernel refuses, as in a network namespace that may not choose it.
+    """
+    try:
+        SYSCTL.write_text(NAME)
+    except OSError as error:
+        raise NdmError(
+            f"{SYSCTL}: {files.why(error)}; {NAME} is loaded, but not the default; allow it first "
+            "(docs/recipes.md, One container), or: ndm bpf unload"
+        ) from None
 
 
 def restore() -> str | None:
@@ -27,5 +45,9 @@ def restore() -> str | None:
     if before not in AVAILABLE.read_text().split():
         before = "reno"
     SYSCTL.write_text(before)
-    PREVIOUS.unlink(missing_ok=True)
     return before
+
+
+def forget() -> None:
+    """It is unloaded: what was kept is of no use."""
+    PREVIOUS.unlink(missing_ok=True)

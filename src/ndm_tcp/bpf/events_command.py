@@ -8,10 +8,15 @@ import contextlib
 import subprocess
 
 from ndm_tcp.bpf import loader
+from ndm_tcp.errors import NdmError
 
 EXAMPLE = """example:  (the first as root, while ndm_tcp_bpf is in use)
   ndm bpf events --seconds 30 > rounds.txt
   ndm trace rounds.txt -o rounds.parquet"""
+
+
+RESUMES = False
+"""Interrupted, it begins anew."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,12 +25,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, help="stop after these (default: Ctrl-C)")
 
 
+def _require_seconds(seconds: float | None) -> None:
+    if seconds is not None and not 0 < seconds < float("inf"):
+        raise NdmError(f"--seconds {seconds:g}: must be above 0")
+
+
 def main(args: argparse.Namespace) -> int:
     """Run `ndm bpf events`: the loader's lines, until it is told to stop."""
-    with subprocess.Popen([loader.program(args.folder), "events"]) as child:
+    _require_seconds(args.seconds)
+    with loader.started(args.folder, "events") as child:
         try:
             with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
                 child.wait(args.seconds)
         finally:
             child.terminate()  # if it has not ended; at another signal, too
-        return child.wait()
+        _, trouble = child.communicate()
+    loader.refuse(trouble)
+    return child.returncode

@@ -23,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Run `ndm bpf load`."""
     loader.run(args.folder, "load")
+    default.remember()
     if args.default:
         default.make_default()
     print(f"{loader.NAME} loaded; golden vectors passed in this kernel")

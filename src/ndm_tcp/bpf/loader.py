@@ -7,6 +7,7 @@ import argparse
 import subprocess
 from pathlib import Path
 
+from ndm_tcp import files
 from ndm_tcp.errors import NdmError
 
 NAME = "ndm_tcp_bpf"
@@ -53,10 +54,29 @@ def run(folder: Path, *words: str) -> tuple[int, str]:
     Raises:
         NdmError: its one line on standard error.
     """
-    done = subprocess.run([program(folder), *words], capture_output=True, text=True, check=False)
-    if done.stderr:
-        raise NdmError(done.stderr.strip().removeprefix("ndm_bpf: "))
-    return done.returncode, done.stdout
+    with started(folder, *words, stdout=subprocess.PIPE) as child:
+        text, trouble = child.communicate()
+    refuse(trouble)
+    return child.returncode, text
+
+
+def started(folder: Path, *words: str, stdout: int | None = None) -> subprocess.Popen[str]:
+    """The loader, begun; its standard error is piped.
+
+    Raises:
+        NdmError: it is not built, or cannot run.
+    """
+    path = program(folder)
+    try:
+        return subprocess.Popen([path, *words], stdout=stdout, stderr=subprocess.PIPE, text=True)
+    except OSError as error:
+        raise NdmError(f"{path}: {files.why(error)}; build it again: make -B -C {folder}") from None
+
+
+def refuse(trouble: str) -> None:
+    """Raise NdmError with the loader's line on standard error, if there is one."""
+    if trouble:
+        raise NdmError(trouble.strip().removeprefix("ndm_bpf: "))
 
 
 def facts(text: str) -> dict[str, str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`ndm bpf unload`: unregister; sockets that use it keep it until they close."""
+"""`ndm bpf unload`: unregister; connections that use it keep it until they close."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import argparse
 import os
 
 from ndm_tcp.bpf import default, loader
+from ndm_tcp.errors import NdmError
 
 EXAMPLE = """example:  (as root)
   ndm bpf unload"""
@@ -20,6 +21,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Run `ndm bpf unload`."""
     before = default.restore() if os.geteuid() == 0 else None
-    loader.run(args.folder, "unload")
-    print(f"{loader.NAME} unloaded" + (f"; the default is {before} again" if before else ""))
+    try:
+        _, text = loader.run(args.folder, "unload")
+    except NdmError:
+        if before:
+            default.make_default()
+        raise
+    default.forget()
+    said = [f"{loader.NAME} unloaded"]
+    if before:
+        said.append(f"the default is {before} again")
+    if flows := int(loader.facts(text)["flows"]):
+        said.append(f"connections that keep it until they close: {flows}")
+    print("; ".join(said))
     return 0

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One kernel, many mount and network namespaces: what loads and unloads the algorithm for all."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ndm_tcp.bpf import default, loader
+from ndm_tcp.cli import run_command
+
+from .test_load import PINS, available, ndm_bpf, refused, unloaded
+
+__all__ = ["unloaded"]
+KEY = "net.ipv4.tcp_congestion_control"
+
+
+@pytest.fixture
+def namespace(unloaded: Path) -> Iterator[str]:
+    """A network namespace that begins with the host's default."""
+    name = f"ndmscope{os.getpid() % 100000}"
+    yield name
+    subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+
+
+def add(namespace: str) -> None:
+    subprocess.run(["ip", "netns", "add", namespace], check=True)
+
+
+def within(namespace: str, *words: object) -> subprocess.CompletedProcess[str]:
+    """In the namespace, with the mounts of this process."""
+    command = ["nsenter", f"--net=/run/netns/{namespace}", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_pins_that_would_end_with_the_process_are_refused(namespace: str, unloaded: Path) -> None:
+    """`ip netns exec` has a /sys of its own."""
+    add(namespace)
+    command = ["ip", "netns", "exec", namespace, str(unloaded / "ndm_bpf")]
+    for verb in ("load", "status", "unload", "swap"):
+        words = [*command, verb, *(["--built-in"] if verb == "swap" else [])]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode and done.stderr.count("\n") == 1
+        assert "mounts of its own" in done.stderr and "nsenter --net=" in done.stderr
+    assert loader.NAME not in available() and not PINS.exists()
+    done = within(namespace, unloaded / "ndm_bpf", "load")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert loader.NAME in available()
+
+
+def test_of_two_loaders_at_once_one_loads(unloaded: Path) -> None:
+    for _ in range(3):
+        both = [
+            subprocess.Popen([unloaded / "ndm_bpf", "load"], stderr=subprocess.PIPE, text=True)
+            for _ in range(2)
+        ]
+        said = [child.communicate()[1] for child in both]
+        assert sorted(child.returncode for child in both) == [0, 1]
+        assert any("is loaded already" in text for text in said)
+        assert loader.NAME in available() and ndm_bpf(unloaded, "status").returncode == 0
+        assert ndm_bpf(unloaded, "unload").stdout == "flows=0\n"
+
+
+def test_a_namespace_that_inherits_the_default_holds_it(
+    namespace: str, unloaded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its new connections would go on with an algorithm that nothing shows."""
+    words, before = ["--folder", str(unloaded)], default.SYSCTL.read_text()
+    assert run_command(["bpf", "load", "--default", *words]) == 0
+    add(namespace)
+    assert within(namespace, "sysctl", "-n", KEY).stdout.strip() == loader.NAME
+    assert run_command(["bpf", "unload", *words]) == 2
+    said = capsys.readouterr().err
+    assert f"nsenter --net=/run/netns/{namespace} sysctl" in said and "1 network namespace;" in said
+    assert loader.NAME in available()
+    assert default.SYSCTL.read_text().strip() == loader.NAME, "as it was before the refusal"
+    assert within(namespace, "sysctl", "-w", f"{KEY}=reno").returncode == 0
+    assert run_command(["bpf", "unload", *words]) == 0
+    assert default.SYSCTL.read_text() == before and not default.PREVIOUS.exists()
+
+
+def test_a_default_by_sysctl_is_restored_too(
+    unloaded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words, before = ["--folder", str(unloaded)], default.SYSCTL.read_text()
+    assert run_command(["bpf", "load", *words]) == 0
+    default.SYSCTL.write_text(loader.NAME)
+    assert run_command(["bpf", "unload", *words]) == 0
+    assert f"the default is {before.strip()} again" in capsys.readouterr().out
+    assert default.SYSCTL.read_text() == before
+
+
+def test_unloading_counts_the_connections_that_stay(
+    unloaded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--folder", str(unloaded)]
+    assert run_command(["bpf", "load", *words]) == 0
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as one,
+    ):
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, loader.NAME.encode())
+        assert run_command(["bpf", "unload", *words]) == 0
+    assert "connections that keep it until they close: 1" in capsys.readouterr().out
+
+
+def test_a_default_that_the_kernel_refuses(namespace: str, unloaded: Path) -> None:
+    """A namespace may choose only what the host allows."""
+    add(namespace)
+    words = [sys.executable, "-c", "from ndm_tcp.cli import main; main()", "bpf", "load"]
+    done = within(namespace, *words, "--default", "--folder", unloaded)
+    assert done.returncode == 2
+    assert f"{default.SYSCTL}: Operation not permitted; {loader.NAME} is loaded" in done.stderr
+
+
+def _transfer() -> None:
+    """100 MB over the loopback device."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as sender,
+        server.accept()[0] as receiver,
+    ):
+        reading = threading.Thread(target=lambda: all(iter(lambda: receiver.recv(1 << 20), b"")))
+        reading.start()
+        for _ in range(1600):
+            sender.sendall(bytes(1 << 16))
+        sender.shutdown(socket.SHUT_WR)
+        reading.join()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_events_that_cannot_be_written_are_an_error(unloaded: Path) -> None:
+    assert ndm_bpf(unloaded, "load").returncode == 0
+    default.SYSCTL.write_text(loader.NAME)
+    with Path("/dev/full").open("w") as full:
+        reader = subprocess.Popen(
+            [unloaded / "ndm_bpf", "events"], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(10):
+            _transfer()
+            if reader.poll() is not None:
+                break
+        reader.terminate()
+        _, said = reader.communicate()
+    assert reader.returncode == 1
+    assert said == "ndm_bpf: the events cannot be written: No space left on device\n"
+
+
+def test_a_file_that_cannot_run_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ndm_bpf").write_bytes(b"\x7fELF")
+    (tmp_path / "ndm_bpf").chmod(0o755)
+    for words in (["bpf", "status"], ["bpf", "events"]):
+        assert run_command([*words, "--folder", str(tmp_path)]) == 2
+        assert capsys.readouterr().err == (
+            f"ndm: {tmp_path}/ndm_bpf: Exec format error; build it again: make -B -C {tmp_path}\n"
+        )
+    run_command(["status", "--folder", str(tmp_path)])
+    shown = capsys.readouterr()
+    assert "without the BPF form" in shown.err and shown.out.startswith("kernel ")
+
+
+def test_an_unreadable_object_names_the_reason(unloaded: Path, tmp_path: Path) -> None:
+    path = tmp_path / "x.o"
+    path.write_bytes(b"no ELF")
+    assert "Unknown error" not in refused(unloaded, "load", path)
+
+
+@pytest.mark.parametrize("seconds", ["-1", "0", "nan", "inf"])
+def test_seconds_that_make_no_sense(
+    seconds: str, built: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["bpf", "events", "--folder", str(built), f"--seconds={seconds}"]) == 2
+    assert "must be above 0" in capsys.readouterr().err
