@@ -204,3 +204,34 @@ def test_datasets_work_without_torch(tmp_path: Path) -> None:
         f"'-o', {str(tmp_path / 'd')!r}]))"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--nope"], "ndm: unrecognized arguments: --nope; run: ndm --help"),
+        (
+            ["path", "replay", "x", "--nope", "1"],
+            "ndm: path replay: unrecognized arguments: --nope 1; run: ndm path replay --help",
+        ),
+        (["path", "--nope"], "ndm: path: unrecognized arguments: --nope; run: ndm path --help"),
+    ],
+    ids=" ".join,
+)
+def test_unknown_options_name_their_verb(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(words) == 2
+    assert capsys.readouterr().err == f"{said}\n"
+
+
+def test_only_what_carries_on_says_so() -> None:
+    """What begins anew must not promise that its work is kept."""
+    for words, resumes in ((["ab"], False), (["lab", "board"], True)):
+        verb = sys.modules[parsers_of(words).get_default("main").__module__]
+        assert getattr(verb, "RESUMES", True) is resumes
+
+
+def parsers_of(words: list[str]) -> cli.Parser:
+    """The parser of one verb."""
+    return cli.verb_parsers(cli.parser())[tuple(words)]

@@ -17,9 +17,10 @@ from ndm_tcp import files
 from ndm_tcp.datasets.module_event import event_lines, event_plot
 from ndm_tcp.errors import NdmError
 
-EXAMPLE = """example:  (the first two as root, while ndm_tcp is in use)
+EXAMPLE = """example:  (the first three as root, while flows use ndm_tcp)
   echo 1 > /sys/kernel/tracing/events/ndm_tcp/ndm_tcp_round/enable
   timeout 30 cat /sys/kernel/tracing/trace_pipe > rounds.txt
+  ndm bpf events --seconds 30 > rounds.txt                         # of the BPF form instead
   ndm trace rounds.txt -o rounds.parquet
   ndm trace rounds.txt --port 40312 --plot rounds.png"""
 

@@ -79,7 +79,8 @@ def read(path: Path) -> pa.Table:
     if not rows:
         raise NdmError(
             f"{path}: no ndm_tcp_round event; load the module, then write 1 to "
-            "/sys/kernel/tracing/events/ndm_tcp/ndm_tcp_round/enable"
+            "/sys/kernel/tracing/events/ndm_tcp/ndm_tcp_round/enable; of its BPF form, run while "
+            "flows use it: ndm bpf events"
         )
     try:
         return pa.Table.from_pylist(rows, schema=SCHEMA)

@@ -109,7 +109,7 @@ def plot(table: pa.Table, out: Path) -> None:
         figure = Figure(figsize=(11, 10), layout="constrained")
         axes = figure.subplots(5, sharex=True, height_ratios=(3, 1.3, 1.3, 3, 1.5))
         ((sport, dport),) = flows
-        figure.suptitle(f"ndm_tcp, port {sport} to {dport}: {table.num_rows} rounds")
+        figure.suptitle(f"Port {sport} to {dport}: {table.num_rows} rounds")
         _draw_window(axes[0], table, seconds)
         _draw_outputs(axes[1], axes[2], table, seconds)
         _draw_inputs(figure, axes[3], table, seconds)

@@ -144,7 +144,7 @@ class Parser(argparse.ArgumentParser):
             verb: Any = importlib.import_module(name)
             self.epilog = verb.EXAMPLE
             verb.add_arguments(self)
-            self.set_defaults(main=verb.main)
+            self.set_defaults(main=verb.main, parser=self)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self.load()
@@ -155,7 +155,8 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
     def error(self, message: str) -> NoReturn:
-        raise NdmError(f"{self.prog.removeprefix('ndm ')}: {message}; run: {self.prog} --help")
+        verb = self.prog.removeprefix("ndm").strip()
+        raise NdmError(f"{verb}{': ' * bool(verb)}{message}; run: {self.prog} --help")
 
 
 def listed() -> str:
@@ -236,12 +237,17 @@ def remedy(package: str) -> str:
 
 def run_command(arguments: Sequence[str]) -> int:
     """Run one command line; bad input prints one line and returns 2."""
+    again = "run the same command again"
     try:
         require_verb(arguments)
-        args = parser().parse_args(arguments)
+        args, unknown = parser().parse_known_args(arguments)
+        if unknown:
+            args.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
         if not hasattr(args, "main"):
             args.parser.print_help()
             return 0
+        if getattr(sys.modules[args.main.__module__], "RESUMES", True):
+            again += " to carry on"
         with interrupts.signals_as_exit():
             return int(args.main(args))
     except NdmError as error:
@@ -258,10 +264,10 @@ def run_command(arguments: Sequence[str]) -> int:
     except SystemExit as end:  # of a signal, or argparse after --help and --version
         code = int(end.code or 0)
         if code > 128:
-            print("ndm: ended by a signal; run the same command again to carry on", file=sys.stderr)
+            print(f"ndm: ended by a signal; {again}", file=sys.stderr)
         return code
     except KeyboardInterrupt:
-        print("ndm: interrupted; run the same command again to carry on", file=sys.stderr)
+        print(f"ndm: interrupted; {again}", file=sys.stderr)
         return 130
     except BrokenPipeError:
         return 141

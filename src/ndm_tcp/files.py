@@ -15,17 +15,38 @@ from ndm_tcp.errors import NdmError
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; rename it onto `path` if the block succeeds."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    """Yield a temporary path beside `path`; rename it onto `path` if the block succeeds.
+
+    An OSError names `path` if it would name the temporary file or none.
+    """
+    prefix = f".{path.name}."
     try:
-        yield temporary
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=prefix, dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            temporary.chmod(0o644)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        named = Path(shown(error.filename or ""))
+        if error.errno and (not named.name or named.name.startswith(prefix)):
+            error.filename = str(path)
+        raise
+
+
+def require_writable(path: Path) -> None:
+    """Make the folder of results, and see that a file can be written there.
+
+    Raises:
+        OSError: not; names the folder or a file in it.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=path) as probe:
+        probe.write(bytes(4096))
 
 
 def folder(name: Path | str) -> Path:

@@ -22,6 +22,10 @@ EXAMPLE = """example:
   ndm ab ss.log --json"""
 
 
+RESUMES = False
+"""Interrupted, it begins anew."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `ndm ab`."""
     parser.add_argument("logs", nargs="*", type=Path, metavar="LOG", help="of ss -tin, with times")
@@ -128,6 +132,8 @@ def main(args: argparse.Namespace) -> int:
     require_sense(args)
     if args.peer:
         network(args.peer)
+    if args.out:
+        files.require_writable(args.out)  # not after a minute of watching
     missed = None
     if args.logs:
         flows, source = logs.read(args.logs, args.least), files.shown(args.logs[0].name)
@@ -138,10 +144,10 @@ def main(args: argparse.Namespace) -> int:
         flows = to_network(flows, args.peer)
     only = [name for name in (args.only or "").split(",") if name]
     found = compare.compare(flows, args.by, only, args.reference, missed)
-    page = report.write(found, flows, source, args.out) if args.out else None
     print(
         report.json_text(found) if args.json else report.screen(found), end="\n" * (not args.json)
     )
-    if page and not args.json:
-        print(f"\npage: {page}")
+    if args.out:
+        page = report.write(found, flows, source, args.out)
+        print("" if args.json else f"\npage: {page}\n", end="")
     return 0

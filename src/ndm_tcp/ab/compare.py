@@ -280,7 +280,10 @@ def compare(
     pairs: list[Pair] = []
     compared = [group for group in groups if group.flows]
     if len(compared) < 2:
-        warnings.append("fewer than two groups have flows that can be compared")
+        warnings.append(
+            "fewer than two groups have flows that can be compared; watch for longer, or name what "
+            "makes flows a group: --by"
+        )
     if compared:
         base = _reference(groups, reference)
         pairs = [

@@ -42,6 +42,13 @@ def _interval(value: float, low: float, high: float) -> str:
     return f"{_number(value)} [{_number(low)}, {_number(high)}]"
 
 
+def _ratio(found: Ratio) -> str:
+    """With as many digits as a ratio near 1 needs to be seen on its side of it."""
+    if math.isnan(found.ratio) or math.isinf(found.high):
+        return _interval(found.ratio, found.low, found.high)
+    return f"{found.ratio:.4g} [{found.low:.4g}, {found.high:.4g}]"
+
+
 def _mean(mean: Mean | None, scale: float = 1.0) -> str:
     if mean is None:
         return "-"
@@ -62,10 +69,6 @@ def group_rows(groups: Sequence[Group]) -> list[list[str]]:
             ]
         )
     return rows
-
-
-def _ratio(found: Ratio) -> str:
-    return _interval(found.ratio, found.low, found.high)
 
 
 def verdict(pair: Pair) -> str:
@@ -114,11 +117,16 @@ def screen(found: Comparison) -> str:
     return "\n".join(lines).rstrip()
 
 
+def _between_decades(value: float, _position: int | None) -> str:
+    """2 and 5 of each decade have a label."""
+    return f"{value:g}" if f"{value:.0e}"[0] in "25" else ""
+
+
 @plots.plain()
 def _picture(found: Comparison, flows: Sequence[Flow]) -> str:
     """The share of each group's flows with less than a goodput, and than an RTT."""
     from matplotlib.figure import Figure
-    from matplotlib.ticker import FormatStrFormatter, LogFormatter
+    from matplotlib.ticker import FormatStrFormatter, FuncFormatter
 
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     panels = figure.subplots(1, 2)
@@ -136,7 +144,7 @@ def _picture(found: Comparison, flows: Sequence[Flow]) -> str:
     for panel, title in zip(panels, ("goodput, Mbit/s", "mean RTT, ms"), strict=True):
         panel.set(title=title, xscale="log", ylabel="share of the flows", ylim=(0, 1))
         panel.xaxis.set_major_formatter(FormatStrFormatter("%g"))
-        panel.xaxis.set_minor_formatter(LogFormatter())
+        panel.xaxis.set_minor_formatter(FuncFormatter(_between_decades))
     if panels[0].lines:
         panels[0].legend()
     buffer = io.BytesIO()
