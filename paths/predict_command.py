@@ -60,6 +60,9 @@ def main(args: argparse.Namespace) -> int:
     found = replayed(args.folder, args.captured_cc, replace(where, simulated=False))
     for name, why in found.rejected.items():
         print(f"ndm: {name}: rejected: {why}", file=sys.stderr)
+    for closest in found.replays:
+        if but := report.caution(closest):
+            print(f"ndm: {closest.model.name}: {but}", file=sys.stderr)
     models = [*(r.model for r in found.replays), *imported]
     if not models:
         page = report.write_page(args.folder, found, [], {})

@@ -70,6 +70,17 @@ def _why(one: Replay) -> str:
     return miss
 
 
+def caution(one: Replay) -> str:
+    """What an accepted model does not predict; nothing if its replay has the captured RTT, too."""
+    if not one.accepted_without_rtt:
+        return ""
+    return (
+        f"The replay's mean RTT is {abs(one.rtt_miss):.0%} "
+        f"{'longer' if one.rtt_miss > 0 else 'shorter'} than the captured one, so predicted RTTs "
+        "are no guide; perhaps the path's RTT changed during the capture."
+    )
+
+
 def write_replays(found: Replays, folder: Path) -> None:
     """Write replay.json, whole or not at all."""
     text = msgspec.json.format(msgspec.json.encode(found), indent=1).decode()
@@ -148,7 +159,7 @@ def replay_rows(found: Replays) -> list[list[str]]:
             [
                 *(r.model.name, r.cc, f"{seen.goodput_mbps:.2f}", _seeds(r.goodput_mbps)),
                 *(f"{seen.rtt_mean_ms:.1f}", f"{r.replayed.rtt_mean_ms:.1f}"),
-                f"rejected: {why}" if why else "accepted",
+                f"rejected: {why}" if why else f"accepted{'; RTT misses' * bool(caution(r))}",
             ]
         )
     others = {n: why for n, why in found.rejected.items() if n not in {r.model.name for r in ran}}
@@ -273,9 +284,9 @@ def write_page(
         place: of the predictions, before the sentence on them.
     """
     sections: list[dict[str, Any]] = []
-    shown = [(r.model, r.folder, r.cc) for r in (*found.replays, *found.misses)]
-    shown += [(model, "", "") for model in imported]
-    for model, run, cc in shown:
+    shown = [(r.model, r.folder, r.cc, caution(r)) for r in (*found.replays, *found.misses)]
+    shown += [(model, "", "", "") for model in imported]
+    for model, run, cc, but in shown:
         name = model.name
         captured = series.read(folder / f"{name}{series.SUFFIX}")
         replayed = series.of_run(folder / RUNS / "replay" / run) if run else None
@@ -288,6 +299,7 @@ def write_page(
                 "drawn": "The captured flow and its replay." if captured else "The replay.",
                 "scenario": scenario.text(model),
                 "rejected": found.rejected.get(name, ""),
+                "caution": but,
                 "runs": runs_of(model, len(next(iter(of_path.values())).draws)) if of_path else "",
                 "rows": prediction_rows(of_path),
                 "sentence": f"{place}{sentence(of_path)} {bounds(model)}".strip()

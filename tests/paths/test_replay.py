@@ -106,6 +106,27 @@ def test_a_capture_within_the_replays_of_a_random_path_is_met() -> None:
     assert miss(9.0) == 0.0
 
 
+def test_a_replay_that_misses_the_rtt_warns_of_its_predictions(tmp_path: Path) -> None:
+    """The goodput alone decides on a model, but RTTs that it predicts are no guide then."""
+    made = model()
+    assert made.seen is not None
+
+    def replayed(times: float) -> replay.Replay:
+        assert made.seen is not None
+        seen = replace(made.seen, rtt_mean_ms=times * made.seen.rtt_mean_ms)
+        return replay.Replay(made, "cubic", seen, (made.seen.goodput_mbps,), "", 1)
+
+    assert not report.caution(replayed(0.8)) and not report.caution(replayed(1.2))
+    assert "mean RTT is 36% shorter" in report.caution(replayed(0.64))
+    assert "mean RTT is 50% longer" in report.caution(replayed(1.5))
+    far = replace(replayed(0.5), goodput_mbps=(1e9,))
+    assert not far.accepted and not report.caution(far), "rejected anyway"
+    found = report.Replays.of({made.name: replayed(0.64)})
+    assert found.replays and "accepted; RTT misses" in report.replay_rows(found)[0]
+    page = report.write_page(tmp_path, found, [], {}).read_text()
+    assert "predicted RTTs are no guide" in page
+
+
 def test_a_model_whose_draws_differ_gets_more_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
