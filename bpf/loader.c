@@ -101,8 +101,8 @@ static int status(void)
 
 static int unload(void)
 {
-	struct ndm_shared shared = {};
 	struct defaults defaults;
+	long long flows;
 
 	if (geteuid())
 		return fail("not root: only root may unload BPF; run it with sudo");
@@ -114,11 +114,13 @@ static int unload(void)
 	find_defaults(&defaults);
 	if (defaults.count)
 		return fail(NAME " is the default of %d network namespace%s; run first: nsenter "
-			    "--net=%s sysctl -w net.ipv4.tcp_congestion_control=cubic",
+			    "--net=%s sysctl -w net.ipv4.tcp_congestion_control=reno",
 			    defaults.count, defaults.count > 1 ? "s" : "", defaults.example);
-	if (open_shared(&shared) < 0 || detach())
+	flows = count_flows();
+	if (detach())
 		return 1;
-	printf("flows=%lld\n", (long long)shared.count[NDM_COUNT_FLOWS]);
+	if (flows >= 0)
+		printf("flows=%lld\n", flows);
 	return 0;
 }
 

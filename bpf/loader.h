@@ -40,11 +40,15 @@ int check_loaded(const struct loaded *loaded);
 bool is_pinned(void);
 /* Zero, or what fail() returned: the host's pins cannot be seen from here. */
 int require_pins(void);
-/* From here on one process at a time. A descriptor holds the lock until the process ends. */
+/*
+ * From here on one process at a time: a descriptor holds the lock until the process ends. Another
+ * may have made the pins, or removed them with their folder, before.
+ */
 int lock_pins(void);
 int attach_and_pin(const struct loaded *loaded);
 int detach(void);
 int open_shared(struct ndm_shared *shared);	/* the map's descriptor; negative: fail()'s */
+long long count_flows(void);	/* connections that use it; negative: another version pinned it */
 int print_events(void);
 
 /* Descriptors by which networks are swapped. */
@@ -62,7 +66,7 @@ int read_hash(const struct ndm_shared *shared, char hash[NDM_HASH_BYTES]);
 /* loader_default.c: the network namespaces whose default is the algorithm. */
 struct defaults {
 	int count;
-	char example[64];	/* a file of one of them, for nsenter --net= */
+	char example[300];	/* a file of one of them, for nsenter --net= */
 };
 
 void find_defaults(struct defaults *found);

@@ -87,7 +87,8 @@ int require_pins(void)
 		return 0;
 	/* Pins in a file system of its own would end with this process. */
 	return fail(BPFFS ": this process has mounts of its own, without the host's BPF file "
-		    "system, as under ip netns exec; run: nsenter --net=/run/netns/NAME ndm ...");
+		    "system; run it outside, in place of ip netns exec NAME: "
+		    "nsenter --net=/run/netns/NAME");
 }
 
 static int make_folder(void)
@@ -103,11 +104,30 @@ static int make_folder(void)
 	return 0;
 }
 
-int lock_pins(void)
+/* Zero, or what fail() returned; negative: the folder was removed while this process waited. */
+static int lock_folder(void)
 {
 	int fd = open(PINS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct stat locked, there;
 
-	return fd < 0 || flock(fd, LOCK_EX) ? fail(PINS ": %s", strerror(errno)) : 0;
+	if (fd < 0 && errno == ENOENT)
+		return -1;
+	if (fd < 0 || flock(fd, LOCK_EX) || fstat(fd, &locked))
+		return fail(PINS ": %s", strerror(errno));
+	if (!stat(PINS, &there) && there.st_ino == locked.st_ino)
+		return 0;
+	close(fd);
+	return -1;
+}
+
+int lock_pins(void)
+{
+	int err;
+
+	do
+		err = lock_folder();
+	while (err < 0 && !access(PINS, F_OK));
+	return err < 0 ? fail(NAME " is not loaded") : err;
 }
 
 static void remove_pins(void)
@@ -163,10 +183,11 @@ int attach_and_pin(const struct loaded *loaded)
 {
 	int err = 0;
 
-	do {	/* again if an unload has removed it meanwhile */
-		if (make_folder() || lock_pins())
-			return 1;
-	} while (access(PINS, F_OK));
+	do	/* again if an unload has removed it meanwhile */
+		err = make_folder() ? 1 : lock_folder();
+	while (err < 0);
+	if (err)
+		return err;
 	if (is_pinned())
 		return fail(NAME " is loaded already; unload it first: ndm bpf unload");
 	if (!pin_parts(loaded))
@@ -185,6 +206,8 @@ int detach(void)
 
 	if (lock_pins())
 		return 1;
+	if (!is_pinned())
+		return fail(NAME " is not loaded");
 	map = bpf_obj_get(PIN_OPS);
 	link = bpf_obj_get(PIN_LINK);
 	/* At once; without this, or on a kernel that cannot, some time after the pin is gone. */
@@ -209,6 +232,19 @@ int open_shared(struct ndm_shared *shared)
 	if (bpf_map_lookup_elem(fd, &zero, shared))
 		return -fail(PIN_SHARED ": %s; load it again", strerror(errno));
 	return fd;
+}
+
+long long count_flows(void)
+{
+	struct bpf_map_info info = {};
+	struct ndm_shared shared;
+	u32 size = sizeof(info), zero = 0;
+	int fd = bpf_obj_get(PIN_SHARED);
+
+	if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &size) ||
+	    info.value_size != sizeof(shared) || bpf_map_lookup_elem(fd, &zero, &shared))
+		return -1;
+	return shared.count[NDM_COUNT_FLOWS];
 }
 
 int open_slots(struct slots *slots)
@@ -318,10 +354,14 @@ int print_events(void)
 	struct sigaction action = { .sa_handler = end };
 	struct ndm_shared before, *shared = NULL;
 	struct ring_buffer *ring;
-	int fd = open_shared(&before), events = bpf_obj_get(PIN_EVENTS), err = 0, output = 0;
+	int fd, events, err = 0, output = 0;
 
+	if (require_pins())
+		return 1;
+	fd = open_shared(&before);
 	if (fd < 0)
 		return -fd;
+	events = bpf_obj_get(PIN_EVENTS);
 	ring = events < 0 ? NULL : ring_buffer__new(events, print_event, NULL, NULL);
 	if (!ring)
 		return fail(PIN_EVENTS ": %s", strerror(errno));

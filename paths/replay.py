@@ -37,8 +37,8 @@ QUEUE_FACTORS = (1.0, 4.0)
 MISS = 0.1
 """of the captured goodput: a replay that is further off is rejected"""
 RTT_MISS = 0.25
-"""of the captured mean RTT: RTTs that a model predicts whose replay is further off are no guide.
-Of 279 accepted models of simulated captures 11 % are, of 92 whose RTT grew in between 37 %"""
+"""of the captured mean RTT: if a replay is further off, RTTs that its model predicts are unreliable
+(docs/decisions/2026-12-02-03-mark-replays-that-miss-the-rtt.md)"""
 SEEDS = 3
 """of a path with random losses or jitter: one capture is one draw of them"""
 MOST_SEEDS, DIFFER = 10, 0.05

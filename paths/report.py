@@ -77,7 +77,7 @@ def caution(one: Replay) -> str:
     return (
         f"The replay's mean RTT is {abs(one.rtt_miss):.0%} "
         f"{'longer' if one.rtt_miss > 0 else 'shorter'} than the captured one, so predicted RTTs "
-        "are no guide; perhaps the path's RTT changed during the capture."
+        "are unreliable; perhaps the path's RTT changed during the capture."
     )
 
 

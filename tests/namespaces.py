@@ -8,11 +8,14 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 MBPS, QUEUE_KB = 60, 150
 RECEIVER = "10.2.0.2"
@@ -32,6 +35,12 @@ tc -n ${{P}}r qdisc add dev b0 root tbf rate ${{MBPS}}mbit burst 16k limit ${{QU
 """
 
 
+def making() -> FileLock:
+    """Held where a network namespace is made, which inherits the host's default, and where a test
+    changes that default."""
+    return FileLock(Path(tempfile.gettempdir()) / "ndm-tcp-tests-namespaces.lock")
+
+
 @contextlib.contextmanager
 def three(mbps: int = MBPS, queue_kb: int = QUEUE_KB) -> Iterator[str]:
     """The prefix of their names, which end with s, r and d; skips where there can be none."""
@@ -42,7 +51,8 @@ def three(mbps: int = MBPS, queue_kb: int = QUEUE_KB) -> Iterator[str]:
         pytest.skip("not root: no network namespaces")
     prefix = f"ndm{os.getpid() % 100000}"
     env = os.environ | {"P": prefix, "MBPS": str(mbps), "QUEUE_KB": str(queue_kb)}
-    made = subprocess.run(["sh", "-c", PLAN], env=env, capture_output=True, text=True)
+    with making():
+        made = subprocess.run(["sh", "-c", PLAN], env=env, capture_output=True, text=True)
     try:
         if made.returncode:
             pytest.skip(f"no namespaces with a token bucket here: {made.stderr.strip()[-200:]}")

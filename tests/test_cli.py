@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import subprocess
@@ -225,13 +226,22 @@ def test_unknown_options_name_their_verb(
     assert capsys.readouterr().err == f"{said}\n"
 
 
-def test_only_what_carries_on_says_so() -> None:
+@pytest.mark.parametrize("words", [["ab", "x"], ["trace", "x"], ["lab", "board", "x", "-o", "y"]])
+def test_only_what_carries_on_says_so(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """What begins anew must not promise that its work is kept."""
-    for words, resumes in ((["ab"], False), (["lab", "board"], True)):
-        verb = sys.modules[parsers_of(words).get_default("main").__module__]
-        assert getattr(verb, "RESUMES", True) is resumes
+
+    def interrupted(_: argparse.Namespace) -> int:
+        raise KeyboardInterrupt
+
+    name = tuple(words[: words.index("x")])
+    module = importlib.import_module(COMMANDS[name][0])
+    monkeypatch.setattr(module, "main", interrupted)
+    assert run_command(words) == 130
+    kept = " to carry on" if name == ("lab", "board") else ""
+    assert capsys.readouterr().err == f"ndm: interrupted; run the same command again{kept}\n"
 
 
-def parsers_of(words: list[str]) -> cli.Parser:
-    """The parser of one verb."""
-    return cli.verb_parsers(cli.parser())[tuple(words)]
+def test_what_resumes_is_a_verb() -> None:
+    assert set(COMMANDS) >= cli.RESUMED

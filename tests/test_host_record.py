@@ -21,6 +21,7 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.experiments import host_record
 from ndm_tcp.lab.experiments.host_path import Bottleneck, Impairments, LinkSpec
 
+from . import namespaces
 from .reference import capture, pcap
 
 ROOT = Path(__file__).parents[1]
@@ -37,7 +38,8 @@ def _cannot_record() -> str | None:
         return "no tracefs"
     try:
         probe = f"ndm-test-{os.getpid()}"
-        subprocess.run(["ip", "netns", "add", probe], check=True, capture_output=True)
+        with namespaces.making():
+            subprocess.run(["ip", "netns", "add", probe], check=True, capture_output=True)
         subprocess.run(["ip", "netns", "del", probe], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
         return "no network namespaces"
@@ -222,17 +224,18 @@ def test_a_real_recording_agrees_with_its_truth(
     reason = _cannot_record()
     if reason:
         pytest.skip(f"cannot record: {reason}")
-    namespaces = set(Path("/run/netns").glob("ndm-*")) if Path("/run/netns").is_dir() else set()
+    before = set(Path("/run/netns").glob("ndm-*")) if Path("/run/netns").is_dir() else set()
     text = GOOD.replace("seconds = 2", "seconds = 3") + "loss = 0.004\nseed = 11\n"
     plan = _plan(tmp_path / "plan.toml", text)
-    (folder,) = host_record.record_plan(plan, tmp_path / "out")
+    with namespaces.making():
+        (folder,) = host_record.record_plan(plan, tmp_path / "out")
 
     assert sorted(path.name for path in folder.iterdir()) == [
         *("drops.csv", "iperf3.json.zst", "run.toml"),
         *("sender.pcap.zst", "ss.txt.zst", "tcp_probe.txt.zst"),
     ]
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["a"]
-    assert set(Path("/run/netns").glob("ndm-*")) == namespaces
+    assert set(Path("/run/netns").glob("ndm-*")) == before
     assert not list((TRACING / "instances").glob(f"ndm-{os.getpid()}-*"))
 
     run = tomllib.loads((folder / "run.toml").read_text(encoding="utf-8"))
@@ -248,6 +251,7 @@ def test_a_real_recording_agrees_with_its_truth(
     # Again: finished runs are left alone.
     before = (folder / "run.toml").stat().st_mtime_ns
     capsys.readouterr()
-    host_record.record_plan(plan, tmp_path / "out")
+    with namespaces.making():
+        host_record.record_plan(plan, tmp_path / "out")
     assert (folder / "run.toml").stat().st_mtime_ns == before
     assert "there already" in capsys.readouterr().err

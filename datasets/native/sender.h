@@ -86,7 +86,8 @@ struct ndm_sender {
 	uint32_t stamp_top;
 	uint32_t tick;		/* the first TSval */
 	int64_t tick_sent_us;	/* when it was first sent */
-	int64_t tick_us;	/* when it began at the latest, in milliseconds as all others */
+	/* When the millisecond of that TSval began: the lowest departure - 1 ms x (TSval - tick). */
+	int64_t tick_us;
 
 	struct ndm_peaks peaks;
 	struct {

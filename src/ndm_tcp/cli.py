@@ -132,6 +132,13 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
         return f"{text} (default: %(default)s)"
 
 
+RESUMED = {
+    *(("train",), ("select",), ("adapt",), ("path", "replay"), ("path", "predict")),
+    *(("lab", "board"), ("lab", "record"), ("lab", "host-record"), ("data", "record")),
+}
+"""They keep what an interrupted run has finished."""
+
+
 class Parser(argparse.ArgumentParser):
     """Takes the options of its verb from the verb's module when it needs them."""
 
@@ -246,7 +253,7 @@ def run_command(arguments: Sequence[str]) -> int:
         if not hasattr(args, "main"):
             args.parser.print_help()
             return 0
-        if getattr(sys.modules[args.main.__module__], "RESUMES", True):
+        if tuple(args.parser.prog.split()[1:]) in RESUMED:
             again += " to carry on"
         with interrupts.signals_as_exit():
             return int(args.main(args))

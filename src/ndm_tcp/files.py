@@ -42,11 +42,11 @@ def require_writable(path: Path) -> None:
     """Make the folder of results, and see that a file can be written there.
 
     Raises:
-        OSError: not; names the folder or a file in it.
+        OSError: not; names the folder or the file.
     """
-    path.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=path) as probe:
-        probe.write(bytes(4096))
+    with replacing(path / ".probe") as probe:
+        probe.write_bytes(bytes(4096))
+    (path / ".probe").unlink()
 
 
 def folder(name: Path | str) -> Path:

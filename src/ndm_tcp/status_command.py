@@ -15,7 +15,7 @@ from ndm_tcp.errors import NdmError
 EXAMPLE = """example:  (as root, else without the BPF form)
   ndm status
   cd /var/lib/node_exporter                # renamed, as a scrape must not see half of a file
-  ndm status --prometheus > ndm_tcp.new && mv ndm_tcp.new ndm_tcp.prom"""
+  ndm status --prometheus > ndm_tcp.new; mv ndm_tcp.new ndm_tcp.prom"""
 
 METRICS = {
     "flows": ("ndm_tcp_flows", "gauge", "Sockets that use the algorithm now."),

@@ -56,16 +56,17 @@ def _table_of_inputs(seeds: int, folder: Path) -> None:
 def _table_of_paths(folder: Path) -> None:
     """Of the first lone flow of each kind; the row is that of the input furthest off."""
     print(f"\n| path | rounds | in the capture too | 95 % | of input |\n|{'---|' * 5}")
-    close = 0
+    rows, close = [], 0
     for kind, path in _kinds().items():
         percent, rounds = distances(path.read_text(), 1, folder / kind)
         p95 = np.percentile(percent, 95, axis=0)
         worst, part = int(p95.argmax()), len(percent) / rounds
         if p95[worst] <= CLOSE_PERCENT and part >= CLOSE_PART:
             close += 1
-            continue
-        name = event_lines.INPUTS[worst]
-        print(f"| {kind} | {rounds} | {part:.0%} | {p95[worst]:.3f} % | `{name}` |")
+        else:
+            rows.append((p95[worst], kind, rounds, part, event_lines.INPUTS[worst]))
+    for far, kind, rounds, part, name in sorted(rows, reverse=True):
+        print(f"| {kind} | {rounds} | {part:.0%} | {far:.3f} % | `{name}` |")
     print(f"| {close} others | | {CLOSE_PART:.0%} and more | {CLOSE_PERCENT} % and less | any |")
 
 

@@ -19,6 +19,7 @@ from ndm_tcp.cli import run_command
 from ndm_tcp.export.integers import generated, model_c
 from ndm_tcp.export.integers.network import IntegerNetwork
 
+from .. import namespaces
 from ..conftest import ROOT
 from ..kernel.kbuild import change_one_weight
 from .conftest import build
@@ -40,10 +41,14 @@ def unloaded(loadable: Path, alone: None) -> Iterator[Path]:
     """Nothing loaded, before and after."""
     if PINS.exists():
         pytest.skip(f"{PINS} exists: somebody uses ndm_tcp_bpf on this host")
-    yield loadable
-    default.restore()
-    if PINS.exists():
-        ndm_bpf(loadable, "unload")
+    before = default.SYSCTL.read_text()
+    with namespaces.making():
+        yield loadable
+        default.SYSCTL.write_text(before)
+        default.forget()
+        if PINS.exists():
+            done = ndm_bpf(loadable, "unload")
+            assert done.returncode == 0, done.stderr
 
 
 def refused(folder: Path, *words: object) -> str:

@@ -107,7 +107,7 @@ def test_a_capture_within_the_replays_of_a_random_path_is_met() -> None:
 
 
 def test_a_replay_that_misses_the_rtt_warns_of_its_predictions(tmp_path: Path) -> None:
-    """The goodput alone decides on a model, but RTTs that it predicts are no guide then."""
+    """The goodput alone decides on a model, but RTTs that it predicts are unreliable then."""
     made = model()
     assert made.seen is not None
 
@@ -124,7 +124,7 @@ def test_a_replay_that_misses_the_rtt_warns_of_its_predictions(tmp_path: Path) -
     found = report.Replays.of({made.name: replayed(0.64)})
     assert found.replays and "accepted; RTT misses" in report.replay_rows(found)[0]
     page = report.write_page(tmp_path, found, [], {}).read_text()
-    assert "predicted RTTs are no guide" in page
+    assert "predicted RTTs are unreliable" in page
 
 
 def test_a_model_whose_draws_differ_gets_more_of_them(

@@ -22,10 +22,6 @@ EXAMPLE = """example:
   ndm ab ss.log --json"""
 
 
-RESUMES = False
-"""Interrupted, it begins anew."""
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `ndm ab`."""
     parser.add_argument("logs", nargs="*", type=Path, metavar="LOG", help="of ss -tin, with times")
@@ -132,12 +128,12 @@ def main(args: argparse.Namespace) -> int:
     require_sense(args)
     if args.peer:
         network(args.peer)
-    if args.out:
-        files.require_writable(args.out)  # not after a minute of watching
     missed = None
     if args.logs:
         flows, source = logs.read(args.logs, args.least), files.shown(args.logs[0].name)
     else:
+        if args.out:
+            files.require_writable(args.out)  # not after a minute of watching
         flows, missed = watched(args.watch, args.every, args.least)
         source = "this host"
     if args.peer:
@@ -149,5 +145,6 @@ def main(args: argparse.Namespace) -> int:
     )
     if args.out:
         page = report.write(found, flows, source, args.out)
-        print("" if args.json else f"\npage: {page}\n", end="")
+        if not args.json:
+            print(f"\npage: {page}")
     return 0

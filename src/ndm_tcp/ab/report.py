@@ -30,23 +30,25 @@ def json_text(found: Comparison) -> str:
     return msgspec.json.format(msgspec.json.encode(found), indent=1).decode()
 
 
-def _number(value: float) -> str:
-    return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+def _number(value: float, digits: int = 3) -> str:
+    return f"{value:.{digits}g}" if abs(value) < 1000 else f"{value:.0f}"
 
 
-def _interval(value: float, low: float, high: float) -> str:
+def _interval(value: float, low: float, high: float, digits: int = 3) -> str:
     if math.isnan(value):
         return "-"
     if math.isinf(high):
-        return f"{_number(value)} [not known]"
-    return f"{_number(value)} [{_number(low)}, {_number(high)}]"
+        return f"{_number(value, digits)} [not known]"
+    return f"{_number(value, digits)} [{_number(low, digits)}, {_number(high, digits)}]"
 
 
 def _ratio(found: Ratio) -> str:
-    """With as many digits as a ratio near 1 needs to be seen on its side of it."""
-    if math.isnan(found.ratio) or math.isinf(found.high):
-        return _interval(found.ratio, found.low, found.high)
-    return f"{found.ratio:.4g} [{found.low:.4g}, {found.high:.4g}]"
+    """Five digits: beside a verdict, a ratio near 1 must show on which side of 1 it is."""
+    return _interval(found.ratio, found.low, found.high, 5)
+
+
+def _points(value: float, low: float, high: float) -> str:
+    return _interval(100 * value, 100 * low, 100 * high)
 
 
 def _mean(mean: Mean | None, scale: float = 1.0) -> str:
@@ -85,7 +87,7 @@ def pair_rows(pairs: Sequence[Pair]) -> list[list[str]]:
     return [
         [
             *(p.name, p.reference, _ratio(p.goodput), _ratio(p.rtt)),
-            _interval(*(100 * value for value in p.retransmission_rate)),
+            _points(*p.retransmission_rate),
             verdict(p),
         ]
         for p in pairs

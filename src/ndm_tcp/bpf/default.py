@@ -32,9 +32,14 @@ def make_default() -> None:
         SYSCTL.write_text(NAME)
     except OSError as error:
         raise NdmError(
-            f"{SYSCTL}: {files.why(error)}; {NAME} is loaded, but not the default; allow it first "
-            "(docs/recipes.md, One container), or: ndm bpf unload"
+            f"{SYSCTL}: {files.why(error)}; {NAME} is loaded, but not the default of this network "
+            "namespace; docs/recipes.md has the two commands for that: One container"
         ) from None
+
+
+def can_be() -> bool:
+    """Is it loaded?"""
+    return NAME in AVAILABLE.read_text().split()
 
 
 def restore() -> str | None:

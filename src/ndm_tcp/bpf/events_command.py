@@ -15,10 +15,6 @@ EXAMPLE = """example:  (the first as root, while ndm_tcp_bpf is in use)
   ndm trace rounds.txt -o rounds.parquet"""
 
 
-RESUMES = False
-"""Interrupted, it begins anew."""
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `ndm bpf events`."""
     loader.add_folder(parser)

@@ -7,7 +7,6 @@ import argparse
 import os
 
 from ndm_tcp.bpf import default, loader
-from ndm_tcp.errors import NdmError
 
 EXAMPLE = """example:  (as root)
   ndm bpf unload"""
@@ -23,15 +22,15 @@ def main(args: argparse.Namespace) -> int:
     before = default.restore() if os.geteuid() == 0 else None
     try:
         _, text = loader.run(args.folder, "unload")
-    except NdmError:
-        if before:
+    except BaseException:  # a signal, too
+        if before and default.can_be():
             default.make_default()
         raise
     default.forget()
     said = [f"{loader.NAME} unloaded"]
     if before:
         said.append(f"the default is {before} again")
-    if flows := int(loader.facts(text)["flows"]):
+    if flows := int(loader.facts(text).get("flows", 0)):
         said.append(f"connections that keep it until they close: {flows}")
     print("; ".join(said))
     return 0
