@@ -310,8 +310,8 @@ static void record(struct ndm_sender *s, int64_t now_us, const struct rtts *rtt,
 	if (s->delivered >= s->app_limited)
 		s->app_limited = 0;
 	row->ack.now_us = (uint64_t)now_us;
-	row->ack.rtt_us = (int32_t)min64(rtt->sample, INT32_MAX);
-	row->rtt_us = (int32_t)min64(rtt->captured, INT32_MAX);
+	row->ack.rtt_us = (int32_t)max64(min64(rtt->sample, INT32_MAX), -1);
+	row->rtt_us = (int32_t)max64(min64(rtt->captured, INT32_MAX), -1);
 	row->ack.acked = clamp32(newly);
 	row->ack.inflight = clamp32(out);
 	row->ack.cwnd = clamp32(cwnd(s));

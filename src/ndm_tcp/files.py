@@ -32,8 +32,8 @@ def replacing(path: Path) -> Iterator[Path]:
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
-        named = Path(shown(error.filename or ""))
-        if error.errno and (not named.name or named.name.startswith(prefix)):
+        named = shown(error.filename) if isinstance(error.filename, (str, bytes)) else ""
+        if error.errno and (not named or Path(named).name.startswith(prefix)):
             error.filename = str(path)
         raise
 
