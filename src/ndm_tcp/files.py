@@ -32,7 +32,7 @@ def replacing(path: Path) -> Iterator[Path]:
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
-        named = shown(error.filename) if isinstance(error.filename, (str, bytes)) else ""
+        named = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else ""
         if error.errno and (not named or Path(named).name.startswith(prefix)):
             error.filename = str(path)
         raise
