@@ -52,8 +52,8 @@ static int load(const char *object)
 	struct slots slots;
 	int err;
 
-	if (!geteuid() && is_pinned())
-		return fail(NAME " is loaded already; unload it first: ndm bpf unload");
+	if (!geteuid() && require_unpinned())
+		return 1;
 	err = load_object(object, false, &loaded);
 	if (!err)
 		err = check_loaded(&loaded);

@@ -40,10 +40,8 @@ int check_loaded(const struct loaded *loaded);
 bool is_pinned(void);
 /* Zero, or what fail() returned: the host's pins cannot be seen from here. */
 int require_pins(void);
-/*
- * From here on one process at a time: a descriptor holds the lock until the process ends. Another
- * may have made the pins, or removed them with their folder, before.
- */
+int require_unpinned(void);	/* likewise: it is loaded already */
+/* Likewise: it is not loaded. From here on one process at a time, until this one ends. */
 int lock_pins(void);
 int attach_and_pin(const struct loaded *loaded);
 int detach(void);

@@ -127,7 +127,15 @@ int lock_pins(void)
 	do
 		err = lock_folder();
 	while (err < 0 && !access(PINS, F_OK));
-	return err < 0 ? fail(NAME " is not loaded") : err;
+	if (err > 0)
+		return err;
+	return err < 0 || !is_pinned() ? fail(NAME " is not loaded") : 0;
+}
+
+int require_unpinned(void)
+{
+	return is_pinned() ?
+		fail(NAME " is loaded already; unload it first: ndm bpf unload") : 0;
 }
 
 static void remove_pins(void)
@@ -186,10 +194,8 @@ int attach_and_pin(const struct loaded *loaded)
 	do	/* again if an unload has removed it meanwhile */
 		err = make_folder() ? 1 : lock_folder();
 	while (err < 0);
-	if (err)
-		return err;
-	if (is_pinned())
-		return fail(NAME " is loaded already; unload it first: ndm bpf unload");
+	if (err || require_unpinned())
+		return 1;
 	if (!pin_parts(loaded))
 		err = fail(PINS ": %s", strerror(errno));
 	if (!err)
@@ -206,8 +212,6 @@ int detach(void)
 
 	if (lock_pins())
 		return 1;
-	if (!is_pinned())
-		return fail(NAME " is not loaded");
 	map = bpf_obj_get(PIN_OPS);
 	link = bpf_obj_get(PIN_LINK);
 	/* At once; without this, or on a kernel that cannot, some time after the pin is gone. */
@@ -219,32 +223,41 @@ int detach(void)
 	return 0;
 }
 
-int open_shared(struct ndm_shared *shared)
+/* The pinned counters and the map's descriptor; NULL, or why there are none. */
+static const char *read_shared(struct ndm_shared *shared, int *fd)
 {
-	int fd = bpf_obj_get(PIN_SHARED);
+	static char text[128];
 	struct bpf_map_info info = {};
 	u32 size = sizeof(info), zero = 0;
+	const char *remedy = NULL;
 
-	if (fd < 0)
-		return -fail(PIN_SHARED ": %s; run: ndm bpf load", strerror(errno));
-	if (bpf_obj_get_info_by_fd(fd, &info, &size) || info.value_size != sizeof(*shared))
-		return -fail(PIN_SHARED ": another version pinned it; run: ndm bpf unload, then load");
-	if (bpf_map_lookup_elem(fd, &zero, shared))
-		return -fail(PIN_SHARED ": %s; load it again", strerror(errno));
-	return fd;
+	*fd = bpf_obj_get(PIN_SHARED);
+	if (*fd < 0)
+		remedy = "run: ndm bpf load";
+	else if (bpf_obj_get_info_by_fd(*fd, &info, &size) || info.value_size != sizeof(*shared))
+		return "another version pinned it; run: ndm bpf unload, then load";
+	else if (bpf_map_lookup_elem(*fd, &zero, shared))
+		remedy = "load it again";
+	if (!remedy)
+		return NULL;
+	snprintf(text, sizeof(text), "%s; %s", strerror(errno), remedy);
+	return text;
+}
+
+int open_shared(struct ndm_shared *shared)
+{
+	int fd;
+	const char *why = read_shared(shared, &fd);
+
+	return why ? -fail(PIN_SHARED ": %s", why) : fd;
 }
 
 long long count_flows(void)
 {
-	struct bpf_map_info info = {};
 	struct ndm_shared shared;
-	u32 size = sizeof(info), zero = 0;
-	int fd = bpf_obj_get(PIN_SHARED);
+	int fd;
 
-	if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &size) ||
-	    info.value_size != sizeof(shared) || bpf_map_lookup_elem(fd, &zero, &shared))
-		return -1;
-	return shared.count[NDM_COUNT_FLOWS];
+	return read_shared(&shared, &fd) ? -1 : shared.count[NDM_COUNT_FLOWS];
 }
 
 int open_slots(struct slots *slots)

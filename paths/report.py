@@ -159,7 +159,7 @@ def replay_rows(found: Replays) -> list[list[str]]:
             [
                 *(r.model.name, r.cc, f"{seen.goodput_mbps:.2f}", _seeds(r.goodput_mbps)),
                 *(f"{seen.rtt_mean_ms:.1f}", f"{r.replayed.rtt_mean_ms:.1f}"),
-                f"rejected: {why}" if why else f"accepted{'; RTT misses' * bool(caution(r))}",
+                f"rejected: {why}" if why else f"accepted{'; RTT misses' * r.accepted_without_rtt}",
             ]
         )
     others = {n: why for n, why in found.rejected.items() if n not in {r.model.name for r in ran}}

@@ -212,7 +212,7 @@ def main() -> int:
     parser.add_argument("--queue-kb", type=int, default=1000, help="of the link")
     parser.add_argument("--delay-ms", type=int, default=10, help="of the link, each way")
     args = parser.parse_args()
-    if "bbr" not in default.AVAILABLE.read_text().split():
+    if "bbr" not in default.available():
         sys.exit("bbr: not in this kernel; run: modprobe tcp_bbr")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

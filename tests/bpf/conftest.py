@@ -79,7 +79,7 @@ def path() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def loaded(loadable: Path, alone: None) -> Iterator[Path]:
     """The same folder, with the algorithm registered."""
-    if loader.NAME in default.AVAILABLE.read_text():
+    if loader.NAME in default.available():
         pytest.skip("somebody uses ndm_tcp_bpf on this host")
     subprocess.run([loadable / "ndm_bpf", "load"], check=True)
     yield loadable

@@ -27,10 +27,6 @@ from .conftest import build
 PINS = Path("/sys/fs/bpf/ndm_tcp_bpf")
 
 
-def available() -> list[str]:
-    return default.AVAILABLE.read_text().split()
-
-
 def ndm_bpf(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
     command = [str(folder / "ndm_bpf"), *(str(word) for word in words)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
@@ -56,7 +52,7 @@ def refused(folder: Path, *words: object) -> str:
     done = ndm_bpf(folder, *words)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    assert loader.NAME not in available() and not PINS.exists()
+    assert loader.NAME not in default.available() and not PINS.exists()
     return done.stderr
 
 
@@ -120,7 +116,7 @@ def test_it_stays_without_its_loader_until_it_is_unloaded(
     words = ["--folder", str(unloaded)]
     assert run_command(["bpf", "status", *words]) == 1
     assert run_command(["bpf", "load", *words, "--default"]) == 0
-    assert loader.NAME in available()
+    assert loader.NAME in default.available()
     assert default.SYSCTL.read_text().strip() == loader.NAME
     capsys.readouterr()
     assert run_command(["bpf", "status", *words]) == 0
@@ -131,7 +127,7 @@ def test_it_stays_without_its_loader_until_it_is_unloaded(
     assert "loaded already" in capsys.readouterr().err
     assert "is the default" in ndm_bpf(unloaded, "unload").stderr
     assert run_command(["bpf", "unload", *words]) == 0
-    assert loader.NAME not in available() and not PINS.exists()
+    assert loader.NAME not in default.available() and not PINS.exists()
     assert default.SYSCTL.read_text() == before
     assert run_command(["bpf", "unload", *words]) == 2
     assert capsys.readouterr().err == "ndm: ndm_tcp_bpf is not loaded\n"

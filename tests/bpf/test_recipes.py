@@ -102,13 +102,13 @@ def used(path: str, address: str) -> str:
 
 def test_the_unit_loads_and_unloads(built: Path, loadable: Path, alone: None) -> None:
     """Its two commands, as systemd runs them; before other tests have it loaded."""
-    if loader.NAME in default.AVAILABLE.read_text():
+    if loader.NAME in default.available():
         pytest.skip("somebody uses ndm_tcp_bpf on this host")
     text = (ROOT / "bpf" / "ndm-tcp-bpf.service").read_text().replace("@LIB@", str(build(built)))
     for key, there in (("ExecStart", True), ("ExecStop", False)):
         (command,) = re.findall(rf"^{key}=(.*)$", text, flags=re.MULTILINE)
         subprocess.run(command.split(), check=True)
-        assert (loader.NAME in default.AVAILABLE.read_text()) is there
+        assert (loader.NAME in default.available()) is there
 
 
 def test_one_socket(listening: str, loaded: Path) -> None:

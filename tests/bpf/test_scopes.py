@@ -16,7 +16,7 @@ import pytest
 from ndm_tcp.bpf import default, loader
 from ndm_tcp.cli import run_command
 
-from .test_load import PINS, available, ndm_bpf, refused, unloaded
+from .test_load import PINS, ndm_bpf, refused, unloaded
 
 __all__ = ["unloaded"]
 KEY = "net.ipv4.tcp_congestion_control"
@@ -49,10 +49,10 @@ def test_pins_that_would_end_with_the_process_are_refused(namespace: str, unload
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert done.returncode and done.stderr.count("\n") == 1
         assert "mounts of its own" in done.stderr and "nsenter --net=" in done.stderr, verb
-    assert loader.NAME not in available() and not PINS.exists()
+    assert loader.NAME not in default.available() and not PINS.exists()
     done = within(namespace, unloaded / "ndm_bpf", "load")
     assert (done.returncode, done.stderr) == (0, "")
-    assert loader.NAME in available()
+    assert loader.NAME in default.available()
 
 
 def test_of_two_loaders_at_once_one_loads(unloaded: Path) -> None:
@@ -64,7 +64,7 @@ def test_of_two_loaders_at_once_one_loads(unloaded: Path) -> None:
         said = [child.communicate()[1] for child in both]
         assert sorted(child.returncode for child in both) == [0, 1]
         assert any("is loaded already" in text for text in said)
-        assert loader.NAME in available() and ndm_bpf(unloaded, "status").returncode == 0
+        assert loader.NAME in default.available() and ndm_bpf(unloaded, "status").returncode == 0
         assert ndm_bpf(unloaded, "unload").stdout == "flows=0\n"
 
 
@@ -80,7 +80,7 @@ def test_a_namespace_that_inherits_the_default_holds_it(
     said = capsys.readouterr().err
     command = said.strip().partition("run first: ")[2]
     assert command.startswith(f"nsenter --net=/run/netns/{namespace} sysctl")
-    assert loader.NAME in available()
+    assert loader.NAME in default.available()
     assert default.SYSCTL.read_text().strip() == loader.NAME, "as it was before the refusal"
     subprocess.run(command.split(), check=True, capture_output=True)
     assert run_command(["bpf", "unload", *words]) == 0

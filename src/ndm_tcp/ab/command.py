@@ -12,7 +12,7 @@ from pathlib import Path
 from ndm_tcp import files, progress
 from ndm_tcp.ab import compare, host, logs, report
 from ndm_tcp.ab.flows import Flow
-from ndm_tcp.errors import NdmError
+from ndm_tcp.errors import NdmError, require_above_zero
 
 EXAMPLE = """example:
   ndm ab --watch 60                          # this host's flows, by algorithm
@@ -59,9 +59,7 @@ def require_sense(args: argparse.Namespace) -> None:
     if bool(args.logs) == (args.watch is not None):
         raise NdmError("name either logs of ss or --watch SECONDS; run: ndm ab --help")
     for name in ("watch", "every", "least"):
-        value = getattr(args, name)
-        if value is not None and not 0 < value < float("inf"):
-            raise NdmError(f"--{name} {value:g}: must be above 0")
+        require_above_zero(f"--{name}", getattr(args, name))
     if args.watch is not None and args.every > args.watch:
         raise NdmError(
             f"--every {args.every:g}: longer than --watch {args.watch:g}, so no flow is seen "

@@ -37,9 +37,9 @@ def make_default() -> None:
         ) from None
 
 
-def can_be() -> bool:
-    """Is it loaded?"""
-    return NAME in AVAILABLE.read_text().split()
+def available() -> list[str]:
+    """The algorithms that are loaded."""
+    return AVAILABLE.read_text().split()
 
 
 def restore() -> str | None:
@@ -47,7 +47,7 @@ def restore() -> str | None:
     if SYSCTL.read_text().strip() != NAME:
         return None
     before = PREVIOUS.read_text().strip() if PREVIOUS.is_file() else "cubic"
-    if before not in AVAILABLE.read_text().split():
+    if before not in available():
         before = "reno"
     SYSCTL.write_text(before)
     return before

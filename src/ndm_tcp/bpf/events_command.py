@@ -8,7 +8,7 @@ import contextlib
 import subprocess
 
 from ndm_tcp.bpf import loader
-from ndm_tcp.errors import NdmError
+from ndm_tcp.errors import require_above_zero
 
 EXAMPLE = """example:  (the first as root, while ndm_tcp_bpf is in use)
   ndm bpf events --seconds 30 > rounds.txt
@@ -21,14 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, help="stop after these (default: Ctrl-C)")
 
 
-def _require_seconds(seconds: float | None) -> None:
-    if seconds is not None and not 0 < seconds < float("inf"):
-        raise NdmError(f"--seconds {seconds:g}: must be above 0")
-
-
 def main(args: argparse.Namespace) -> int:
     """Run `ndm bpf events`: the loader's lines, until it is told to stop."""
-    _require_seconds(args.seconds)
+    require_above_zero("--seconds", args.seconds)
     with loader.started(args.folder, "events") as child:
         try:
             with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):

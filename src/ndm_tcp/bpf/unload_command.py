@@ -23,7 +23,7 @@ def main(args: argparse.Namespace) -> int:
     try:
         _, text = loader.run(args.folder, "unload")
     except BaseException:  # a signal, too
-        if before and default.can_be():
+        if before and loader.NAME in default.available():
             default.make_default()
         raise
     default.forget()
