@@ -19,7 +19,7 @@ from ndm_tcp.worth.rules import RULES
 
 from .kernel.kbuild import copy_kmod
 from .kmod.lab import FEW_END_SLOW_START, change, need_simulator
-from .worst import drawn, held_back, jittery, lone, lossy, rerouted, shares
+from .worst import drawn, faster, held_back, jittery, lone, lossy, rerouted, shares
 
 CONSERVING = (
     "if (!r->recovery || !ca->reducing || ndm_floods(",
@@ -33,6 +33,7 @@ CUT_AS_WITH_A_QUEUE = (
 ENDED_BY_LOSS = ("ndm_srtt_rose(srtt_us, ca->f.srtt_us)", "(ca || true)")
 ENDED_BY_FEW_LOST = ("tp->lost_out < ndm_overflow_lost", "false")
 ENDED_BY_NO_FEW_LOST = ("ndm_queue_is_long(srtt_us, min_rtt_us) :", "false :")
+HALF_PROBE = ("* NDM_PROBE;", "* (NDM_PROBE / 2);")
 RIVALLED = (RULES["unrivalled"].text, RULES["unrivalled"].without)
 OWN_RATE = ("ndm_paused_open_percent = 106", "ndm_paused_open_percent = 100")
 
@@ -98,6 +99,16 @@ def test_a_path_that_becomes_longer_does_not_starve_it(program: Path) -> None:
     found = shares(program, rerouted(3, 30))
     no_less(found, 0.6)
     assert mean(found) > 0.94
+
+
+def test_a_path_that_becomes_faster_is_used(program: Path, tmp_path: Path) -> None:
+    """Of a smaller probe the network undoes what it added before the rate shows it."""
+    paths = faster(8804, 60)
+    found = shares(program, paths)
+    no_less(found, 0.6)
+    (half,) = means_without(tmp_path, paths, HALF_PROBE)
+    print(f"{mean(found):.3f}; half of the probe {half:.3f}")
+    assert mean(found) > 0.95 and mean(found) > half + 0.04
 
 
 def test_heavy_loss_of_a_fast_path_does_not_starve_it(program: Path, tmp_path: Path) -> None:

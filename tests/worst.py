@@ -89,6 +89,21 @@ def rerouted(seed: int, count: int) -> list[Scenario]:
     return paths
 
 
+def faster(seed: int, count: int) -> list[Scenario]:
+    """So many paths whose rate becomes 1.5 to 5 times as high after four seconds."""
+    rng, paths = random.Random(seed), []
+    for number in range(count):
+        mbps, rtt_us = log_uniform(rng, 4, 60), log_uniform(rng, 8e3, 120e3)
+        queue = max(6, round(log_uniform(rng, 0.2, 4) * mbps * rtt_us / 12000))
+        lines = [f"steps = [[4.0, {mbps * log_uniform(rng, 1.5, 5) * 1e6:.0f}]]"]
+        if rng.random() < 0.5:
+            lines.append(f"loss = {log_uniform(rng, 0.0003, 0.02):.4f}")
+        if rng.random() < 0.5:
+            lines.append(_jitter(rng, rtt_us, 0.1))
+        paths.append(lone(f"faster-{number}", 14, mbps, rtt_us, queue, lines))
+    return paths
+
+
 def _fast(rng: random.Random, name: str, *, least_loss: float, jitter: bool) -> Scenario:
     mbps, rtt_us = log_uniform(rng, 60, 320), log_uniform(rng, 8e3, 80e3)
     queue = max(8, round(log_uniform(rng, 0.4, 3) * mbps * rtt_us / 12000))
