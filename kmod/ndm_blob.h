@@ -87,6 +87,8 @@ static inline u64 ndm_blob_checksum(const u8 *data, u32 n)
 	return state;
 }
 
+static_assert(NDM_N_DENSE == 18, "ndm_blob_box() has the ranges of these inputs");
+
 /* The contract's range of an input, Q12. */
 static inline void ndm_blob_box(u32 input, s32 *lo, s32 *hi)
 {

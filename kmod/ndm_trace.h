@@ -17,6 +17,8 @@
 
 #include "ndm_round.h"
 
+static_assert(NDM_N_DENSE == 18, "ndm_tcp_round prints these inputs");
+
 TRACE_DEFINE_ENUM(NDM_MODE_NETWORK);
 TRACE_DEFINE_ENUM(NDM_MODE_BLIND);
 TRACE_DEFINE_ENUM(NDM_MODE_SLOW_START);

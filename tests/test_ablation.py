@@ -102,7 +102,7 @@ def test_more_rounds_at_once_are_those_before_in_the_same_flow(taught: Path) -> 
     rounds = ablation.load([taught], CONFIG)
     x, flow = rounds.data.x, rounds.data.flow
     seen = ablation.with_rounds(rounds, 3).data.x
-    assert seen.shape == (len(x), 54)
+    assert seen.shape == (len(x), 3 * contract.N_DENSE)
     assert (seen[:, : contract.N_DENSE] == x).all()
     starts = np.flatnonzero(np.append(True, flow[1:] != flow[:-1]))
     assert len(starts) > 3

@@ -43,4 +43,6 @@ def test_every_suite_trains_steers_or_is_sealed() -> None:
     named = tuple(name.rstrip("*") for name in STEERED)
     others = [n for n in SUITES if not n.startswith(named)]
     want = ["sealed", "training", "training-access", "training-lan", "variable"]
-    assert others == want, "does a new suite steer decisions?"
+    assert others == want, (
+        "does a new suite steer decisions? if so, add it to STEERED and docs/lab.md"
+    )

@@ -148,7 +148,7 @@ def test_c_matches_the_formulas_on_real_transfers(trace: str) -> None:
         tolerance = np.full(c.N_DENSE, 1.5 / 4096)
         tolerance[[2, 8]] = 4 / 4096
         tolerance[5] = 16 / 4096
-        tolerance[10:] = tolerance[REMEMBERED] + 3 / 4096
+        tolerance[c.N_INPUTS :] = tolerance[REMEMBERED] + 3 / 4096
         assert (np.abs(got - want) <= tolerance).all(), NAMES[
             int(np.argmax((np.abs(got - want) - tolerance).max(axis=0)))
         ]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from ndm_tcp.datasets.builder import command
 from ndm_tcp.datasets.readers import sources, streams
 from ndm_tcp.errors import NdmError
 
@@ -41,6 +42,21 @@ def test_bent_files_are_read_or_refused(tmp_path: Path) -> None:
             raise AssertionError(f"input {number}, kept in {kept}") from error
         slowest = max(slowest, time.process_time() - start)
     assert read > 200 and slowest < SECONDS_EACH
+
+
+def test_every_format_has_a_seed_and_is_named_to_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what ships. A format that a refusal does not name is one that nobody finds."""
+    monkeypatch.setattr(corpus, "FOLDERS", (ROOT / "datasets" / "traces",))
+    seeds = [data for _, data in corpus.texts()]
+    texts = {
+        "docs/datasets.md": (ROOT / "docs" / "datasets.md").read_text(),
+        "ndm dataset build --help": command.EXAMPLE,
+        "sources.UNKNOWN": sources.UNKNOWN,
+    }
+    for name, sniff, _ in sources.POLL_READERS:
+        assert any(sniff(seed) for seed in seeds), f"{name}: no seed in tests/fuzz/corpus.py"
+        for where, text in texts.items():
+            assert name in text.lower().replace("m-lab", "mlab"), f"{name}: not named in {where}"
 
 
 @pytest.mark.skipif(shutil.which("clang") is None, reason="no clang")

@@ -41,6 +41,10 @@ def captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "data"
 
 
+def test_every_input_has_a_typical_value() -> None:
+    assert len(start.TYPICAL) == contract.N_DENSE, "add the new input's mean, and its mean's"
+
+
 def shipped() -> list[Layer]:
     return model_json.from_json(model_json.SHIPPED).layers
 

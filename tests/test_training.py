@@ -325,7 +325,7 @@ def _hash() -> str:
 def test_bad_settings_are_refused() -> None:
     for bad in (
         {"hidden": (65,)},
-        {"mask": (19,)},
+        {"mask": (contract.N_DENSE + 1,)},
         {"objective": "magic"},
         {"epochs": 0},
         {"expectile": 1.0},

@@ -74,7 +74,8 @@ def read(path: Path) -> pa.Table:
                 rows.append(_row(event[1], event[2], event[3]))
             except (KeyError, ValueError):
                 raise NdmError(
-                    f"{path}:{number}: not a whole ndm_tcp_round event; cut the file before it"
+                    f"{path}:{number}: not a whole ndm_tcp_round event of {len(INPUTS)} inputs; "
+                    "cut the file before it, or read it with the ndm of its module"
                 ) from None
     if not rows:
         raise NdmError(

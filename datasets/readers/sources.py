@@ -39,6 +39,10 @@ SS_BEGINS = re.compile(
 )
 TRACE_BEGINS = re.compile(rb"\d: +[\w:]+: |^# tracer:")
 
+UNKNOWN = (
+    "neither a packet capture nor a log that ss, iperf3 -J, tcp_probe, flent or M-Lab writes; "
+    "capture with: tcpdump -w FILE"
+)
 Warn = Callable[[str], None]
 Reader = Callable[..., list[FlowRecords]]
 """path and `warn`"""
@@ -211,10 +215,7 @@ def _reader(path: Path) -> str:
     if kind is None and path.name.startswith(simulated.STEM):
         raise NdmError(f"{path}: part of a recorded run; name its folder: {path.parent}")
     if kind is None:
-        raise NdmError(
-            f"{path}: neither a packet capture nor a log that ss, iperf3 -J, tcp_probe, flent or "
-            "M-Lab writes; capture with: tcpdump -w FILE"
-        )
+        raise NdmError(f"{path}: {UNKNOWN}")
     return kind
 
 

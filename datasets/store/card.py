@@ -107,7 +107,9 @@ def _plot_inputs(dataset: store.Dataset, path: Path) -> None:
     columns = -(-contract.N_INPUTS // 2)
     figure = Figure(figsize=(2.7 * columns, 5.6), layout="constrained")
     panels = figure.subplots(2, columns, squeeze=False, sharey=True)
-    for i, panel in zip(contract.INPUTS, panels.flat, strict=True):
+    for spare in panels.flat[contract.N_INPUTS :]:
+        spare.set_visible(False)
+    for i, panel in zip(contract.INPUTS, panels.flat, strict=False):
         values = dataset.rounds[i.name].to_numpy() / (1 << contract.Q_INPUT)
         for name, mask in masks.items():
             # A jump is a value that many rounds share, such as no loss at all.

@@ -324,7 +324,8 @@ def check(folder: Path) -> str:
     require(h["NDM_CONTRACT_HASH"] == cert["contract"], "another contract")
     ranges = re.findall(r"/\* \d+: .*; \[(-?\d+), (-?\d+)\] \*/\s+NDM_IN_", texts[HEADERS[0]])
     box = [(int(a) << 12, int(b) << 12) for a, b in ranges]
-    require(len(box) == N and cert["box"] == [list(v) for v in box], "the box of the inputs")
+    require(len(box) == N, f"{len(box)} inputs; N and the regions below it here are for {N}")
+    require(cert["box"] == [list(v) for v in box], "the box of the inputs")
     layers = network(h)
     digest = hashlib.sha256(cert["contract"].encode())
     for layer in layers:

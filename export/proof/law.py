@@ -124,5 +124,6 @@ def require(kmod: Path) -> None:
         found = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
         if found != digest:
             raise NdmError(
-                f"{path}: not the control law of the certificate; run: cp {KMOD / name} {path}"
+                f"{path}: not the control law of the certificate (a change of it belongs into "
+                f"{KMOD}, then: make generated); run: cp {KMOD / name} {path}"
             )

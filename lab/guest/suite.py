@@ -163,8 +163,9 @@ def run_all(
     scenarios, out = there(scenarios, ccs, where, out, others)
     names = {split_cc(job.cc)[0] for job in jobs_of(scenarios, ccs, 1, out)}
     lab_run.require_known(scenarios, names, args.kmod, others)
-    if others.patches:  # takes minutes, which should not pass in silence
+    if others:  # a kernel takes minutes, which should not pass in silence
         uml_build.build(patches=others.patches)
+        others.build_modules()
     jobs = jobs_of(scenarios, ccs, args.seeds, out, tagged, args.kmod, others)
     how = (where, light, False, args.kmod)
     first = [job for job in jobs if job.seed <= 2]

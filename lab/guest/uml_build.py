@@ -401,11 +401,11 @@ def _compile_module(kmod_dir: Path, kernel: UmlKernel, target: Path, quiet: bool
         phases = Phases(cache() / "module.log", quiet)
         phases.log.write_bytes(b"")
         need({"make": "make", "gcc": "gcc"}, quiet)
-        phases.run(
-            f"compiling {kmod_dir.name}",
-            *("make", "-C", str(kernel.dir), "ARCH=um", f"M={copy}", "modules"),
-            cwd=copy,
-        )
+        words = ("make", "-C", str(kernel.dir), "ARCH=um", f"M={copy}", "modules")
+        try:
+            phases.run(f"compiling {kmod_dir.name}", *words, cwd=copy)
+        except NdmError as error:
+            raise NdmError(str(error).replace(str(copy), str(kmod_dir))) from None
         modules = list(copy.glob("*.ko"))
         if len(modules) != 1:
             raise NdmError(f"{kmod_dir}: its Kbuild made {len(modules)} modules, expected one")

@@ -2,7 +2,7 @@
 """Scenarios of the lab: which flows cross which path, as TOML.
 
     seconds = 20                  # duration of a flow without its own `seconds`
-    topology = "path"             # or "lo"
+    topology = "path"             # or "lo"; required
     repeat = 1                    # runs of a board or a recording for each requested seed
 
     [link]                        # topology path

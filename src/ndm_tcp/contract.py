@@ -2,9 +2,10 @@
 """The one table: measurements, the network's memory and outputs, and their number formats.
 
 The C enum, structs, clamps and constants (`kmod/generated/ndm_contract.h`), the NumPy
-types, the dataset schema and the table in `docs/contract.md` are generated from this
-module. `HASH` travels in models, headers and vectors, `INTERFACE_HASH` in checkpoints and ONNX
-files, `DATA_HASH` in datasets; a loader that meets another hash refuses. Standard library only.
+types and the dataset schema are generated from this module; a test compares the tables of
+`docs/contract.md` with it. `HASH` travels in models, headers and vectors, `INTERFACE_HASH` in
+checkpoints and ONNX files, `DATA_HASH` in datasets; a loader that meets another hash refuses.
+Standard library only.
 """
 
 from __future__ import annotations

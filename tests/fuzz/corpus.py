@@ -8,6 +8,7 @@ python -m tests.fuzz.corpus FOLDER blob writes networks, for fuzz_blob.c
 from __future__ import annotations
 
 import hashlib
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,18 @@ ROUND_TRACE = (
     b"x=4095,-1,409,0,4096,0,1151,0,4096,0 gain=4026 congestion=-5 phase=0 state=0 cwnd=10 "
     b"target=11 ssthresh=2147483647 why=network\n"
 )
+FLENT = json.dumps(
+    {
+        "metadata": {"BATCH_UUID": "a", "SERIES_META": {"TCP": {"CONG_CONTROL": "cubic"}}},
+        "version": 4,
+        "raw_values": {
+            "TCP": [
+                {"t": k / 4, "val": 8.0, "dur": 0.2, "tcp_cwnd": 10 + k, "tcp_rtt": 40.0}
+                for k in range(20)
+            ]
+        },
+    }
+).encode()
 KINDS = ((tcp_probe.sniff, 2), (ss.sniff, 3), (mlab.sniff, 4))
 
 
@@ -77,6 +90,7 @@ def texts(step: int = 1) -> Iterator[tuple[int, bytes]]:
             continue
         kind = 4 if path.name == "drops.csv" else 0
         yield kind, head if head[:1] == b"{" else head[:SEED_BYTES]
+    yield 0, FLENT
     yield 5, recording()
     yield 6, ROUND_TRACE
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,20 @@ def test_what_is_not_there_is_refused(verb: str, path: Path, capsys: Any) -> Non
     assert "No such file" in refused([*words, "--cc", "reno", "--kernel-patch", nothing], capsys)
     said = refused([*words, "--cc", "eight", "--cc-module", SEVEN], capsys)
     assert "no algorithm eight, there are: reno" in said and "seven" in said
+
+
+def test_a_mistake_in_a_module_is_named_before_any_run(
+    path: Path, tmp_path: Path, capsys: Any
+) -> None:
+    """In the user's file, not in the copy that the lab compiles, and once."""
+    need_kernel()
+    copy = tmp_path / "seven"
+    shutil.copytree(SEVEN, copy)
+    (source,) = copy.glob("*.c")
+    source.write_text(source.read_text() + "int mistake = ;\n")
+    words = ["lab", "board", path, "--cc", "seven", "--cc-module", copy, "-o", tmp_path / "out"]
+    said = refused(words, capsys)
+    assert f"failed: {source}:" in said and not (tmp_path / "out").exists()
 
 
 def test_a_board_with_externals_takes_no_other_results(path: Path, capsys: Any) -> None:

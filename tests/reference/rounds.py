@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Per-ACK records to rounds: the kernel's features, and the raw numbers of each round."""
+"""Per-ACK records to rounds, in Python: the raw numbers of each round; its inputs are the C's."""
 
 from __future__ import annotations
 
