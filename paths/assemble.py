@@ -69,6 +69,8 @@ class Found:
     """instead of a queue"""
     fair: bool
     """the flow's algorithm shares a link evenly with its like"""
+    begun: bool = False
+    """it began before the capture, and a queue may have stood ever since"""
 
 
 def mean(levels: Levels, seconds: float) -> float:
@@ -149,7 +151,7 @@ def _around(value: float, error: float, kind: Kind) -> Value:
 
 def _base(f: Found) -> Value:
     base_us, slack = f.order.base * 1e6, JITTERED_BASE * f.order.jitter * 1e6
-    if f.shared.joined:
+    if f.shared.joined or f.begun:
         return Value.exact(base_us, Kind.AT_MOST)
     # The lowest RTT has some queue in it, so the truth is rather below.
     return Value(base_us, max(0.0, base_us * (1 - BASE_SLACK) - slack), base_us * 1.001 + slack)
@@ -160,7 +162,7 @@ def _queue(f: Found, pps: float) -> Value:
     if f.policer:
         return Value.exact(1.0)
     # Where the baseline RTT is too high, the queue is too short.
-    if not lost.overflow or f.shared.joined:
+    if not lost.overflow or f.shared.joined or f.begun:
         # Jitter that hides the whole queue leaves less than nothing.
         return Value.exact(max(1.0, lost.queue), Kind.AT_LEAST)
     low, high = (float(value) for value in np.percentile(lost.at_overflow, [5, 99]))
@@ -209,6 +211,8 @@ def _start(shared: Shared) -> float:
 def _label_error(f: Found) -> float:
     """Expected |log2| error of the target window, by what is known."""
     shared = f.shared
+    if f.begun:
+        return UNKNOWN
     if f.policer and not f.unfilled:
         return FILLED
     if f.unfilled or not shared.counted or (shared.rivals and not shared.by_clock):
@@ -263,6 +267,11 @@ def _notes(f: Found, rwnd: float) -> tuple[str, ...]:
         notes.append("The flow joined rivals: its rate is a lower bound.")
     if f.shared.joined:
         notes.append("The flow was never alone: its baseline RTT is an upper bound.")
+    if f.begun:
+        notes.append(
+            "The flow began before the capture, and a queue may have stood all the time: its "
+            "baseline RTT is an upper bound, its queue a lower one."
+        )
     if f.shared.rivals:
         notes.append("The rivals' algorithm is not known; CUBIC stands for them.")
         notes.append("Random loss beside rivals is not known; none is assumed.")
@@ -272,7 +281,7 @@ def _notes(f: Found, rwnd: float) -> tuple[str, ...]:
         notes.append("The queue drops early, at the times of cake.")
     elif f.early:
         notes.append("The queue drops early; fq_codel stands for it.")
-    elif not f.losses.overflow and not f.policer:
+    elif not f.losses.overflow and not f.policer and not f.begun:
         notes.append("The queue was not seen to overflow: its size is a lower bound.")
     if not f.shared.rivals and not f.policer and _hides_rivals(f):
         notes.append("Rivals would look the same in a queue this short, with this much loss.")

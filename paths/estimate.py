@@ -53,7 +53,12 @@ def estimate(flow: FlowRecords, source: str) -> PathModel:
     name = name_of(source, flow)
     if flow.sampling == Sampling.POLL:
         return polls.estimate(flow, o, name, source)
-    return assemble.model(flow, name, source, o, find(o, flow.cc_name))
+    found = find(o, flow.cc_name)
+    if flow.facts.get("handshake") == 0 and not found.policer:
+        pps = assemble.mean(found.levels, o.seconds)
+        alone = not found.unfilled and rates.never_idle(o, found.rates, found.order.base, pps)
+        found = replace(found, begun=alone or found.shared.rivals > 0)
+    return assemble.model(flow, name, source, o, found)
 
 
 def find(o: Observed, cc: str | None) -> Found:

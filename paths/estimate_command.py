@@ -12,6 +12,7 @@ import msgspec
 
 from ndm_tcp import files, progress
 from ndm_tcp.datasets.readers import pcap, sources
+from ndm_tcp.datasets.readers.capture import AS_USUAL
 from ndm_tcp.datasets.rounds.flow import FlowRecords
 from ndm_tcp.errors import BAD_INPUT, NdmError
 from ndm_tcp.paths import model, report, series
@@ -114,7 +115,10 @@ def _models(
     for warning in warnings:
         print(f"ndm: {result.name}: {warning}", file=sys.stderr)
     # Beside a flow, connections too short for a path are as usual: iperf3 has one.
-    if not result.flows:
+    if result.flows:
+        left = {why: n for why, n in result.skipped.items() if why not in AS_USUAL}
+        refused.update({f"{where} {why}": f"{where}: {n} x {why}" for why, n in left.items()})
+    else:
         skipped = "; ".join(f"{count} x {reason}" for reason, count in result.skipped.items())
         why = skipped or "no TCP flow that sends data; capture a bulk transfer"
         refused[where] = f"{where}: {why}"

@@ -43,6 +43,9 @@ MESH = 100
 """points at which a step may lie: the search takes their square"""
 CANDIDATES = 41
 """levels that are tried as medians"""
+NEAR_BASE, NEAR_TOP, NEAR_SLOWEST, NEVER_IDLE = 0.1, 95, 10, 0.9
+"""Windows with RTTs in the lowest tenth, up to a percentile; the percentile of their rates, and the
+part of the level from which on the link had no pause there."""
 UNFILLED_PERCENTILE = 95
 """of the windows' rates, where no queue ever stood"""
 
@@ -162,6 +165,21 @@ def _queued(o: Observed, w: Windows, excess: Floats, queue_s: float) -> Bools:
     low = np.concatenate([[0], np.cumsum(excess <= queue_s)])
     found: Bools = low[last] - low[first] <= (last - first) // 10
     return found & (last > first + IN_WINDOW)
+
+
+def never_idle(o: Observed, rates: Rates, base: float, pps: float) -> bool:
+    """Did the flow get its level even at its lowest RTTs? Then a queue may have stood all the time.
+
+    Args:
+        base: the lowest RTT, s.
+        pps: the level.
+    """
+    first, last = _span(o, rates.windows)
+    some = last > first
+    lowest = np.array([o.rtt[i:j].min() for i, j in zip(first[some], last[some], strict=True)])
+    near = lowest < base + NEAR_BASE * (np.percentile(o.rtt, NEAR_TOP) - base)
+    rate = rates.windows.rate[some][near]
+    return bool(len(rate) and np.percentile(rate, NEAR_SLOWEST) >= NEVER_IDLE * pps)
 
 
 def of_busy(o: Observed, rates: Rates) -> tuple[float, float]:

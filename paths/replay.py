@@ -151,7 +151,10 @@ def candidates(model: PathModel) -> Iterator[PathModel]:
     queues = QUEUE_FACTORS if open_queue else (1.0,)
     open_rivals = any(rival.kind == Kind.ASSUMED for rival in model.rivals)
     ccs: Sequence[str | None] = RIVAL_CCS if open_rivals else (None,)
-    for factor, cc in itertools.product(queues, ccs):
+    # Where a log does not tell why packets were lost, a full queue may have dropped all of them.
+    open_loss = model.loss.kind == Kind.AT_MOST and model.loss.value > 0
+    losses = (model.loss, Value.exact(0.0, Kind.ASSUMED)) if open_loss else (model.loss,)
+    for loss, factor, cc in itertools.product(losses, queues, ccs):
         rivals = tuple(
             Rival(cc, r.kind, r.start_s) if cc and r.kind == Kind.ASSUMED else r
             for r in model.rivals
@@ -159,8 +162,8 @@ def candidates(model: PathModel) -> Iterator[PathModel]:
         queue = model.queue_packets
         if factor != 1.0:
             size = factor * scenario.queue_packets(model)
-            queue = Value.exact(size / scenario.UNSEEN_QUEUE, queue.kind)
-        yield replace(model, rivals=rivals, queue_packets=queue)
+            queue = Value.exact(size / scenario.UNSEEN_QUEUE, Kind.ASSUMED)
+        yield replace(model, rivals=rivals, queue_packets=queue, loss=loss)
 
 
 def replay(

@@ -225,6 +225,8 @@ def bounds(model: PathModel) -> str:
         words.append("The rate is a lower bound, so goodputs may be higher.")
     if model.queue_packets.kind == Kind.AT_LEAST:
         words.append("The queue is a lower bound, so RTTs may be higher.")
+    if model.queue_packets.kind == Kind.ASSUMED:
+        words.append("The queue is assumed, so RTTs may be higher or lower.")
     if model.loss.kind == Kind.ASSUMED and model.seen is not None:
         words.append("Losses are not known; with some, Reno and CUBIC get much less.")
     return " ".join(words)

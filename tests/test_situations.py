@@ -95,6 +95,31 @@ def test_mid_flow_starts_have_no_window_scale_but_the_rest(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
+    ("sizes", "mss"),
+    [
+        ([2896] * 60 + [1448] * 5 + [4344] * 3, 1448),
+        ([4344] * 40 + [2896] * 39 + [5792] * 3 + [733], 1448),
+        ([2856] * 50 + [4284] * 20 + [1428], 1428),
+        ([8948] * 70 + [3000], 8948),  # jumbo frames; the last has the rest
+        ([8948] * 70 + [6052] * 10, 8948),
+        ([1448] * 60 + [724] * 10, 1448),
+    ],
+)
+def test_super_packets_of_mid_flow_are_no_segments(
+    tmp_path: Path, sizes: list[int], mss: int
+) -> None:
+    made, now_us, seq = Captured(tmp_path / "x.pcap"), 1_000_000, 1
+    draw = np.random.default_rng(1)
+    for size in draw.permutation(sizes[:-1]).tolist() + sizes[-1:]:
+        made.data(now_us, seq, size)
+        seq += size
+        made.ack(now_us + 20_000, seq)
+        now_us += 3000
+    (flow,), _, _ = read(made)
+    assert flow.facts["handshake"] == 0 and flow.mss == mss
+
+
+@pytest.mark.parametrize(
     ("clock_us", "kernel_us"),
     [
         pytest.param(lambda us: us // 1000, 20_000, id="ms"),

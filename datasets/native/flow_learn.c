@@ -4,7 +4,6 @@
 
 #define HEAD_PACKETS 16		/* a handshake is looked for in the first packets */
 #define DEFAULT_MSS 536
-#define SMALL_PAYLOAD 256	/* not a full segment */
 
 /* A retransmitted SYN-ACK: the time stamp shows which of the two the ACK is for. */
 static bool answers_earlier(const struct flow *f, const struct ndm_options *options)
@@ -97,7 +96,7 @@ bool ndm_flow_learn(const struct ndm_capture *c, struct flow *f, const struct nd
 		f->acks[up] += (s->flags & TCP_ACK) != 0;
 		f->data[up] += s->payload > 0;
 	}
-	return f->offers >= 2 || s->payload < SMALL_PAYLOAD ||
+	return f->offers >= 2 || s->payload < NDM_LEAST_SIZE ||
 	       ndm_sizes_count(&f->sizes[up], s->payload);
 }
 

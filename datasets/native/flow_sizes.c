@@ -49,9 +49,20 @@ void ndm_sizes_free(struct ndm_sizes *s)
 	memset(s, 0, sizeof(*s));
 }
 
+static uint32_t common_divisor(uint32_t a, uint32_t b)
+{
+	while (b) {
+		uint32_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
 uint32_t ndm_sizes_full(const struct ndm_sizes *s)
 {
-	uint32_t best[4], n = 0, i, k, full = 0;
+	uint32_t best[4], n = 0, i, k, full = 0, divisor = 0;
 
 	for (i = 0; i < s->slots; i++) {
 		if (!s->slot[i].size)
@@ -75,5 +86,12 @@ uint32_t ndm_sizes_full(const struct ndm_sizes *s)
 		if (s->slot[best[k]].count * 4 >= s->slot[best[0]].count &&
 		    (!full || s->slot[best[k]].size < full))
 			full = s->slot[best[k]].size;
-	return full;
+	if (full <= NDM_ETHERNET_BYTES)
+		return full;
+	/* Super-packets of one host; its full segments by themselves are rare. */
+	for (k = 0; k < n; k++)
+		if (s->slot[best[k]].count > 1 &&
+		    s->slot[best[k]].count * NDM_RARE_SIZE >= s->slot[best[0]].count)
+			divisor = common_divisor(s->slot[best[k]].size, divisor);
+	return divisor >= NDM_LEAST_SIZE ? divisor : full;
 }

@@ -6,6 +6,9 @@
 #include "bytes.h"
 
 #define NDM_MAX_SIZES 4096		/* further ones are not counted */
+#define NDM_ETHERNET_BYTES 1500
+#define NDM_RARE_SIZE 1024	/* of the packets of the commonest size; a rarer one is a rest */
+#define NDM_LEAST_SIZE 256	/* bytes; payloads below are not counted */
 
 struct ndm_size {
 	uint32_t size;		/* 0: free */
@@ -20,7 +23,10 @@ struct ndm_sizes {
 
 /* False: out of memory. */
 bool ndm_sizes_count(struct ndm_sizes *s, uint32_t size);
-/* The smallest of the four commonest sizes that is a quarter as common as the commonest; 0: none. */
+/*
+ * The smallest of the four commonest sizes that is a quarter as common as the commonest; above a
+ * packet of Ethernet, the size that divides them; 0: none.
+ */
 uint32_t ndm_sizes_full(const struct ndm_sizes *s);
 void ndm_sizes_free(struct ndm_sizes *s);
 

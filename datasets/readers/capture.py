@@ -56,6 +56,8 @@ REASONS = {
     10: "packets not in time order, too far apart to sort; run: reordercap IN OUT",
 }
 """enum ndm_flow_status in words"""
+AS_USUAL = (REASONS[2], REASONS[9])
+"""Nothing is lost with these, if another flow of the capture is used."""
 BEHIND_QUEUE = (
     "the capture misses most of the RTT that the kernel measured: packets wait in a shaper on the "
     "sender's own interface; shape on another host or in another network namespace"

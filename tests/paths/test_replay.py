@@ -45,6 +45,18 @@ def test_open_values_have_candidates() -> None:
     assert len({(m.rivals[0].cc, m.queue_packets.value) for m in made}) == 4
     known = model(rivals=(Rival("bbr", Kind.MEASURED, 1.0),))
     assert list(replay.candidates(known)) == [known]
+    # A log counts losses and not where they came from: a full queue may have dropped all of them.
+    log = model(loss=Value.exact(0.004, Kind.AT_MOST))
+    assert [m.loss.value for m in replay.candidates(log)] == [0.004, 0.0]
+
+
+def test_a_guessed_queue_is_not_called_a_bound() -> None:
+    """The page said "at least 262 packets" of a queue that had 99."""
+    first, guess = replay.candidates(model(queue_packets=at_least(30)))
+    assert first.queue_packets.kind == Kind.AT_LEAST
+    assert guess.queue_packets.kind == Kind.ASSUMED
+    assert "lower bound" in report.bounds(first) and "assumed" in report.bounds(guess)
+    assert dict(report.facts(guess))["queue"].startswith("assumed ")
 
 
 def test_an_unknown_algorithm_is_tried_and_a_missing_one_refused() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import gcd
 from pathlib import Path
 
 import numpy as np
@@ -81,7 +82,7 @@ def _gaps(opening: tuple[int, int, int]) -> tuple[int, int]:
 
 
 def _segment_size(packets: list[tuple[Segment, bool]], forward: bool) -> int:
-    """Payload of a full segment: what both ends offered, else the commonest payload."""
+    """Payload of a full segment: what both ends offered, else by the commonest payloads."""
     offers, stamps = [], False
     for segment, _ in packets[:16]:
         if segment.flags & SYN and not segment.options_cut:
@@ -94,7 +95,12 @@ def _segment_size(packets: list[tuple[Segment, bool]], forward: bool) -> int:
     if not sizes:
         return 536
     common = sizes.most_common(4)
-    return min(size for size, count in common if count * 4 >= common[0][1])
+    full = min(size for size, count in common if count * 4 >= common[0][1])
+    if full <= 1500:
+        return full
+    # With segmentation offload a packet holds several segments.
+    divisor = gcd(*(size for size, n in common if n > 1 and n * 1024 >= common[0][1]))
+    return divisor if divisor >= 256 else full
 
 
 def _syns_resent(packets: list[tuple[Segment, bool]], forward: bool) -> int:
