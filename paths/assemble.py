@@ -194,6 +194,8 @@ def _jitter(f: Found) -> Value:
 def _loss(o: Observed, lost: Losses) -> Value:
     """Twice the square root of a count is a 95 % interval of a Poisson rate."""
     slack = (2 * float(np.sqrt(lost.n_random + 1)) + 1) / (lost.passed or o.packets)
+    if slack > 1:  # never alone
+        return Value.exact(lost.random, Kind.ASSUMED)
     return Value(lost.random, max(0.0, lost.random - slack), lost.random + slack)
 
 
@@ -263,6 +265,11 @@ def _notes(f: Found, rwnd: float) -> tuple[str, ...]:
         notes.append("At times the flow did not fill the path: these rates are lower bounds.")
     elif _seldom_filled(f):
         notes.append("The flow seldom filled the path: changes of its rate may not show.")
+    if f.shared.shown:
+        others = "Another flow" if f.shared.rivals == 1 else f"{f.shared.rivals} other flows"
+        notes.append(
+            f"{others} between the same hosts ran at the same time: the rate is that of all."
+        )
     if f.shared.joined and f.unfilled:
         notes.append("The flow joined rivals: its rate is a lower bound.")
     if f.shared.joined:

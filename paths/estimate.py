@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -39,12 +40,13 @@ STEADY_SHARE = 0.8
 """of the windows, with a queue and at one level: beside jitter, too, nothing else is to be found"""
 
 
-def estimate(flow: FlowRecords, source: str) -> PathModel:
+def estimate(flow: FlowRecords, source: str, others: Sequence[FlowRecords] = ()) -> PathModel:
     """The model of a flow's path.
 
     Args:
         flow: per ACK (a sender's capture) or per poll (tcp_info).
         source: name of its file.
+        others: flows of the same file; those beside it at its time are its rivals.
 
     Raises:
         NdmError: the flow shows too little of its path; says what would help.
@@ -53,7 +55,7 @@ def estimate(flow: FlowRecords, source: str) -> PathModel:
     name = name_of(source, flow)
     if flow.sampling == Sampling.POLL:
         return polls.estimate(flow, o, name, source)
-    found = find(o, flow.cc_name)
+    found = find(o, flow.cc_name, rivals.of_capture(flow, others))
     if flow.facts.get("handshake") == 0 and not found.policer:
         pps = assemble.mean(found.levels, o.seconds)
         alone = not found.unfilled and rates.never_idle(o, found.rates, found.order.base, pps)
@@ -61,15 +63,17 @@ def estimate(flow: FlowRecords, source: str) -> PathModel:
     return assemble.model(flow, name, source, o, found)
 
 
-def find(o: Observed, cc: str | None) -> Found:
-    """All that the flow of this algorithm shows."""
+def find(o: Observed, cc: str | None, known: Shared = rivals.NONE) -> Found:
+    """All that the flow of this algorithm shows, beside rivals of the capture."""
     gaps = trains.gaps(o)
     clock = _clock(o, gaps)
     ordered = order.measure(o, clock)
     held = holds.measure(o)
     hold = held.timer
     rate = rates.measure(o, ordered, held.longest, clock)
-    shared = rivals.measure(o, ordered, held.beyond, rate, gaps, cc)
+    shared = known
+    if not shared.rivals:
+        shared = rivals.measure(o, ordered, held.beyond, rate, gaps, cc)
     if not shared.rivals and len(rate.levels) > 1 and _own_doing(o, rate, gaps):
         rate = replace(rate, levels=())
     levels, unfilled = _levels(o, ordered, rate, shared)

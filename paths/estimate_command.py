@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -61,11 +62,11 @@ def estimate_all(
     """
     refused: dict[str, str] = {}
     made: dict[str, PathModel] = {}
-    read: dict[str, Path] = {}
+    before = _Before()
     found = sources.discover(list(paths), refused)
     with progress.bar(len(found), "source", quiet) as bar:
         for path in found:
-            for one, over_time in _models(path, read, refused):
+            for one, over_time in _models(path, before, refused):
                 named = model.apart(one, made)
                 model.write(named, out / f"{named.name}{model.SUFFIX}")
                 series.write(over_time, out / f"{named.name}{series.SUFFIX}")
@@ -91,20 +92,42 @@ def main(args: argparse.Namespace) -> int:
     return LEFT_OUT if refused else 0
 
 
-def _models(
-    path: Path, read: dict[str, Path], refused: dict[str, str]
-) -> Iterator[tuple[PathModel, Series]]:
-    """Models and series of a source's flows; what gives none goes to `refused`.
+@dataclass
+class _Before:
+    """What the sources before had."""
 
-    read: digest of each source before to its place.
-    """
+    read: dict[str, Path] = field(default_factory=dict)
+    """digest of a source to its place"""
+    flows: dict[tuple[object, ...], Path] = field(default_factory=dict)
+    """what tells a flow from others to its source"""
+    paths: dict[str | None, int] = field(default_factory=dict)
+    """the two hosts to a number: an address is not written into a model"""
+
+    def has(self, flow: FlowRecords, path: Path) -> Path | None:
+        """Another source of the same flow: the same packets in another format or unit of time."""
+        if flow.start_us is None:
+            return None
+        counts = [flow.facts.get(name) for name in ("packets", "segments", "retransmitted")]
+        seconds = round(flow.start_us / 1e6, 2)
+        other = self.flows.setdefault((flow.group, flow.sender_port, seconds, *counts), path)
+        return None if other is path else other
+
+    def number(self, flow: FlowRecords) -> int:
+        """Of the flow's path."""
+        return self.paths.setdefault(flow.group, len(self.paths) + 1) if flow.group else 0
+
+
+def _models(
+    path: Path, before: _Before, refused: dict[str, str]
+) -> Iterator[tuple[PathModel, Series]]:
+    """Models and series of a source's flows; what gives none goes to `refused`."""
     where = files.shown(path)
     try:
         result = sources.read(path)
     except NdmError as error:
         refused[where] = str(error)
         return
-    other = read.setdefault(result.sha256, path)
+    other = before.read.setdefault(result.sha256, path)
     if other is not path:
         said = f"same bytes as {files.shown(other)}; used once"
         print(f"ndm: {where}: {said}", file=sys.stderr)
@@ -124,8 +147,13 @@ def _models(
         refused[where] = f"{where}: {why}"
     short: dict[str, str] = {}
     for flow in result.flows:
+        if same := before.has(flow, path):
+            said = f"{_label(flow)} is that of {files.shown(same)}; used once"
+            print(f"ndm: {where}: {said}", file=sys.stderr)
+            continue
         try:
-            yield estimate(flow, path.name), series.of_records(flow)
+            one = estimate(flow, path.name, result.flows)
+            yield replace(one, path=before.number(flow)), series.of_records(flow)
         except NdmError as error:
             of = short if isinstance(error, TooShortError) else refused
             of[f"{where} {flow.flow_id}"] = f"{where}: {_label(flow)}: {error}"

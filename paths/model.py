@@ -147,6 +147,8 @@ class PathModel:
     """IP and TCP of a full segment"""
     buffer_bytes: int = 0
     """of the receiver, by its window scale; 0: not known"""
+    path: int = 0
+    """number of the path, one for all flows between the same two hosts; 0: not known"""
     window_bdp: float = 0.0
     """the constant window that scored best on the model, in BDPs (adapt/windows.py); 0: not
     measured"""

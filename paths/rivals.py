@@ -7,10 +7,12 @@ flight. Beside rivals its rate scatters, and more waits than its own packets.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from ndm_tcp.datasets.rounds.flow import FlowRecords
 from ndm_tcp.paths import trains
 from ndm_tcp.paths.observed import Bools, Floats, Ints, Observed
 from ndm_tcp.paths.order import Order
@@ -59,6 +61,10 @@ FAIR = ("reno", "cubic")
 """Algorithms whose share of a link tells how many share it; BBR takes more, or less."""
 ALONE_SHARE = 0.75
 """of the best rate: below, somebody else has a share"""
+TOGETHER, TOGETHER_LEAST = 0.5, 0.1
+"""Flows of a capture compete if both send in half of one's time, and the other a tenth as much."""
+TOGETHER_US = 500_000
+"""of time for a rate of all of them"""
 JOINED_S = 1.0
 """Rivals seen within the first second were probably there before."""
 LEVEL_ACKS = 40
@@ -84,9 +90,39 @@ class Shared:
     """the flow was never alone"""
     counted: bool
     """the flow's share tells how many rivals there are"""
+    shown: bool = False
+    """the rivals are in the capture, too"""
 
 
 NONE = Shared(0, 0.0, 0.0, False, False, True)
+
+
+def of_capture(flow: FlowRecords, others: Sequence[FlowRecords]) -> Shared:
+    """Those of a capture's flows that compete with one: between the same hosts, at its time."""
+    if flow.start_us is None or not flow.mss:
+        return NONE
+    at = np.arange(0.0, float(flow.acks["now_us"][-1]) + 1, TOGETHER_US)
+    sent = _bytes_until(flow, flow.start_us, at)
+    total, begins = sent.copy(), []
+    for one in others:
+        if one is flow or one.group != flow.group or one.start_us is None:
+            continue
+        theirs = _bytes_until(one, flow.start_us, at)
+        sends = np.diff(theirs) > 0
+        if np.mean(sends) >= TOGETHER and theirs[-1] - theirs[0] >= TOGETHER_LEAST * sent[-1]:
+            total += theirs
+            begins.append(max(0.0, (one.start_us - flow.start_us) / 1e6))
+    if not begins:
+        return NONE
+    pps = float(np.median(np.diff(total))) / flow.mss * 1e6 / TOGETHER_US
+    return Shared(len(begins), pps, min(begins), False, min(begins) < JOINED_S, True, True)
+
+
+def _bytes_until(flow: FlowRecords, zero_us: int, at_us: Floats) -> Floats:
+    """What a flow delivered until these times."""
+    at = flow.acks["now_us"].astype(np.int64) + ((flow.start_us or 0) - zero_us)
+    found: Floats = np.interp(at_us, at, flow.acks["delivered"] * float(flow.mss or 0))
+    return found
 
 
 def measure(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,35 @@ def test_every_table_says_which_runs_and_which_brackets(tmp_path: Path) -> None:
     (head,) = (line for line in lines if line.startswith("adapted less the others"))
     assert head.endswith("; brackets: 95 % intervals:")
     assert "The brackets of this table are 95 % intervals." in page
+
+
+def test_flows_of_one_path_are_no_independent_witnesses() -> None:
+    """Four flows between two hosts, each a little better: one path, and two with a fifth."""
+    flows: verdict.Of = {
+        name: {
+            "adapted": prediction(10 * (1.03 + 0.001 * number), 10.0),
+            "shipped": prediction(10.0, 10.1),
+        }
+        for number, name in enumerate("abcde")
+    }
+    apart = verdict.difference(flows, "shipped")
+    assert apart.pairs == 5
+    two = {"a": 1, "b": 1, "c": 1, "d": 1, "e": 2}
+    few = verdict.difference(flows, "shipped", two)
+    assert few.pairs == 10  # fewer than three paths: the draws
+    three = verdict.difference(flows, "shipped", {"a": 1, "b": 1, "c": 1, "d": 2, "e": 3})
+    assert three.pairs == 3 and three.high - three.low > apart.high - apart.low
+    assert verdict.count(flows, two) == 2 and verdict.count(flows, {}) == 5
+    assert verdict.sentence(flows, None, paths={"a": 1, "b": 1, "c": 1, "d": 2, "e": 3})
+
+
+def test_flows_between_the_same_hosts_count_as_one_path() -> None:
+    runs = {"shipped": prediction(9, 9.1, 9.2), "adapted": prediction(9.2, 9.3, 9.4)}
+    of: verdict.Of = dict.fromkeys(("one", "two", "three"), runs)
+    made = report.Adapted("", True, "kmod", None, [], {}, of, verdict.differences(of))
+    assert report.judged_on(made).startswith("draws of 3 paths that")
+    same = replace(made, paths={"one": 1, "two": 1, "three": 2})
+    assert report.judged_on(same).startswith("draws of 2 paths with 3 flows that")
 
 
 def test_a_guard_names_what_runs_before_each_bar(

@@ -167,6 +167,7 @@ def _records(
         captured_rtt_us=found.rows["rtt_us"].copy(),
         truth=truth.run.of(found.sender_port, found.first_us) if truth.run else None,
         facts=dict(found.facts),
+        start_us=found.first_us,
         sender_port=found.sender_port,
     )
 

@@ -110,6 +110,8 @@ class FlowRecords(Flow):
     """Per ACK, true if the receiver's window held the sender back."""
     captured_rtt_us: npt.NDArray[np.int32] | None = None
     """Per ACK, its RTT; the kernel's, in `acks`, counts milliseconds if a timestamp shows it."""
+    start_us: int | None = None
+    """when a capture's clock is 0 in `acks`"""
     sender_port: int | None = None
     """tells the flows of one capture apart; never stored in a dataset"""
 

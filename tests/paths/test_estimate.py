@@ -24,8 +24,6 @@ from ndm_tcp.paths.model import Burst, Kind, PathModel, Rival
 from ndm_tcp.paths.observed import observe
 from ndm_tcp.paths.smooth import most_frequent, running_median
 
-from .. import captures
-from ..captures import Captured
 from ..conftest import TRACES
 from .known import Errors, Known, errors, flows
 from .made import at_least, jittered
@@ -336,23 +334,6 @@ def test_one_bad_file_spoils_no_batch(tmp_path: Path, capsys: pytest.CaptureFixt
     assert run_command(["path", "estimate", str(good), "-o", str(out), "--json"]) == 0
     (made,) = json.loads(capsys.readouterr().out)
     assert made["name"] == "mine-20001"
-
-
-def test_a_flow_that_is_left_out_is_named_beside_one_that_is_used(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """An upload and a download: the first was captured where data are sent, the second not."""
-    both = Captured(tmp_path / "both.pcap")
-    both.handshake(1_000_000, 1_020_000, 1_020_050)
-    both.transfer(1_021_000, 1200)
-    other = Captured(tmp_path / "other.pcap", (captures.SENDER[0], 4321))
-    other.handshake(1_000_000, 1_000_050, 1_020_000)
-    other.transfer(1_021_000, 1200, rtt_us=50)
-    both.records += other.records
-    path = both.sort().write()
-    assert run_command(["path", "estimate", str(path), "-o", str(tmp_path / "out")]) == 1
-    told = capsys.readouterr().err
-    assert f"left out: {path}: 1 x captured near the receiver" in told
 
 
 def test_every_value_of_a_model_is_named() -> None:

@@ -43,6 +43,8 @@ class Adapted:
     """did recordings, search and guard run in the simulator, where it has the paths?"""
     seconds: dict[str, float] = field(default_factory=dict)
     """name of a path to the duration of its runs"""
+    paths: dict[str, int] = field(default_factory=dict)
+    """`verdict.Paths`: flows between the same two hosts have one path"""
 
 
 def difference_rows(found: Adapted) -> list[list[str]]:
@@ -60,7 +62,11 @@ def difference_rows(found: Adapted) -> list[list[str]]:
 
 def judged_on(found: Adapted) -> str:
     """Which runs the comparison is of."""
-    count = f"{len(found.judged)} path{'s' * (len(found.judged) > 1)}"
+    flows = len(found.judged)
+    paths = verdict.count(found.judged, found.paths)
+    count = f"{paths} path{'s' * (paths > 1)}"
+    if paths < flows:
+        count += f" with {flows} flows"
     if found.held_out:
         return f"{count} that training did not see"
     return f"draws of {count} that training saw with other values"

@@ -291,8 +291,7 @@ def search(steps: Steps, models: Sequence[PathModel], kmod: Path) -> tuple[bool,
     from ndm_tcp.lab.guest import uml_build
     from ndm_tcp.paths.predict import Entrant, predict
 
-    runs = steps.runs / "offsets" / "runs"
-
+    runs, paths = steps.runs / "offsets" / "runs", verdict.numbers(models)
     scores: dict[tuple[bool, int], list[float]] = {}
     draws = steps.draws
 
@@ -315,7 +314,9 @@ def search(steps: Steps, models: Sequence[PathModel], kmod: Path) -> tuple[bool,
             steps.stage(f"search, {' and '.join(name for name, _ in entrants.values())}"),
             seconds=recordings.seconds,
         )
-        scores.update({key: verdict.scores(found, name) for key, (name, _) in entrants.items()})
+        scores.update(
+            {key: verdict.scores(found, name, paths) for key, (name, _) in entrants.items()}
+        )
 
     run((True, 0), (False, 0))
     while draws < min(MOST_DRAWS * steps.draws, JUDGED) and not (

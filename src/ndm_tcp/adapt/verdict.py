@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ndm_tcp.intervals import FEWEST, Ratio, interval, student
-from ndm_tcp.paths.model import Seen
+from ndm_tcp.paths.model import PathModel, Seen
 from ndm_tcp.paths.predict import Prediction
 from ndm_tcp.selection import points
 
@@ -19,7 +19,11 @@ NOTHING = (
     "Stay with the shipped network: neither target windows nor an offset beat it on these paths."
 )
 Of = dict[str, dict[str, Prediction]]
-"""name of the path to name of the algorithm to its runs"""
+"""name of the model to name of the algorithm to its runs"""
+Paths = Mapping[str, int]
+"""name of the model to the number of its path; one that has none is a path of its own"""
+APART: Paths = {}
+Rows = list[list[float]]
 
 
 @dataclass(frozen=True)
@@ -62,12 +66,34 @@ def score(seen: Seen) -> float:
     return points(seen.goodput_mbps, seen.rtt_mean_ms, lost, share, 1.0, fair)
 
 
-def scores(of: Of, name: str) -> list[float]:
+def numbers(models: Iterable[PathModel]) -> Paths:
+    """The path of each model, by its name."""
+    return {model.name: model.path for model in models}
+
+
+def scores(of: Of, name: str, paths: Paths = APART) -> list[float]:
     """Scores of one algorithm: one a path, or one a draw with few paths."""
-    each = [[score(run) for run in runs[name].draws] for runs in of.values()]
-    if len(of) >= FEWEST:
-        return [float(np.mean(path)) for path in each]
-    return [one for path in each for one in path]
+    each = {model: [[score(run)] for run in runs[name].draws] for model, runs in of.items()}
+    return [row[0] for row in _by_path(each, paths)]
+
+
+def count(models: Iterable[str], paths: Paths) -> int:
+    """How many paths these models are of."""
+    return len({paths.get(name) or name for name in models})
+
+
+def _by_path(each: Mapping[str, Rows], paths: Paths) -> Rows:
+    """The mean row of each path, or with few paths the rows of all draws.
+
+    Flows over one path share what is peculiar to it: they are no independent witnesses.
+    """
+    of_path: dict[int | str, Rows] = {}
+    for name, rows in each.items():
+        mean = np.mean(rows, axis=0).tolist()
+        of_path.setdefault(paths.get(name) or name, []).append(mean)
+    if len(of_path) >= FEWEST:
+        return [np.mean(means, axis=0).tolist() for means in of_path.values()]
+    return [row for rows in each.values() for row in rows]
 
 
 def grows(new: Sequence[float], old: Sequence[float], errors: float = 2.0) -> bool:
@@ -77,28 +103,21 @@ def grows(new: Sequence[float], old: Sequence[float], errors: float = 2.0) -> bo
     return bool(apart.mean() > errors * error)
 
 
-def _logs(of: Of, other: str) -> list[tuple[float, float, float]]:
-    """(score, log goodput, log RTT) differences: one a path, or one a draw with few paths."""
-    found = []
-    for runs in of.values():
-        rows = [
-            (
-                score(a) - score(b),
-                math.log(max(a.goodput_mbps, 1e-3) / max(b.goodput_mbps, 1e-3)),
-                math.log(max(a.rtt_mean_ms, 1e-3) / max(b.rtt_mean_ms, 1e-3)),
-            )
-            for a, b in zip(runs[ADAPTED].draws, runs[other].draws, strict=True)
+def _logs(runs: Mapping[str, Prediction], other: str) -> Rows:
+    """(score, log goodput, log RTT) differences, one row a draw."""
+    return [
+        [
+            score(a) - score(b),
+            math.log(max(a.goodput_mbps, 1e-3) / max(b.goodput_mbps, 1e-3)),
+            math.log(max(a.rtt_mean_ms, 1e-3) / max(b.rtt_mean_ms, 1e-3)),
         ]
-        if len(of) >= FEWEST:
-            found.append(tuple(np.mean(rows, axis=0).tolist()))
-        else:
-            found += rows
-    return found
+        for a, b in zip(runs[ADAPTED].draws, runs[other].draws, strict=True)
+    ]
 
 
-def difference(of: Of, other: str) -> Difference:
+def difference(of: Of, other: str, paths: Paths = APART) -> Difference:
     """The adapted network less another on the user's paths."""
-    rows = _logs(of, other)
+    rows = _by_path({name: _logs(runs, other) for name, runs in of.items()}, paths)
     return Difference(
         *student([row[0] for row in rows]),
         interval([row[1] for row in rows]),
@@ -107,10 +126,10 @@ def difference(of: Of, other: str) -> Difference:
     )
 
 
-def differences(of: Of) -> dict[str, Difference]:
+def differences(of: Of, paths: Paths = APART) -> dict[str, Difference]:
     """Name of each other algorithm to the adapted network less it."""
     names = next(iter(of.values()))
-    return {name: difference(of, name) for name in names if name != ADAPTED}
+    return {name: difference(of, name, paths) for name in names if name != ADAPTED}
 
 
 def guard(suites: str, adapted: Mapping[str, float], shipped: Mapping[str, float]) -> Guard:
@@ -133,7 +152,9 @@ def guard(suites: str, adapted: Mapping[str, float], shipped: Mapping[str, float
     return min(refuse, key=lambda one: one.score, default=every)
 
 
-def sentence(of: Of, guarded: Guard | None, same: bool = False) -> tuple[bool, str]:
+def sentence(
+    of: Of, guarded: Guard | None, same: bool = False, paths: Paths = APART
+) -> tuple[bool, str]:
     """Whether to use the adapted network, and why in one sentence. same: it is the shipped one."""
     if guarded is not None and not guarded.passed:
         return False, (
@@ -141,7 +162,7 @@ def sentence(of: Of, guarded: Guard | None, same: bool = False) -> tuple[bool, s
             f"{guarded.scenarios} paths of {guarded.suites} (score {guarded.score:+.3f} "
             f"[{guarded.low:+.3f}, {guarded.high:+.3f}])."
         )
-    apart = differences(of)
+    apart = differences(of, paths)
     better = {name: d for name, d in apart.items() if name != SHIPPED and d.high < 0}
     if better:
         best = min(better, key=lambda name: better[name].score)
