@@ -277,6 +277,29 @@ def test_a_log_of_ss(tmp_path: Path, capsys: Capture) -> None:
     assert "less goodput" in page and "Warnings" not in page
 
 
+def test_a_rotated_log_counts_a_flow_once(tmp_path: Path, capsys: Capture) -> None:
+    """Cut in two, and beside the whole; a later connection with the same ports is another flow."""
+
+    def groups(*paths: Path) -> list[dict[str, Any]]:
+        assert run_command(["ab", *map(str, paths), "--json"]) == 0
+        found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["groups"]
+        return found
+
+    whole = log(tmp_path / "whole.log", seconds=12)
+    lines = whole.read_text().splitlines(keepends=True)
+    cut = 49 * 6  # a poll has a time and 24 flows
+    first, second = tmp_path / "ss.log.1", tmp_path / "ss.log"
+    first.write_text("".join(lines[:cut]))
+    second.write_text("".join(lines[cut:]))
+    expected = groups(whole)
+    assert [group["flows"] for group in expected] == [12, 12]
+    assert groups(first, second) == groups(second, first) == expected
+    assert groups(whole, second) == expected
+    again = whole.read_text().replace("17000000", "17000900")
+    (tmp_path / "again.log").write_text(again)
+    assert [group["flows"] for group in groups(whole, tmp_path / "again.log")] == [24, 24]
+
+
 def test_the_terminal_and_one_network(tmp_path: Path, capsys: Capture) -> None:
     path = str(log(tmp_path / "ss.log"))
     assert run_command(["ab", path, "--peer", "203.0.113.1/32", "--reference", "cubic"]) == 0

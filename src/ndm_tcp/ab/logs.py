@@ -8,6 +8,10 @@ segments in flight, or new bytes acknowledged.
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -33,40 +37,79 @@ def _port(text: str) -> int:
     return int(text) if text.isdecimal() else 0
 
 
-def _watched(log: ss.Log, item: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Watched:
-    rows = log.rows[item]
-    columns = ss.columns(rows)
-    order = np.argsort(columns.time_us, kind="stable")
-    delivered = columns.delivered
-    if (delivered == MISSING).any():
-        delivered = columns.bytes_acked // max(int(rows["mss"].max()), 1)
-    seen: Watched | None = None
-    for k in order.tolist():
-        cc = int(rows["cc"][k])
-        poll = Poll(
-            time_s=float(columns.time_us[k]) / 1e6,
-            cc=log.ccs[cc] if cc >= 0 else UNKNOWN,
-            acked_bytes=int(columns.bytes_acked[k]),
-            sent=int(delivered[k] + columns.retransmitted[k]),
-            retransmitted=int(columns.retransmitted[k]),
-            rtt_us=int(columns.srtt_us[k]),
-            min_rtt_us=int(columns.min_rtt_us[k]),
-            inflight=int(columns.inflight[k]),
-            app_limited=bool(columns.app_limited[k] == 1),
-            busy_us=None,
-            rwnd_limited_us=int(columns.rwnd_limited_us[k]),
-            sndbuf_limited_us=0,
-        )
-        if seen is None:
-            seen = Watched(poll)
+@dataclass(frozen=True)
+class _Part:
+    """The polls of one flow in one log."""
+
+    log: ss.Log
+    rows: np.ndarray[tuple[int], np.dtype[np.intp]]
+
+    @cached_property
+    def span(self) -> tuple[float, float, int, int]:
+        """Time in us and acknowledged bytes, of the first and of the last poll."""
+        columns = ss.columns(self.log.rows[self.rows])
+        first, last = int(columns.time_us.argmin()), int(columns.time_us.argmax())
+        times, acked = columns.time_us, columns.bytes_acked
+        return float(times[first]), float(times[last]), int(acked[first]), int(acked[last])
+
+    def goes_on(self, parts: Sequence[_Part]) -> bool:
+        """Is it of the flow of these parts? Then it is in another log, and counts from there on."""
+        if any(part.log is self.log for part in parts):
+            return False
+        first_us, _, acked, _ = self.span
+        past = [part.span[3] if part.span[1] < first_us else part.span[2] for part in parts]
+        return acked >= max(past)
+
+    def polls(self) -> Iterator[Poll]:
+        """In order of time."""
+        rows, log = self.log.rows[self.rows], self.log
+        columns = ss.columns(rows)
+        delivered = columns.delivered
+        if (delivered == MISSING).any():
+            delivered = columns.bytes_acked // max(int(rows["mss"].max()), 1)
+        for k in np.argsort(columns.time_us, kind="stable").tolist():
+            cc = int(rows["cc"][k])
+            yield Poll(
+                time_s=float(columns.time_us[k]) / 1e6,
+                cc=log.ccs[cc] if cc >= 0 else UNKNOWN,
+                acked_bytes=int(columns.bytes_acked[k]),
+                sent=int(delivered[k] + columns.retransmitted[k]),
+                retransmitted=int(columns.retransmitted[k]),
+                rtt_us=int(columns.srtt_us[k]),
+                min_rtt_us=int(columns.min_rtt_us[k]),
+                inflight=int(columns.inflight[k]),
+                app_limited=bool(columns.app_limited[k] == 1),
+                busy_us=None,
+                rwnd_limited_us=int(columns.rwnd_limited_us[k]),
+                sndbuf_limited_us=0,
+            )
+
+
+def _joined(each: Sequence[_Part]) -> list[list[_Part]]:
+    """The parts of each flow between these ends."""
+    flows: list[list[_Part]] = []
+    for part in sorted(each, key=lambda part: part.span[0]):
+        mine = next((parts for parts in reversed(flows) if part.goes_on(parts)), None)
+        if mine is None:
+            flows.append([part])
         else:
+            mine.append(part)
+    return flows
+
+
+def _watched(parts: Sequence[_Part]) -> Watched:
+    """A flow over its logs; a poll that two of them have counts once."""
+    polls = heapq.merge(*(part.polls() for part in parts), key=lambda poll: poll.time_s)
+    first = next(polls)
+    seen = Watched(first)
+    for poll in polls:
+        if len(parts) == 1 or poll.time_s > seen.last.time_s:
             seen.add(poll)
-    assert seen is not None
     return seen
 
 
 def read(paths: list[Path], least_s: float) -> list[Flow]:
-    """The flows of all logs under these paths.
+    """The flows of all logs under these paths; one that several logs have counts once.
 
     Args:
         paths: logs, plain or compressed, and folders of them.
@@ -75,7 +118,7 @@ def read(paths: list[Path], least_s: float) -> list[Flow]:
     Raises:
         NdmError: another kind of file, a damaged log, times are missing, or no flow.
     """
-    found = []
+    found: dict[Ends, list[_Part]] = {}
     for path in discover(paths):
         if path.is_dir():
             raise NdmError(f"{path}: a recorded run; name logs of ss -tin")
@@ -88,7 +131,11 @@ def read(paths: list[Path], least_s: float) -> list[Flow]:
             raise NdmError(f"{path}: ss printed no bytes_acked; log with iproute2 4.1 or newer")
         for item in ss.flows_of(path, log):
             ends = _ends(log.ends[log.rows["ends"][item[0]]])
-            found.append(measure(ends, _watched(log, item), least_s))
+            found.setdefault(ends, []).append(_Part(log, item))
     if not found:
         raise NdmError(f"{paths[0]}: no open connection with cwnd; log ss -tin on the sender")
-    return found
+    return [
+        measure(ends, _watched(parts), least_s)
+        for ends, each in found.items()
+        for parts in _joined(each)
+    ]
