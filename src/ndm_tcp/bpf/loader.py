@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
-from ndm_tcp import files
+from ndm_tcp import files, interrupts
 from ndm_tcp.errors import NdmError
 
 NAME = "ndm_tcp_bpf"
@@ -60,17 +62,31 @@ def run(folder: Path, *words: str) -> tuple[int, str]:
     return child.returncode, text
 
 
-def started(folder: Path, *words: str, stdout: int | None = None) -> subprocess.Popen[str]:
-    """The loader, begun; its standard error is piped.
+@contextlib.contextmanager
+def started(
+    folder: Path, *words: str, stdout: int | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """The loader, begun; its standard error is piped. A signal while it begins ends it, too.
 
     Raises:
         NdmError: it is not built, or cannot run.
     """
     path = program(folder)
+    command: list[str | Path] = [path, *words]
+    child: subprocess.Popen[str] | None = None
     try:
-        return subprocess.Popen([path, *words], stdout=stdout, stderr=subprocess.PIPE, text=True)
-    except OSError as error:
-        raise NdmError(f"{path}: {files.why(error)}; build it again: make -B -C {folder}") from None
+        try:
+            with interrupts.deferred():
+                child = subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, text=True)
+        except OSError as error:
+            why = files.why(error)
+            raise NdmError(f"{path}: {why}; build it again: make -B -C {folder}") from None
+        with child:
+            yield child
+    finally:
+        if child is not None and child.poll() is None:
+            child.terminate()
+            child.wait()
 
 
 def refuse(trouble: str) -> None:
