@@ -72,6 +72,11 @@ class Found:
     begun: bool = False
     """it began before the capture, and a queue may have stood ever since"""
 
+    @property
+    def never_empty(self) -> bool:
+        """May a queue have stood all the time? Then baseline RTT and queue are bounds."""
+        return self.shared.joined or self.begun
+
 
 def mean(levels: Levels, seconds: float) -> float:
     """Of the levels over a flow's time."""
@@ -151,7 +156,7 @@ def _around(value: float, error: float, kind: Kind) -> Value:
 
 def _base(f: Found) -> Value:
     base_us, slack = f.order.base * 1e6, JITTERED_BASE * f.order.jitter * 1e6
-    if f.shared.joined or f.begun:
+    if f.never_empty:
         return Value.exact(base_us, Kind.AT_MOST)
     # The lowest RTT has some queue in it, so the truth is rather below.
     return Value(base_us, max(0.0, base_us * (1 - BASE_SLACK) - slack), base_us * 1.001 + slack)
@@ -162,7 +167,7 @@ def _queue(f: Found, pps: float) -> Value:
     if f.policer:
         return Value.exact(1.0)
     # Where the baseline RTT is too high, the queue is too short.
-    if not lost.overflow or f.shared.joined or f.begun:
+    if not lost.overflow or f.never_empty:
         # Jitter that hides the whole queue leaves less than nothing.
         return Value.exact(max(1.0, lost.queue), Kind.AT_LEAST)
     low, high = (float(value) for value in np.percentile(lost.at_overflow, [5, 99]))
@@ -213,11 +218,10 @@ def _start(shared: Shared) -> float:
 def _label_error(f: Found) -> float:
     """Expected |log2| error of the target window, by what is known."""
     shared = f.shared
-    if f.begun:
-        return UNKNOWN
     if f.policer and not f.unfilled:
         return FILLED
-    if f.unfilled or not shared.counted or (shared.rivals and not shared.by_clock):
+    by_share = shared.rivals > 0 and not shared.by_clock
+    if f.begun or f.unfilled or not shared.counted or by_share:
         return UNKNOWN
     if f.order.base < LOCAL_S:
         return ROUGH

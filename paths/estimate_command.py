@@ -100,7 +100,7 @@ class _Before:
     """digest of a source to its place"""
     flows: dict[tuple[object, ...], Path] = field(default_factory=dict)
     """what tells a flow from others to its source"""
-    paths: dict[str | None, int] = field(default_factory=dict)
+    paths: dict[str, int] = field(default_factory=dict)
     """the two hosts to a number: an address is not written into a model"""
 
     def has(self, flow: FlowRecords, path: Path) -> Path | None:

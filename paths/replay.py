@@ -151,7 +151,7 @@ def candidates(model: PathModel) -> Iterator[PathModel]:
     queues = QUEUE_FACTORS if open_queue else (1.0,)
     open_rivals = any(rival.kind == Kind.ASSUMED for rival in model.rivals)
     ccs: Sequence[str | None] = RIVAL_CCS if open_rivals else (None,)
-    # Where a log does not tell why packets were lost, a full queue may have dropped all of them.
+    # A log counts losses without their cause: a full queue may have dropped all of them.
     open_loss = model.loss.kind == Kind.AT_MOST and model.loss.value > 0
     losses = (model.loss, Value.exact(0.0, Kind.ASSUMED)) if open_loss else (model.loss,)
     for loss, factor, cc in itertools.product(losses, queues, ccs):

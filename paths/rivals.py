@@ -101,26 +101,30 @@ def of_capture(flow: FlowRecords, others: Sequence[FlowRecords]) -> Shared:
     """Those of a capture's flows that compete with one: between the same hosts, at its time."""
     if flow.start_us is None or not flow.mss:
         return NONE
-    at = np.arange(0.0, float(flow.acks["now_us"][-1]) + 1, TOGETHER_US)
-    sent = _bytes_until(flow, flow.start_us, at)
+    end_us = int(flow.acks["now_us"][-1])
+    at = np.arange(0.0, end_us + 1, TOGETHER_US)
+    sent = _bytes_until(flow, 0, at)
     total, begins = sent.copy(), []
     for one in others:
         if one is flow or one.group != flow.group or one.start_us is None:
             continue
-        theirs = _bytes_until(one, flow.start_us, at)
+        later_us = one.start_us - flow.start_us
+        if not -int(one.acks["now_us"][-1]) < later_us < end_us:
+            continue
+        theirs = _bytes_until(one, later_us, at)
         sends = np.diff(theirs) > 0
         if np.mean(sends) >= TOGETHER and theirs[-1] - theirs[0] >= TOGETHER_LEAST * sent[-1]:
             total += theirs
-            begins.append(max(0.0, (one.start_us - flow.start_us) / 1e6))
+            begins.append(max(0.0, later_us / 1e6))
     if not begins:
         return NONE
     pps = float(np.median(np.diff(total))) / flow.mss * 1e6 / TOGETHER_US
     return Shared(len(begins), pps, min(begins), False, min(begins) < JOINED_S, True, True)
 
 
-def _bytes_until(flow: FlowRecords, zero_us: int, at_us: Floats) -> Floats:
-    """What a flow delivered until these times."""
-    at = flow.acks["now_us"].astype(np.int64) + ((flow.start_us or 0) - zero_us)
+def _bytes_until(flow: FlowRecords, later_us: int, at_us: Floats) -> Floats:
+    """What a flow that begins so much later delivered until these times."""
+    at = flow.acks["now_us"].astype(np.int64) + later_us
     found: Floats = np.interp(at_us, at, flow.acks["delivered"] * float(flow.mss or 0))
     return found
 

@@ -20,13 +20,19 @@ from ..captures import Captured
 from ..conftest import TRACES
 
 
+def bulk(path: Path, port: int = captures.SENDER[1], start_us: int = 1_000_000) -> Captured:
+    """A second of data where they are sent: the RTT is 20 ms."""
+    made = Captured(path, (captures.SENDER[0], port))
+    made.handshake(start_us, start_us + 20_000, start_us + 20_050)
+    made.transfer(start_us + 21_000, 1200)
+    return made
+
+
 def test_a_flow_that_is_left_out_is_named_beside_one_that_is_used(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An upload and a download: the first was captured where data are sent, the second not."""
-    both = Captured(tmp_path / "both.pcap")
-    both.handshake(1_000_000, 1_020_000, 1_020_050)
-    both.transfer(1_021_000, 1200)
+    both = bulk(tmp_path / "both.pcap")
     other = Captured(tmp_path / "other.pcap", (captures.SENDER[0], 4321))
     other.handshake(1_000_000, 1_000_050, 1_020_000)
     other.transfer(1_021_000, 1200, rtt_us=50)
@@ -41,17 +47,11 @@ def test_a_flow_in_other_formats_is_used_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The same packets, and the same with other bytes; another flow has the same path."""
-    one = Captured(tmp_path / "one.pcap")
-    one.handshake(1_000_000, 1_020_000, 1_020_050)
-    one.transfer(1_021_000, 1200)
-    shutil.copy(one.sort().write(), tmp_path / "copy.pcap")
+    shutil.copy(bulk(tmp_path / "one.pcap").sort().write(), tmp_path / "copy.pcap")
     data = (tmp_path / "copy.pcap").read_bytes()
     (tmp_path / "gone.pcap.gz").write_bytes(gzip.compress(data))
     (tmp_path / "longer.pcap").write_bytes(data[:16] + (9999).to_bytes(4, "little") + data[20:])
-    other = Captured(tmp_path / "other.pcap", (captures.SENDER[0], 4321))
-    other.handshake(5_000_000, 5_020_000, 5_020_050)
-    other.transfer(5_021_000, 1200)
-    other.sort().write()
+    bulk(tmp_path / "other.pcap", 4321, 5_000_000).sort().write()
     assert run_command(["path", "estimate", str(tmp_path), "-o", str(tmp_path / "out")]) == 0
     assert capsys.readouterr().err.count("used once") == 3
     models = model.load_all(tmp_path / "out")
