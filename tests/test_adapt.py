@@ -178,15 +178,16 @@ BAD = verdict.Guard("validation", 57, -0.05, -0.08, -0.02)
 def test_the_report_ends_with_one_honest_sentence(
     of: verdict.Of, guard: verdict.Guard | None, advised: bool, said: str
 ) -> None:
-    use, sentence = verdict.sentence(of, guard)
+    use, sentence = verdict.sentence(verdict.differences(of), guard)
     assert use is advised and said in sentence and sentence.endswith((".", ")."))
 
 
 def test_a_rival_that_is_better_is_named_though_nothing_was_adapted() -> None:
-    said = verdict.sentence(judged(1.0, bbr=1.3), None, same=True)
+    said = verdict.sentence(verdict.differences(judged(1.0, bbr=1.3)), None, same=True)
     assert said[0] is False and said[1].startswith("Stay with bbr: ")
     assert "than the shipped network" in said[1]
-    assert verdict.sentence(judged(1.0), None, same=True) == (False, verdict.NOTHING)
+    same = verdict.sentence(verdict.differences(judged(1.0)), None, same=True)
+    assert same == (False, verdict.NOTHING)
 
 
 def test_beside_rivals_the_fair_share_counts() -> None:

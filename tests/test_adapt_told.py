@@ -54,7 +54,8 @@ def test_flows_of_one_path_are_no_independent_witnesses() -> None:
     three = verdict.difference(flows, "shipped", {"a": 1, "b": 1, "c": 1, "d": 2, "e": 3})
     assert three.pairs == 3 and three.high - three.low > apart.high - apart.low
     assert verdict.count(flows, two) == 2 and verdict.count(flows, {}) == 5
-    assert verdict.sentence(flows, None, paths={"a": 1, "b": 1, "c": 1, "d": 2, "e": 3})
+    use, said = verdict.sentence({"shipped": three}, None)
+    assert use and f"(score {three.score:+.3f} [{three.low:+.3f}, {three.high:+.3f}]" in said
 
 
 def test_flows_between_the_same_hosts_count_as_one_path() -> None:

@@ -98,10 +98,11 @@ def adapt_page(folder: Path) -> str:
     of_path = {"shipped": prediction(9, 9.1, 9.2), "adapted": prediction(9.2, 9.3, 9.4)}
     paths = {"one": of_path}
     guard = verdict.Guard("validation", 57, 0.01, -0.01, 0.03)
-    said = verdict.sentence(paths, guard)
+    apart = verdict.differences(paths)
+    said = verdict.sentence(apart, guard)
     found = adapt_report.Adapted(
         *(said[1], said[0], "kmod", guard, [], {"x.pcap": "y"}),
-        *(paths, verdict.differences(paths)),
+        *(paths, apart),
         seconds={"one": 5.0},
     )
     return adapt_report.write(found, folder, [model("one")]).read_text()

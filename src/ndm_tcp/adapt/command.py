@@ -134,12 +134,13 @@ def main(args: argparse.Namespace) -> int:
         kmod, guarded, refused = steps.guarded(setting, args.guard, run, kmod, started_s)
     of = steps.judge(setting, plan, kmod, started_s)
     paths = verdict.numbers(taught.values())
-    advised, sentence = verdict.sentence(of, guarded, same, paths)
+    differences = verdict.differences(of, paths)
+    advised, sentence = verdict.sentence(differences, guarded, same)
     place = _place(setting.out, kmod, advised)
     held_out = sorted(model.name for model in plan.held_out)
     found = report.Adapted(
         *(sentence, advised, place.name, guarded, held_out, rejected),
-        *(of, verdict.differences(of, paths), same, refused, setting.where.simulated),
+        *(of, differences, same, refused, setting.where.simulated),
         {model.name: recordings.seconds(model) for model in chosen if model.name in of},
         {name: number for name, number in paths.items() if name in of},
     )

@@ -71,7 +71,7 @@ def numbers(models: Iterable[PathModel]) -> Paths:
     return {model.name: model.path for model in models}
 
 
-def scores(of: Of, name: str, paths: Paths = APART) -> list[float]:
+def scores(of: Of, name: str, paths: Paths) -> list[float]:
     """Scores of one algorithm: one a path, or one a draw with few paths."""
     each = {model: [[score(run)] for run in runs[name].draws] for model, runs in of.items()}
     return [row[0] for row in _by_path(each, paths)]
@@ -153,16 +153,21 @@ def guard(suites: str, adapted: Mapping[str, float], shipped: Mapping[str, float
 
 
 def sentence(
-    of: Of, guarded: Guard | None, same: bool = False, paths: Paths = APART
+    apart: Mapping[str, Difference], guarded: Guard | None, same: bool = False
 ) -> tuple[bool, str]:
-    """Whether to use the adapted network, and why in one sentence. same: it is the shipped one."""
+    """Whether to use the adapted network, and why in one sentence.
+
+    Args:
+        apart: `differences`.
+        guarded: None: no guard suite was run.
+        same: it is the shipped one.
+    """
     if guarded is not None and not guarded.passed:
         return False, (
             f"Stay with the shipped network: the adapted one is significantly worse on the "
             f"{guarded.scenarios} paths of {guarded.suites} (score {guarded.score:+.3f} "
             f"[{guarded.low:+.3f}, {guarded.high:+.3f}])."
         )
-    apart = differences(of, paths)
     better = {name: d for name, d in apart.items() if name != SHIPPED and d.high < 0}
     if better:
         best = min(better, key=lambda name: better[name].score)
