@@ -47,9 +47,9 @@ class _Part:
     @cached_property
     def span(self) -> tuple[float, float, int, int]:
         """Time in us and acknowledged bytes, of the first and of the last poll."""
-        columns = ss.columns(self.log.rows[self.rows])
-        first, last = int(columns.time_us.argmin()), int(columns.time_us.argmax())
-        times, acked = columns.time_us, columns.bytes_acked
+        rows = self.log.rows[self.rows]
+        times, acked = (rows[name].clip(0) for name in ("time_us", "bytes_acked"))
+        first, last = int(times.argmin()), int(times.argmax())
         return float(times[first]), float(times[last]), int(acked[first]), int(acked[last])
 
     def goes_on(self, parts: Sequence[_Part]) -> bool:
