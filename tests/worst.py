@@ -51,10 +51,7 @@ def held_back(seed: int, count: int) -> list[Scenario]:
         longest = round(log_uniform(rng, 2e3, 14e3))
         queue = max(20, round(log_uniform(rng, 0.5, 4) * mbps * (rtt_us + longest) / 12000))
         lines = [f"ack_hold_us = [{longest // 4}, {longest}]"]
-        if rng.random() < 0.5:
-            lines.append(f"loss = {log_uniform(rng, 0.0003, 0.005):.4f}")
-        if rng.random() < 0.5:
-            lines.append(_jitter(rng, rtt_us, 0.1))
+        lines += _loss_and_jitter(rng, rtt_us, 0.005)
         paths.append(lone(f"held-{number}", 10, mbps, rtt_us, queue, lines))
     return paths
 
@@ -96,10 +93,7 @@ def faster(seed: int, count: int) -> list[Scenario]:
         mbps, rtt_us = log_uniform(rng, 4, 60), log_uniform(rng, 8e3, 120e3)
         queue = max(6, round(log_uniform(rng, 0.2, 4) * mbps * rtt_us / 12000))
         lines = [f"steps = [[4.0, {mbps * log_uniform(rng, 1.5, 5) * 1e6:.0f}]]"]
-        if rng.random() < 0.5:
-            lines.append(f"loss = {log_uniform(rng, 0.0003, 0.02):.4f}")
-        if rng.random() < 0.5:
-            lines.append(_jitter(rng, rtt_us, 0.1))
+        lines += _loss_and_jitter(rng, rtt_us, 0.02)
         paths.append(lone(f"faster-{number}", 14, mbps, rtt_us, queue, lines))
     return paths
 
@@ -116,6 +110,16 @@ def _fast(rng: random.Random, name: str, *, least_loss: float, jitter: bool) -> 
 def _jitter(rng: random.Random, rtt_us: float, most: float, least: float = 0.01) -> str:
     """In order; between these parts of the RTT."""
     return f"jitter_us = {rtt_us * log_uniform(rng, least, most):.0f}\nreorder = false"
+
+
+def _loss_and_jitter(rng: random.Random, rtt_us: float, most_loss: float) -> list[str]:
+    """Each on half of the paths."""
+    lines = []
+    if rng.random() < 0.5:
+        lines.append(f"loss = {log_uniform(rng, 0.0003, most_loss):.4f}")
+    if rng.random() < 0.5:
+        lines.append(_jitter(rng, rtt_us, 0.1))
+    return lines
 
 
 def _path(rng: random.Random, number: int) -> Scenario:
