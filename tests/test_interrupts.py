@@ -9,10 +9,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ndm_tcp import interrupts
+from ndm_tcp.bpf import loader
 from ndm_tcp.datasets.readers import simulated
 
 from .conftest import TRACES
@@ -149,3 +151,28 @@ def test_the_loader_ends_with_the_reader_of_events(tmp_path: Path) -> None:
             time.sleep(0.05)
         ended(running, signal.SIGTERM)
     assert not Path(f"/proc/{int((tmp_path / 'pid').read_text())}").exists()
+
+
+def test_a_signal_while_the_loader_begins_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process was there, and nobody knew it yet."""
+    path = tmp_path / "ndm_bpf"
+    path.write_text("#!/bin/sh\nexec sleep 40\n")
+    path.chmod(0o755)
+    begun: list[subprocess.Popen[str]] = []
+    popen = subprocess.Popen
+
+    def interrupted(*args: Any, **more: Any) -> subprocess.Popen[str]:
+        begun.append(popen(*args, **more))
+        signal.raise_signal(signal.SIGINT)
+        return begun[0]
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background ignores it
+    try:
+        with pytest.raises(KeyboardInterrupt), loader.started(tmp_path, "events"):
+            raise AssertionError("went on")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert begun[0].poll() == -signal.SIGTERM
