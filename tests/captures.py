@@ -6,6 +6,8 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+from ndm_tcp.datasets.readers import streams
+
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
 SENDER, RECEIVER = (b"\x0a\0\0\1", 1000), (b"\x0a\0\0\2", 2000)
 
@@ -118,3 +120,15 @@ class Captured:
         """Write the file."""
         self.path.write_bytes(pcap_header() + b"".join(self.records))
         return self.path
+
+
+def captured(folder: Path) -> tuple[bytes, list[bytes]]:
+    """The header and the records of a recorded run's capture, which is one of raw IP."""
+    with streams.open_bytes(folder / "sender.pcap.zst") as stream:
+        data = stream.read()
+    found, at = [], 24
+    while at < len(data):
+        (length,) = struct.unpack_from("<I", data, at + 8)
+        found.append(data[at : at + 16 + length])
+        at += 16 + length
+    return data[:24], found

@@ -239,6 +239,18 @@ def test_no_rtt_is_taken_across_a_step_of_the_clock(
     assert "the capture's clock was set back 1 times" in report.warnings()[0]
 
 
+@pytest.mark.parametrize("back_us", [1, 3, 9])
+def test_two_records_a_little_older_are_no_step_of_the_clock(tmp_path: Path, back_us: int) -> None:
+    """Two processors stamp packets: nothing is said, and no RTT or rate is lost."""
+    made = connection(tmp_path / "x.pcap")
+    wanted = alone(made)
+    for k in (100, 201):
+        made.records[k] = at(made.records[k], time_us(made.records[k - 1]) - back_us)
+    flow = alone(made)
+    assert not read(made)[2].warnings() and len(flow.acks) == len(wanted.acks)
+    assert np.array_equal(flow.acks["rtt_us"] > 0, wanted.acks["rtt_us"] > 0)
+
+
 @pytest.mark.parametrize("places", [2, 6, 60, 400])
 def test_records_out_of_order_are_sorted(tmp_path: Path, places: int) -> None:
     made, draw = connection(tmp_path / "x.pcap", 600), random.Random(places)

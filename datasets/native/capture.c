@@ -3,6 +3,7 @@
 
 #define INITIAL_WINDOW 10	/* packets, RFC 6928 */
 #define BACK_NS 1000000000LL
+#define LEAST_STEP_NS 10000LL	/* less changes no RTT or rate that matters */
 #define FEW_OLDER 2		/* a clock is set now and then; records are written late all the time */
 #define MAX_HOLES 20		/* one in 20 data packets */
 
@@ -197,12 +198,12 @@ static void follow_clock(struct ndm_capture *c, struct ndm_segment *s)
 {
 	int64_t back_ns = c->newest_ns - (s->time_ns + c->shift_ns);
 
-	if (back_ns > 0) {
+	if (back_ns > LEAST_STEP_NS) {
 		c->shift_ns += back_ns;
 		c->counters.clock_steps++;
 		c->far_steps += back_ns > BACK_NS;
 	}
-	s->time_ns += c->shift_ns;
+	s->time_ns = max64(s->time_ns + c->shift_ns, c->newest_ns);
 }
 
 static int take_segment(struct ndm_capture *c, struct ndm_segment *s)
@@ -353,6 +354,8 @@ void ndm_capture_end(struct ndm_capture *c)
 			f->status = NDM_FLOW_MERGED;
 		else if (ndm_flow_near_receiver(f))
 			f->status = NDM_FLOW_RECEIVER;
+		else if (ndm_flow_behind_queue(f))
+			f->status = NDM_FLOW_BEHIND;
 		else if ((s->gaps + s->unseen) * MAX_HOLES > f->data[f->forward])
 			f->status = NDM_FLOW_HOLES;
 		ndm_rounds_end(f->rounds);

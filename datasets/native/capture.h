@@ -32,6 +32,8 @@ enum ndm_flow_status {
 	NDM_FLOW_MERGED,	/* captured at two points, and these put into one file */
 	NDM_FLOW_COPY,		/* another flow's packets under another address */
 	NDM_FLOW_UNORDERED,	/* further from their place in time than can be sorted */
+	NDM_FLOW_BEHIND,	/* captured behind the queue that drops its packets */
+	NDM_FLOW_ACKS,		/* the data were not captured */
 };
 
 /* What is done about records that are older than the one before them. */

@@ -9,6 +9,8 @@
 #define MAX_SAME_ID 10		/* one in 10 data packets */
 #define LEAST_SAME_ID 8		/* packets: fewer may be chance */
 #define MOST_RESENT 90		/* per cent: a sender whose data all occur twice was captured twice */
+#define LEAST_FILLED 8		/* packets: fewer may be the capture's losses that also were the network's */
+#define MOST_ACKS 16		/* one in 16 packets of a connection may go the other way: SYN, FIN */
 #define COPY_NS 1000000000LL	/* both begin within this */
 #define COPY_PACKETS 50		/* one in 50 may be missing in one of the two */
 
@@ -54,12 +56,23 @@ bool ndm_flow_near_receiver(const struct flow *f)
 	return to_receiver >= 0 && to_sender >= ECHO_NS && to_receiver * 4 < to_sender;
 }
 
+/* A filter by size, or by direction, left the ACKs only. */
+static bool only_acks(const struct ndm_capture *c, const struct flow *f)
+{
+	int64_t most = max64(f->acks[0], f->acks[1]), least = min64(f->acks[0], f->acks[1]);
+
+	return !f->data[0] && !f->data[1] && most * 2 >= c->min_segments &&
+	       least * MOST_ACKS <= most;
+}
+
 int ndm_flow_plan(const struct ndm_capture *c, struct flow *f)
 {
 	f->forward = f->payload[1] >= f->payload[0];
 	f->mss = segment_size(f);
 	if (f->data[f->forward] && !f->acks[!f->forward])
 		return NDM_FLOW_ONE_WAY;
+	if (only_acks(c, f))
+		return NDM_FLOW_ACKS;
 	/* A packet is at most its payload's share of segments and one more. */
 	if ((int64_t)f->payload[f->forward] / f->mss + f->data[f->forward] < c->min_segments)
 		return NDM_FLOW_SHORT;
@@ -127,6 +140,14 @@ bool ndm_flow_find_copies(struct ndm_capture *c)
 int64_t ndm_flow_handshake_rtt_us(const struct flow *f)
 {
 	return max64(max64(f->gap_ns[0], f->gap_ns[1]) / 1000, 1);
+}
+
+/* What is dropped before the capture is seen for the first time when it is retransmitted. */
+bool ndm_flow_behind_queue(const struct flow *f)
+{
+	const struct ndm_sender *s = f->sender;
+
+	return s->filled >= LEAST_FILLED && s->filled_bytes * 2 > s->gap_bytes;
 }
 
 /* The sign where the TTLs are the same: a sender gives a retransmission a new IP id. */

@@ -96,11 +96,24 @@ static void enter_loss(struct ndm_sender *s, int64_t now_us)
 	}
 }
 
+/* Bytes that nobody saw until they were retransmitted: they were lost before they came here. */
+static void count_filled(struct ndm_sender *s, int64_t now_us, int64_t seq, int64_t end, size_t next)
+{
+	if (seq < s->una || next == s->end || s->out[next].seq <= seq)
+		return;
+	/* Overtaken packets are not as late. */
+	if ((now_us - s->out[next].sent_us) * 2 < srtt_us(s))
+		return;
+	s->filled++;
+	s->filled_bytes += min64(end, s->out[next].seq) - seq;
+}
+
 static void sent_again(struct ndm_sender *s, int64_t now_us, int64_t seq, int64_t end,
 		       uint16_t ip_id)
 {
 	size_t i = find(s, seq);
 
+	count_filled(s, now_us, seq, end, i);
 	s->same_id += ip_id && i < s->end && s->out[i].ip_id == ip_id;
 	s->retransmitted += (end - seq + s->mss - 1) / s->mss;
 	if (i < s->end && i == s->head && is_rto(s, now_us, &s->out[i]))
@@ -183,6 +196,7 @@ void ndm_sender_sent(struct ndm_sender *s, int64_t now_us, uint32_t seq32, uint3
 		seq = s->nxt;
 	} else if (seq > s->nxt && seq > s->beyond) {
 		s->gaps++;
+		s->gap_bytes += seq - s->nxt;
 		s->early = 0;
 	}
 	if (!packets_out(s) && s->rows && end > seq)

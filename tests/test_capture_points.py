@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Captures that were not taken where data are sent, or not of all packets: each says which."""
+
+from __future__ import annotations
+
+import csv
+import random
+import struct
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from ndm_tcp.cli import run_command
+from ndm_tcp.datasets.readers import capture
+
+from .captures import RECEIVER, SENDER, Captured, captured
+from .conftest import TRACES
+
+BEHIND, ONLY_ACKS = capture.REASONS[11], capture.REASONS[12]
+RUNS = ("cubic-01-clean", "reno-03-lossy", "bbr-04-lossy", "reno-06-lossy-jitter")
+
+
+def seq_and_payload(record: bytes) -> tuple[int, int]:
+    """Of a TCP segment over IPv4."""
+    ip = record[16:]
+    head = 4 * (ip[0] & 15)
+    (size,) = struct.unpack_from(">H", ip, 2)
+    (seq,) = struct.unpack_from(">I", ip, head + 4)
+    return seq, size - head - 4 * (ip[head + 12] >> 4)
+
+
+def skipped(path: Path) -> dict[str, int]:
+    return dict(capture.read(path)[1])
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_a_capture_behind_what_drops_packets_is_refused(run: str, tmp_path: Path) -> None:
+    """As on a router behind its shaper: what was dropped is not in it, until it comes again."""
+    header, whole = captured(TRACES / run)
+    with (TRACES / run / "drops.csv").open() as stream:
+        dropped = Counter(int(row["seq"]) for row in csv.DictReader(stream))
+    left = []
+    for record in whole:
+        seq, payload = seq_and_payload(record)
+        if payload and dropped[seq] > 0:
+            dropped[seq] -= 1
+            continue
+        left.append(record)
+    assert len(left) < len(whole) - 8
+    path = tmp_path / "behind.pcap"
+    path.write_bytes(header + b"".join(left))
+    assert skipped(path) == {BEHIND: 1}
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("together", [1, 20])
+def test_packets_that_the_capture_lost_are_no_such_sign(
+    run: str, together: int, tmp_path: Path
+) -> None:
+    """A busy host's tcpdump leaves some out, of which few are lost by the network, too."""
+    header, whole = captured(TRACES / run)
+    draw = random.Random(together)
+    lost = {
+        k + j
+        for k in range(200, len(whole), together)
+        if draw.random() < 0.03
+        for j in range(together)
+    }
+    path = tmp_path / "lossy.pcap"
+    path.write_bytes(header + b"".join(r for k, r in enumerate(whole) if k not in lost))
+    assert not skipped(path)
+
+
+@pytest.mark.parametrize("late_us", [200, 3000])
+def test_overtaken_records_are_no_such_sign(late_us: int, tmp_path: Path) -> None:
+    """Queues of a network card: data packets are captured up to a part of the RTT late."""
+    made = Captured(tmp_path / "x.pcap")
+    made.handshake(1_000_000, 1_020_000, 1_020_050)
+    made.transfer(1_021_000, 400)
+    data = [k for k, r in enumerate(made.records) if r[28:32] == SENDER[0]]
+    for k in data[20:400:20]:
+        seconds, us = struct.unpack_from("<II", made.records[k])
+        late = us + 1000 + late_us
+        made.records[k] = (
+            struct.pack("<II", seconds + late // 10**6, late % 10**6) + (made.records[k][8:])
+        )
+    (flow,), refused = capture.read(made.sort().write())
+    assert not refused and flow.facts["capture_holes"] > 8
+
+
+@pytest.mark.parametrize("handshake", [True, False])
+def test_a_capture_of_acks_alone_says_so(handshake: bool, tmp_path: Path) -> None:
+    """Of a filter on the size, or on `src host`, with and without the sender's SYN."""
+    made = Captured(tmp_path / "x.pcap")
+    made.handshake(1_000_000, 1_020_000, 1_020_050)
+    first = len(made.records) if handshake else 0
+    made.transfer(1_021_000, 400)
+    made.records = made.records[:first] + [r for r in made.records[3:] if r[28:32] == RECEIVER[0]]
+    assert skipped(made.sort().write()) == {ONLY_ACKS: 1}
+
+
+def test_an_idle_connection_is_none_of_these(tmp_path: Path) -> None:
+    """Keep-alives for an hour: ACKs go both ways, and no data."""
+    made = Captured(tmp_path / "x.pcap")
+    made.handshake(1_000_000, 1_020_000, 1_020_050)
+    for k in range(200):
+        made.data(2_000_000 + 15_000_000 * k, 0, 0)
+        made.ack(2_020_000 + 15_000_000 * k, 1)
+    (reason,) = skipped(made.write())
+    assert reason.startswith("fewer than")
+
+
+def parts(path: Path, names: tuple[str, ...]) -> list[Path]:
+    """A transfer cut into files as by tcpdump -C."""
+    made = Captured(path / "whole.pcap")
+    made.handshake(1_000_000, 1_020_000, 1_020_050)
+    made.transfer(1_021_000, 3000)
+    whole = made.sort().records
+    size = -(-len(whole) // len(names))
+    found = []
+    for k, name in enumerate(names):
+        made.path, made.records = path / name, whole[k * size : (k + 1) * size]
+        found.append(made.write())
+    return found
+
+
+def test_parts_of_a_flow_are_named_with_how_to_join_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = parts(tmp_path, ("a.pcap", "a.pcap1", "a.pcap10", "a.pcap2"))
+    # Other flows: later on the same ports, and at that time on other ones.
+    again = Captured(tmp_path / "again.pcap")
+    again.handshake(4_050_000, 4_070_000, 4_070_050)
+    again.transfer(4_071_000, 1200)
+    other = Captured(tmp_path / "other.pcap", (SENDER[0], 4321))
+    other.transfer(2_000_000, 1200)
+    (tmp_path / "unrelated").mkdir()
+    names = [again.sort().write(), other.sort().write()]
+    run_command(["path", "estimate", *map(str, [*found, *names]), "-o", str(tmp_path / "out")])
+    told = [line for line in capsys.readouterr().err.splitlines() if "parts of one flow" in line]
+    joined = " ".join(map(str, found))
+    assert len(told) == 1 and told[0].endswith(f"mergecap -w whole.pcap {joined}")
