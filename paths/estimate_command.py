@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import argparse
+import itertools
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,6 +33,8 @@ exit code 1: some sources or flows gave no path, the others are written; 2: none
 connections beside a flow do not count: iperf3 has one for its orders"""
 LEFT_OUT = 1
 """exit code"""
+GAP_US = 1_000_000
+"""between the parts of one flow"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,6 +76,9 @@ def estimate_all(
                 series.write(over_time, out / f"{named.name}{series.SUFFIX}")
                 made[named.name] = named
             bar.update()
+    for names in before.parts():
+        said = "parts of one flow, each used alone; to join them: mergecap -w whole.pcap"
+        print(f"ndm: {', '.join(names)}: {said} {shlex.join(names)}", file=sys.stderr)
     for reason in refused.values():
         print(f"ndm: left out: {files.shown(reason)}", file=sys.stderr)
     return made, refused
@@ -92,24 +99,57 @@ def main(args: argparse.Namespace) -> int:
     return LEFT_OUT if refused else 0
 
 
+@dataclass(frozen=True)
+class _Span:
+    """When a flow was captured."""
+
+    start_us: int
+    end_us: int
+    handshake: bool
+    path: str
+
+
 @dataclass
 class _Before:
     """What the sources before had."""
 
     read: dict[str, Path] = field(default_factory=dict)
     """digest of a source to its place"""
-    flows: dict[tuple[object, ...], Path] = field(default_factory=dict)
-    """what tells a flow from others to its source"""
+    flows: dict[str, Path] = field(default_factory=dict)
+    """a flow's fingerprint to its source"""
     paths: dict[str, int] = field(default_factory=dict)
     """the two hosts to a number: an address is not written into a model"""
 
+    spans: dict[tuple[str, int], list[_Span]] = field(default_factory=dict)
+    """the two hosts and the sender's port to the flows that were captured"""
+
+    def parts(self) -> list[list[str]]:
+        """Sources that a flow goes on in, as tcpdump -C and -G write them; in order."""
+        found: dict[tuple[str, ...], None] = {}
+        for spans in self.spans.values():
+            names: list[str] = []
+            spans.sort(key=lambda span: span.start_us)
+            for span, later in itertools.pairwise(spans):
+                goes_on = abs(later.start_us - span.end_us) < GAP_US and not later.handshake
+                if goes_on and span.path != later.path:
+                    names += [name for name in (span.path, later.path) if name not in names]
+            if names:
+                found[tuple(names)] = None
+        return [list(names) for names in found]
+
+    def note(self, flow: FlowRecords, path: Path) -> None:
+        """Keep when a captured flow was there."""
+        if flow.start_us is None or flow.group is None or flow.sender_port is None:
+            return
+        end_us = flow.start_us + int(flow.acks["now_us"][-1])
+        span = _Span(flow.start_us, end_us, flow.facts.get("handshake") != 0, files.shown(path))
+        self.spans.setdefault((flow.group, flow.sender_port), []).append(span)
+
     def has(self, flow: FlowRecords, path: Path) -> Path | None:
         """Another source of the same flow: the same packets in another format or unit of time."""
-        if flow.start_us is None:
+        if flow.fingerprint is None:
             return None
-        counts = [flow.facts.get(name) for name in ("packets", "segments", "retransmitted")]
-        seconds = round(flow.start_us / 1e6, 2)
-        other = self.flows.setdefault((flow.group, flow.sender_port, seconds, *counts), path)
+        other = self.flows.setdefault(flow.fingerprint, path)
         return None if other is path else other
 
     def number(self, flow: FlowRecords) -> int:
@@ -151,6 +191,7 @@ def _models(
             said = f"{_label(flow)} is that of {files.shown(same)}; used once"
             print(f"ndm: {where}: {said}", file=sys.stderr)
             continue
+        before.note(flow, path)
         try:
             one = estimate(flow, path.name, result.flows)
             yield replace(one, path=before.number(flow)), series.of_records(flow)

@@ -39,12 +39,14 @@ UNDER_TEST = "ndm_tcp"
 """whom the target window is for"""
 
 
-def label(flow: FlowRecords) -> FlowRecords:
+def label(flow: FlowRecords, beside: Sequence[FlowRecords] = ()) -> FlowRecords:
     """The flow with its estimated path as truth, or with the reason why not as a fact."""
-    return _labelled(flow, lambda: estimate(flow, "capture"))
+    return _labelled(flow, lambda: estimate(flow, "capture", beside))
 
 
-def label_by(models: Mapping[str, PathModel], flow: FlowRecords) -> FlowRecords:
+def label_by(
+    models: Mapping[str, PathModel], flow: FlowRecords, _beside: Sequence[FlowRecords] = ()
+) -> FlowRecords:
     """The same with one of these models, by the flow's id, in place of an estimate."""
 
     def known() -> PathModel:

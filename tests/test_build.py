@@ -221,3 +221,26 @@ def test_the_shipped_network_learned_from_what_ships(root: Path, tmp_path: Path)
     found = [orjson.loads(p.read_bytes())["sha256"] for p in [tmp_path / "dataset.json", *recorded]]
     digest = hashlib.sha256("".join(found).encode()).hexdigest()
     assert model.notes["dataset"] == f"sha256 {digest}"
+
+
+def test_a_flow_in_another_format_is_used_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `ndm path estimate` does: pcapng of a pcap, here a header that differs."""
+    data = many_flows(tmp_path / "a.pcap").read_bytes()
+    (tmp_path / "b.pcap").write_bytes(data[:16] + (9999).to_bytes(4, "little") + data[20:])
+    made = build.build([tmp_path], tmp_path / "out", quiet=True, labeller=label.labeller())
+    assert made["flows"] == 7 and len(made["sources"]) == 2
+    assert "b.pcap: 7 flows are in another source" in capsys.readouterr().err
+    assert "fingerprint" not in (tmp_path / "out" / store.MANIFEST).read_text()
+
+
+def test_a_labelled_capture_is_not_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a label would depend on the number of processes."""
+    monkeypatch.setattr(build, "SHARED_BYTES", 1)
+    many_flows(tmp_path / "a.pcap")
+    for jobs in (1, 3):
+        build.build(
+            [tmp_path / "a.pcap"], tmp_path / str(jobs), jobs, quiet=True, labeller=label.labeller()
+        )
+    assert contents(tmp_path / "1") == contents(tmp_path / "3")

@@ -84,7 +84,8 @@ def _tasks(found: list[str], folder: str, jobs: int, labeller: Labeller | None) 
     for source in found:
         path = Path(source)
         large = not remote.is_url(source) and path.is_file()
-        shares = jobs if large and sources.can_be_shared(path, SHARED_BYTES) else 1
+        shared = large and sources.can_be_shared(path, SHARED_BYTES, labeller is not None)
+        shares = jobs if shared else 1
         tasks += [Task(source, folder, shard, shares, labeller) for shard in range(shares)]
     return tasks
 
@@ -218,10 +219,11 @@ def _distinct(found: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[d
     for source in first.values():
         again = 0
         for flow in source["flows"]:
-            flow[AGAIN] = flow["flow_id"] in seen
+            names = {flow["flow_id"], flow["fingerprint"]} - {None}
+            flow[AGAIN] = not names.isdisjoint(seen)
             again += flow[AGAIN]
-            seen.add(flow["flow_id"])
-        if again:  # a file beside the archive that holds it
+            seen |= names
+        if again:  # a file beside the archive that holds it, or the same packets as pcapng
             said = f"{source['name']}: {again} flows are in another source, too; used once"
             print(f"ndm: {said}", file=sys.stderr)
     return list(first.values()), repeated
@@ -343,7 +345,7 @@ def _build(
 def _told(source: dict[str, Any]) -> dict[str, Any]:
     """A source's entry in the manifest. The names of paths hold hashes of addresses: they end."""
     flows = [
-        {name: value for name, value in flow.items() if name not in ("group", AGAIN)}
+        {name: value for name, value in flow.items() if name not in ("group", "fingerprint", AGAIN)}
         for flow in source["flows"]
         if not flow[AGAIN]
     ]

@@ -82,6 +82,7 @@ def _facts(result: SourceResult[FlowRounds]) -> dict[str, Any]:
         {
             "flow_id": flow.flow_id,
             "group": flow.group or flow.flow_id,
+            "fingerprint": flow.fingerprint,
             "format": flow.format,
             "sampling": flow.sampling.value,
             "cwnd_source": flow.cwnd_source.value,

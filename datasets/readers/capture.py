@@ -27,6 +27,7 @@ from ndm_tcp.datasets.rounds.flow import (
     Label,
     PathTruth,
     Sampling,
+    fingerprint,
     flow_id,
     host_pair,
 )
@@ -154,6 +155,7 @@ def _records(
     found: CapturedFlow, digest: str, truth: Truth, cc_name: str | None, by_kernel: bool
 ) -> FlowRecords:
     """A replayed flow; `by_kernel`: whether the kernel's own windows will be written into it."""
+    group = truth.path or host_pair(*found.hosts)
     return FlowRecords(
         flow_id=flow_id(digest, str(found.number)),
         sampling=Sampling.PER_ACK,
@@ -162,7 +164,8 @@ def _records(
         format="pcap",
         cc_name=cc_name,
         path=truth.path,
-        group=truth.path or host_pair(*found.hosts),
+        group=group,
+        fingerprint=fingerprint(group, found.sender_port, found.first_us, found.facts),
         mss=found.mss,
         header_bytes=found.header_bytes,
         loss_cause=found.rows["cause"].copy(),
@@ -220,7 +223,8 @@ def read_rounds(
 ) -> tuple[list[tuple[int, FlowRounds]], Counter[str]]:
     """The rounds of a capture's flows, in memory that does not grow with its packets.
 
-    To label a flow takes all its ACKs, so a capture of more than `LABELLED_BYTES` is not labelled.
+    To label a flow takes all ACKs of all flows, so a capture of more than `LABELLED_BYTES` is not
+    labelled, and a smaller one not read by several processes (`sources.can_be_shared`).
 
     Args:
         path: a pcap or pcapng file.
@@ -237,22 +241,24 @@ def read_rounds(
         NdmError: see `pcap.Engine.one_pass`.
     """
     flows, skipped = [], Counter[str]()
+    records: dict[int, FlowRecords] = {}
     large = path.stat().st_size > LABELLED_BYTES
     keep_rows = label is not None and not large
     for found in _flows(path, report or CaptureReport(), keep_rows, None, shard):
         if found.status == REPLAYED and label is not None and not large:
-            records = _records(found, digest, Truth(), None, False)
-            flows.append((found.number, rounds_of(label(records))))
+            records[found.number] = _records(found, digest, Truth(), None, False)
         elif found.status == REPLAYED:
             facts: dict[str, int | float | str] = dict(found.facts)
             if label is not None:
                 facts[NO_LABEL] = TOO_LARGE
+            group = host_pair(*found.hosts)
             rounds = FlowRounds(
                 flow_id=flow_id(digest, str(found.number)),
                 sampling=Sampling.PER_ACK,
                 cwnd_source=CwndSource.INFLIGHT,
                 format="pcap",
-                group=host_pair(*found.hosts),
+                group=group,
+                fingerprint=fingerprint(group, found.sender_port, found.first_us, found.facts),
                 mss=found.mss,
                 facts=facts,
                 rows=found.rounds,
@@ -261,4 +267,7 @@ def read_rounds(
             flows.append((found.number, rounds))
         elif found.status != OTHER_SHARD:
             skipped[REASONS[found.status]] += 1
+    if label is not None:
+        beside = list(records.values())
+        flows += [(n, rounds_of(label(flow, beside))) for n, flow in records.items()]
     return flows, skipped

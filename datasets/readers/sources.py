@@ -272,7 +272,7 @@ def read_rounds(
         numbers, flows = [n for n, _ in numbered], [flow for _, flow in numbered]
     else:
         records, skipped = _read_records(path, kind, report, warnings.append)
-        flows = [rounds_of(label(flow) if label else flow) for flow in records]
+        flows = [rounds_of(label(flow, records) if label else flow) for flow in records]
         numbers = list(range(len(flows)))
     warnings += report.warnings()
     name = files.shown(path.name)
@@ -306,10 +306,14 @@ def _read_archive(path: Path, sha256: str, label: Label | None) -> SourceResult[
     return whole
 
 
-def can_be_shared(path: Path, least_bytes: int) -> bool:
-    """True for a capture so large, and so quickly read, that several processes may read it."""
+def can_be_shared(path: Path, least_bytes: int, labelled: bool = False) -> bool:
+    """True for a capture so large, and so quickly read, that several processes may read it.
+
+    To label a flow takes those beside it, so one process reads them all.
+    """
     try:
-        if path.stat().st_size < least_bytes:
+        size = path.stat().st_size
+        if size < least_bytes or (labelled and size <= capture.LABELLED_BYTES):
             return False
         with path.open("rb") as stream:
             return pcap.sniff(stream.read(4))

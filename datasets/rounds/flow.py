@@ -6,7 +6,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,6 +88,8 @@ class Flow:
     """A name for the network path, equal for all flows over it; returns are compared within."""
     group: str | None = None
     """Flows of one group go to one split: `host_pair`, or the path. Ends with the build."""
+    fingerprint: str | None = None
+    """Of a captured flow: equal for the same packets in another format. Ends with the build."""
     mss: int | None = None
     """Payload bytes of a full segment."""
     header_bytes: int | None = None
@@ -118,8 +120,9 @@ class FlowRecords(Flow):
 
 NO_LABEL, LABEL_ERROR = "no_label", "label_error_log2"
 """facts of a flow: why it has no path; the expected error of the target window, |log2|"""
-Label = Callable[[FlowRecords], FlowRecords]
-"""Gives a flow the path that its records show as `truth`, or the reason why not as a fact."""
+Label = Callable[[FlowRecords, Sequence[FlowRecords]], FlowRecords]
+"""Gives a flow, beside all of its source, the path that its records show as `truth`, or the reason
+why not as a fact."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +146,20 @@ def host_pair(one: str | bytes, other: str | bytes) -> str:
     """
     ends = sorted(_host(end) for end in (one, other))
     return hashlib.sha256(b"path " + b" ".join(ends)).hexdigest()
+
+
+def fingerprint(group: str, port: int, start_us: int, facts: Mapping[str, object]) -> str:
+    """Equal for the same packets in another format, or with times in another unit.
+
+    Args:
+        group: of the flow.
+        port: the sender's.
+        start_us: of the capture's clock, at its first ACK.
+        facts: counters of the reader.
+    """
+    counts = [facts.get(name) for name in ("packets", "segments", "retransmitted")]
+    words = [group, port, round(start_us / 1e6, 2), *counts]
+    return hashlib.sha256(" ".join(map(str, words)).encode()).hexdigest()
 
 
 def _host(end: str | bytes) -> bytes:

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from ndm_tcp.cli import run_command
+from ndm_tcp.datasets.builder import build
 from ndm_tcp.datasets.readers import run_folder
-from ndm_tcp.paths import model, rivals
+from ndm_tcp.datasets.rounds.flow import LABEL_ERROR, NO_LABEL
+from ndm_tcp.paths import label, model, rivals
 from ndm_tcp.paths.estimate import estimate
 
 from .. import captures
@@ -73,3 +75,26 @@ def test_flows_of_one_capture_are_each_others_rivals() -> None:
     before = replace(alone, start_us=-int(flow.acks["now_us"][-1]))
     for other in (before, replace(beside, group="b"), replace(beside, start_us=None)):
         assert rivals.of_capture(alone, [alone, other]) == rivals.NONE
+
+
+def test_labels_know_the_flows_beside_one(tmp_path: Path) -> None:
+    """`ndm dataset build` labels a lone flow, but not one of two that share the link."""
+    header, lone = captures.captured(TRACES / "lab" / "train-01-clean--cubic--1")
+    (tmp_path / "lone.pcap").write_bytes(header + b"".join(lone))
+    both = [r for record in lone for r in (record, with_port(record, lone[0]))]
+    (tmp_path / "both.pcap").write_bytes(header + b"".join(both))
+    found = {}
+    for name in ("lone", "both"):
+        source = tmp_path / f"{name}.pcap"
+        made = build.build([source], tmp_path / name, quiet=True, labeller=label.labeller())
+        found[name] = made["sources"][0]["flows"]
+    assert LABEL_ERROR in found["lone"][0]
+    assert len(found["both"]) == 2 and all("uncertain" in flow[NO_LABEL] for flow in found["both"])
+
+
+def with_port(record: bytes, syn: bytes) -> bytes:
+    """The record as of another connection: one more is the port of who sent the SYN."""
+    made = bytearray(record)
+    at = 16 + 20 + 2 * (record[28:32] != syn[28:32])
+    made[at + 1] ^= 1
+    return bytes(made)
