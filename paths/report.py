@@ -62,7 +62,7 @@ def _why(one: Replay) -> str:
     """A replay is not accepted."""
     miss = (
         f"its replay misses the captured goodput by {100 * one.goodput_miss:+.0f} % "
-        f"(limit {100 * MISS:.0f} %)"
+        f"(limit {100 * MISS:.0f} %{', the nearest draw' * (len(one.goodput_mbps) > 1)})"
     )
     if one.goodput_miss > 0 and one.model.app_limited > MISS:
         share = f"{one.model.app_limited:.0%}"

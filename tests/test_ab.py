@@ -164,6 +164,20 @@ def test_an_algorithm_that_gets_more() -> None:
     assert report.verdict(other) == "less goodput"
 
 
+def test_a_share_is_between_0_and_1() -> None:
+    """Two of four that lost everything: Student's interval would begin below 0 and end above 1."""
+    rng = np.random.default_rng(1)
+    few = [
+        replace(f, retransmission_rate=r)
+        for f, r in zip(drawn("a", 4, 10, rng), (0, 0, 1, 1), strict=True)
+    ]
+    (group,) = compare.compare(few).groups
+    share = group.retransmission_rate
+    assert share and (share.low, share.high) == (0, 1) and share.mean == 0.5
+    (group,) = compare.compare(few[:2]).groups
+    assert "[not known]" in report.group_rows([group])[0][7]
+
+
 def test_the_same_algorithm_on_the_same_paths_is_not_warned_of() -> None:
     rng = np.random.default_rng(8)
     differ = warned = 0

@@ -216,3 +216,13 @@ def test_inputs_that_a_start_knows_and_the_data_do_not_become_typical_ones() -> 
     x = torch.rand(200, contract.N_DENSE)
     typical = torch.where(hidden, torch.tensor(start.TYPICAL), x)
     assert torch.allclose(masked.act(x), whole.act(typical), atol=1e-5)
+
+
+def test_data_without_a_round_to_learn_from_say_why(
+    captures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Here none has a target window. The reasons are words, not the printout of a dictionary."""
+    assert run_command(["train", "--data", str(captures), "-o", str(tmp_path / "run")]) == 2
+    said = capsys.readouterr().err
+    assert "no round to learn from (" in said and "no truth" in said
+    assert "{" not in said and said.count("\n") == 1

@@ -144,7 +144,8 @@ def resolve(
             hint = "all that teach are held out; add captures of more paths"
         elif data.masked.get("no truth"):
             hint = "the card says why; flows without a target window take --objective awbc"
-        raise NdmError(f"{sources[0]}: no round to learn from: {data.masked}; {hint}")
+        why = ", ".join(f"{n} {reason}" for reason, n in data.masked.items() if n)
+        raise NdmError(f"{sources[0]}: no round to learn from ({why or 'it has none'}); {hint}")
     init = config.init
     if init == AUTO:
         init = SHIPPED if missing or config.freeze else RANDOM

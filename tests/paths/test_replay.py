@@ -133,6 +133,8 @@ def test_a_replay_that_misses_the_rtt_warns_of_its_predictions(tmp_path: Path) -
     assert "mean RTT is 50% longer" in report.caution(replayed(1.5))
     far = replace(replayed(0.5), goodput_mbps=(1e9,))
     assert not far.accepted and not report.caution(far), "rejected anyway"
+    draws = replace(far, goodput_mbps=(0.5 * made.seen.goodput_mbps, 0.6 * made.seen.goodput_mbps))
+    assert "-40 % (limit 10 %, the nearest draw)" in report.Replays.of({"a": draws}).rejected["a"]
     found = report.Replays.of({made.name: replayed(0.64)})
     assert found.replays and "accepted; RTT misses" in report.replay_rows(found)[0]
     page = report.write_page(tmp_path, found, [], {}).read_text()

@@ -50,7 +50,7 @@ class Mean:
     mean: float
     """geometric for goodput and RTT"""
     low: float
-    """95 % interval; -inf or 0 with too few flows"""
+    """95 % interval; of a share 0 at least. With too few flows `high` is inf."""
     high: float
     median: float
 
@@ -107,6 +107,14 @@ def _geometric(values: Sequence[float], least: float) -> Mean:
     return Mean(mean, low, high, float(np.median(values)))
 
 
+def _share(values: Sequence[float]) -> Mean:
+    """Neither end of the interval leaves what a share can be; one that is not known stays so."""
+    mean, low, high = student(values)
+    return Mean(
+        mean, max(low, 0.0), high if math.isinf(high) else min(high, 1.0), float(np.median(values))
+    )
+
+
 def _rtts(flows: Sequence[Flow]) -> list[float]:
     return [flow.rtt_ms for flow in flows if flow.rtt_ms > 0]
 
@@ -122,7 +130,7 @@ def _group(name: str, flows: Sequence[Flow]) -> Group:
         dict(left_out.most_common()),
         _geometric([f.goodput_mbps for f in kept], LEAST_MBPS) if kept else None,
         _geometric(_rtts(kept), LEAST_MBPS) if _rtts(kept) else None,
-        Mean(*student(rates), float(np.median(rates))) if kept else None,
+        _share(rates) if kept else None,
         float(np.median(bases)) if bases else None,
     )
 

@@ -85,7 +85,7 @@ def guard_text(found: Adapted) -> str:
     """The guard in a sentence."""
     g = found.guard
     if found.shipped:
-        return "Nothing was better than the shipped network, so no guard suite was run."
+        return "Nothing was better than the shipped network, so there was nothing to guard."
     if g is None:
         return "No guard suite was run, so nothing is known of the network on other paths."
     said = "not significantly worse" if g.passed else "significantly worse"
