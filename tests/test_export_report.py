@@ -25,7 +25,7 @@ from ndm_tcp.export.integers import golden, model_c, quantize
 from ndm_tcp.export.integers.sensitivity import sensitivity
 from ndm_tcp.export.onnx import limits, writer
 from ndm_tcp.export.proof import law, properties
-from ndm_tcp.export.report import screen
+from ndm_tcp.export.report import claim_rows, screen
 from ndm_tcp.training.checkpoint import MODEL, load_policy
 from ndm_tcp.training.checkpoint import save as save_checkpoint
 from ndm_tcp.training.model import Policy
@@ -210,3 +210,12 @@ def test_bounds_are_never_rounded_down() -> None:
         shown = model_c.upward(value)
         assert value <= shown <= value * 1.011, value
         assert float(f"{shown:.3g}") == shown
+
+
+@pytest.mark.parametrize("gains", [(-3000, 20_000), (-40_000, 1000), (-65_536, 65_536)])
+def test_what_a_round_scales_the_window_by_has_the_probe_in_it(gains: tuple[int, int]) -> None:
+    """As the module applies a gain: a network that is not saturated is not bounded by its own."""
+    probed = [gain + 12_288 * step for gain in gains for step in (-1, 0, 1)]
+    wanted = 2.0 ** (np.clip([min(probed), max(probed)], -65_536, 65_536) / 65_536)
+    assert claim_rows.scales(gains) == pytest.approx(tuple(wanted), rel=1e-4)
+    assert claim_rows.scales(gains)[1] > 2.0 ** (gains[1] / 65_536) or gains[1] == 65_536

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ndm_tcp import contract as c
-from ndm_tcp import fixedpoint
+from ndm_tcp import core, fixedpoint
 from ndm_tcp.export.proof import certificate, law, properties
 
 
@@ -40,8 +40,8 @@ def _by_arithmetic(proof: certificate.Proof) -> list[ClaimRow]:
         [max(o.lo_q, min(o.hi_q, found.value)) for found in pair]
         for o, pair in zip(c.OUTPUTS, proof.attained[-1], strict=True)
     ]
-    low, high = fixedpoint.exp2(np.array(certificate.gain_range(proof))) / one
-    slow, fast = fixedpoint.exp2(np.array(clamped[0])) / one
+    low, high = scales(certificate.gain_range(proof))
+    slow, fast = scales((clamped[0][0], clamped[0][1]))
     least, most = (share / (2 * one) for share in certificate.loss_cut(proof))
     return [
         ClaimRow(
@@ -56,7 +56,7 @@ def _by_arithmetic(proof: certificate.Proof) -> list[ClaimRow]:
             "a round at most doubles or halves the window (and adds a packet)",
             "proved" if low >= 0.5 and high <= 2 else "refuted",
             f"times {low:.4f} to {high:.4f}",
-            float(max(fast, 1 / slow)),
+            fast if fast * slow >= 1 else slow,
         ),
         ClaimRow(
             "bounded_cut",
@@ -66,6 +66,13 @@ def _by_arithmetic(proof: certificate.Proof) -> list[ClaimRow]:
             certificate.cut_share(clamped[1][1]) / (2 * one),
         ),
     ]
+
+
+def scales(gains: tuple[int, int]) -> tuple[float, float]:
+    """By what a round scales the window at least and at most: the gain, Q16, with the probe."""
+    low, high = min(core.probed_gains(gains[0])), max(core.probed_gains(gains[1]))
+    slow, fast = (float(x) / (1 << c.Q_PRE) for x in fixedpoint.exp2(np.array([low, high])))
+    return slow, fast
 
 
 def property_rows(proof: certificate.Proof) -> list[ClaimRow]:

@@ -15,7 +15,7 @@ from ndm_tcp.export.integers.model_c import upward
 from ndm_tcp.export.integers.network import IntegerNetwork
 from ndm_tcp.export.integers.quantize import Floats
 from ndm_tcp.export.proof import certificate, law, properties
-from ndm_tcp.export.report.claim_rows import law_rows, property_rows
+from ndm_tcp.export.report.claim_rows import law_rows, property_rows, scales
 from ndm_tcp.export.report.facts import Report
 
 Table = tuple[Sequence[str], Sequence[Sequence[object]]]
@@ -115,6 +115,7 @@ def page(report: Report, network: IntegerNetwork) -> str:
     """The whole page: results of the export for the network that it wrote."""
     bounds = [network.proof.bound(i) for i in range(c.N_OUTPUTS)]
     low, high = (float(v) / (1 << c.Q_PRE) for v in certificate.gain_range(network.proof))
+    slowest, fastest = scales(certificate.gain_range(network.proof))
     claims = property_rows(network.proof)
     return pages.render(
         "report.html.j2",
@@ -127,6 +128,8 @@ def page(report: Report, network: IntegerNetwork) -> str:
         histogram=Markup(histograms(network.error, bounds)),
         low=low,
         high=high,
+        slowest=slowest,
+        fastest=fastest,
         ranges=_ranges(network),
         law_command=law.COMMAND,
         law=law_rows(),

@@ -119,6 +119,12 @@ void ndm_core_window(const uint32_t *ca_state, const uint32_t *cwnd, const uint3
 		*out++ = ndm_window(*ca_state++, *cwnd++, *ssthresh++);
 }
 
+/* What is applied of a network's gain in a phase of the probe. */
+int32_t ndm_core_probed_gain(int32_t gain, uint32_t phase)
+{
+	return ndm_probed_gain(gain, phase);
+}
+
 void ndm_core_apply_gain(const uint32_t *cwnd, const int32_t *gain, int n, uint32_t *out)
 {
 	while (n-- > 0)

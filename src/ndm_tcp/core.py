@@ -213,6 +213,11 @@ def window(
     )
 
 
+def probed_gains(gain: int) -> list[int]:
+    """A network's gain in Q16 as it is applied in each phase of the probe, by `ndm_probed_gain`."""
+    return [lib.ndm_core_probed_gain(gain, phase) for phase in range(lib.NDM_PROBE_ROUNDS)]
+
+
 def apply_gain(cwnd: npt.NDArray[np.uint32], gain: npt.NDArray[np.int32]) -> npt.NDArray[np.uint32]:
     """[n] windows in packets after a gain in Q16, by `ndm_apply_gain`."""
     return _map(

@@ -37,6 +37,8 @@ ffi.cdef(
     void ndm_core_exp2(const int32_t *gain, int n, uint32_t *out);
     void ndm_core_window(const uint32_t *ca_state, const uint32_t *cwnd,
                          const uint32_t *ssthresh, int n, uint32_t *out);
+    #define NDM_PROBE_ROUNDS ...
+    int32_t ndm_core_probed_gain(int32_t gain, uint32_t phase);
     void ndm_core_apply_gain(const uint32_t *cwnd, const int32_t *gain, int n, uint32_t *out);
     void ndm_core_cut(const uint32_t *cwnd, const int32_t *congestion, int n, uint32_t *out);
     void ndm_core_entropy(const uint64_t *ring, const uint32_t *n_samples, int n, uint32_t *out);
