@@ -193,11 +193,15 @@ def test_copies_of_one_network_show_the_noise(
     assert "deviation of 0.0079:" in chosen.text(tmp_path / "seed-1")
 
 
+ONE_PATH = str(generated.ROOT / "lab" / "scenarios" / "share-with-cubic.toml")
+
+
 def test_bad_input_is_one_line(
     population: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for words, why in (
         ([str(tmp_path / "none")], "no population here"),
+        ([str(population), "--suites", ONE_PATH], "one scenario, and so no standard error"),
         ([str(population), "--lab-seeds", "2"], "--lab-seeds must be at least 3"),
         ([str(population), "--jobs", "0"], "--jobs must be at least 1"),
         ([str(population), "--suites", ","], "--suites: none named"),

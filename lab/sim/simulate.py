@@ -28,6 +28,8 @@ from ndm_tcp.lab.guest.uml_build import KMOD
 from ndm_tcp.lab.paths.scenario import UNDER_TEST, Flow, Link, Scenario
 
 ZSTD_LEVEL = 3
+NAMED = 3
+"""scenarios in a message"""
 READ_US_MORE = 51
 """us that the lab's reader waits longer than it asks for: Linux's timer slack, and a little"""
 ALGORITHMS = ("reno", "cubic", "bbr", "ndm_tcp", "fixed_cwnd")
@@ -76,9 +78,10 @@ def known(scenarios: Sequence[Scenario], ccs: Sequence[str], others: Externals) 
     if not found:
         why = refusal(scenarios[0]) or "a flow has another algorithm"
         raise NdmError(f"{scenarios[0].name}: {why}, which only the lab has; leave out --simulate")
-    if left := len(scenarios) - len(found):
+    if left := [scenario.name for scenario in scenarios if scenario not in found]:
+        names = ", ".join(left[:NAMED]) + (", ..." if len(left) > NAMED else "")
         print(
-            f"ndm: {left} of {len(scenarios)} scenarios left out: only the lab has them",
+            f"ndm: {len(left)} of {len(scenarios)} scenarios left out: only the lab has {names}",
             file=sys.stderr,
         )
     return found

@@ -44,6 +44,7 @@ FEWEST_SEEDS = 3
 """of the lab: one run of a closed loop is one draw"""
 GAIN = 0
 """number of the output that predicts the step"""
+LEAST_SCENARIOS = 2
 LEAST = 1e-3
 """Mbit/s, and part of a share: floor in place of nothing, whose logarithm is infinite"""
 
@@ -295,8 +296,13 @@ def select(
     from ndm_tcp.training import population
 
     runs = population.members(folder)
-    for one in suites:
-        lab_run.require_known(suite.load_suite(one), ["ndm_tcp"], None)
+    found = [suite.load_suite(one) for one in suites]
+    for scenarios in found:
+        lab_run.require_known(scenarios, ["ndm_tcp"], None)
+    if sum(map(len, found)) < LEAST_SCENARIOS:
+        raise NdmError(
+            f"--suites {','.join(suites)}: one scenario, and so no standard error; name more"
+        )
     work, refused = folder / WORK, {}
     measured: dict[str, dict[str, float]] = {}
     for number, (seed, run) in enumerate(runs.items(), 1):
