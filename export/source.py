@@ -14,6 +14,7 @@ from ndm_tcp import files
 from ndm_tcp.export import judge
 from ndm_tcp.export.onnx import reader, writer
 from ndm_tcp.training.checkpoint import MODEL, load_policy
+from ndm_tcp.training.config import RANDOM
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,11 @@ def from_run(run: Path, even_if_worse: bool) -> Source:
         + (", split by path" if config.split_by == "path" else "")
         + (f", inputs {list(config.mask)} masked" if config.mask else ""),
     }
+    if config.teachers:
+        count = len(config.teachers)
+        notes["targets"] = f"mean outputs of {count} networks, sha256 {', '.join(config.teachers)}"
+    if config.init != RANDOM and not config.freeze:
+        notes["start"] = config.init
     if config.freeze:
         notes["frozen"] = f"{', '.join(config.freeze)} of {config.init}"
     if not held_out.fit:

@@ -56,6 +56,9 @@ def load(path: Path) -> Checkpoint:
         NdmError: missing, foreign, damaged, not finite, or made under another contract.
     """
     if not path.is_file():
+        if seeds := sorted(path.parent.glob(f"seed-*/{path.name}")):
+            one = seeds[0].parent
+            raise NdmError(f"{path.parent}: holds a population; name one of it, such as {one}")
         raise NdmError(f"{path}: no checkpoint here; run: {RETRAIN}")
     try:
         with safe_open(path, framework="pt") as stream:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -16,6 +17,8 @@ ONE_CYCLE, COSINE = "one-cycle", "cosine"
 POLL_MASK = (4, 10)
 """Inputs that polls cannot have, nor their means: a poll has no raw RTT sample, so the entropy
 lacks its delay part, and there is no queue floor."""
+MOST_RATE = 10.0
+"""far above any rate at which AdamW learns"""
 AUTO, RANDOM, SHIPPED = "auto", "random", "shipped"
 """starts; auto: random weights, or the shipped network's if an output has no labels"""
 
@@ -111,6 +114,11 @@ class TrainConfig:
             )
         if not 0 < self.expectile < 1:
             raise NdmError(f"expectile {self.expectile}: expected a number between 0 and 1")
+        if not 0 < self.lr <= MOST_RATE:
+            raise NdmError(f"lr {self.lr}: expected a number above 0, up to {MOST_RATE:g}")
+        for name in ("weight_decay", "pool_weight", "congestion_weight"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise NdmError(f"{name} {getattr(self, name)}: expected 0 or more")
         if self.epochs < 1 or self.batch < 0 or self.beta <= 0 or not 0 <= self.gamma < 1:
             raise NdmError("epochs must be >= 1, batch >= 0, beta > 0, gamma in [0, 1)")
 

@@ -81,7 +81,9 @@ def _weighed(folder: Path, table: pa.Table, config: TrainConfig) -> list[tuple[F
     for flow, count, w, c in zip(names, counts, weight, causes, strict=True):
         path = splits.scenario_of(flow["source"])
         if path is None:
-            raise NdmError(f"{folder}: {flow['source']} is no run of the lab; leave the folder out")
+            raise NdmError(
+                f"{folder.name}: {flow['source']} is no run of the lab; leave the folder out"
+            )
         own = flow["cc"] == objective.OWN
         one = Flow(flow["flow_id"], folder.name, path, splits.split_of(path), own, int(count), 0.0)
         found.append((one, float(w), int(c)))

@@ -22,7 +22,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run `ndm eval`."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     from ndm_tcp.datasets.store import store
+    from ndm_tcp.errors import NdmError
     from ndm_tcp.training.checkpoint import load_policy
     from ndm_tcp.training.evaluate import evaluate
     from ndm_tcp.training.objective import examples
@@ -34,6 +38,11 @@ def main(args: argparse.Namespace) -> int:
         print(
             "ndm: another dataset than the run's: what is held out here may have trained it",
             file=sys.stderr,
+        )
+    sampling = checkpoint.config.sampling
+    if not pc.any(pc.equal(dataset.rounds["sampling"].cast(pa.string()), sampling)).as_py():
+        raise NdmError(
+            f"{args.data}: no {sampling} rounds, of which {args.run} learned; name another dataset"
         )
     data = examples(dataset.rounds, checkpoint.config)
     results = {

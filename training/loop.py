@@ -352,6 +352,10 @@ class Trainer:
         results = {
             "parameters": sum(p.numel() for p in self.policy.parameters()),
             "val_loss": self.best_loss,
+            # Of a fine-tuning that never improved: 0.
+            "epoch": next(
+                (e for e, row in enumerate(self.history, 1) if row["val_loss"] == self.best_loss), 0
+            ),
             "masked_rounds": self.examples.masked,
             "start": self.config.init,
             "frozen": list(self.config.freeze),

@@ -5,16 +5,20 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
 from ndm_tcp.datasets.store import store
+from ndm_tcp.datasets.store.store import PART
 from ndm_tcp.errors import NdmError
 from ndm_tcp.training import teachers
 from ndm_tcp.training.advantage import Value, weights
@@ -107,6 +111,8 @@ def prepare(data: Sequence[Path], config: TrainConfig) -> Prepared:
     _require_one_each(config, len(data))
     dataset = store.load_all(data, needed(config))
     found, sha256 = examples(dataset.rounds, config), dataset.sha256
+    for said in _unused(data, dataset.rounds, found):
+        print(f"ndm: {said}", file=sys.stderr)
     del dataset
     config, start = resolve(config, found, data)
     value = None
@@ -132,6 +138,23 @@ def prepare(data: Sequence[Path], config: TrainConfig) -> Prepared:
         # The mean is one number: there is no larger one to prefer, and no cause to balance.
         config, balance = replace(config, teachers=names, expectile=0.5), torch.ones(2) * both
     return Prepared(found, sha256, config, start, train, val, balance)
+
+
+def _unused(data: Sequence[Path], table: pa.Table, found: Examples) -> list[str]:
+    """What training takes nothing from: datasets, and rounds of another kind of sampling."""
+    said = []
+    if PART.name in table.column_names:
+        read, used = set(pc.unique(table[PART.name]).to_pylist()), {*found.part.tolist()}
+        for number, folder in enumerate(data):
+            why = (
+                "its rounds are sampled in another way"
+                if number in read
+                else ("its flows are in the datasets before it")
+            )
+            said += [f"{folder}: nothing of it is used: {why}"] * (number not in used)
+    if rest := table.num_rows - len(found.x):
+        said.append(f"{rest} rounds are sampled in another way, and not used (--sampling)")
+    return said
 
 
 def _taught(batch: Batch, networks: Sequence[Policy]) -> Batch:

@@ -169,6 +169,8 @@ def summary(results: dict[str, Any]) -> str:
     if results.get("start", RANDOM) != RANDOM:
         frozen = ", ".join(results["frozen"]) or "nothing"
         lines[0] += f", started from {results['start']}; frozen: {frozen}"
+    if results.get("epoch") == 0:
+        lines.append("no epoch had a lower loss: these are the weights of the start")
     for split in ("train", "val", "test"):
         part = results[split]
         if part["gain_mae"] is None:
