@@ -267,6 +267,20 @@ def noise(copies: int, suites: Sequence[str], lab_seeds: int, where: Workers, wo
     return float(np.std(scores, ddof=1))
 
 
+def _require_several(suites: Sequence[str]) -> None:
+    """Refuse what the lab cannot run, and a single scenario."""
+    from ndm_tcp.lab.guest import run as lab_run
+    from ndm_tcp.lab.guest import suite
+
+    found = [suite.load_suite(one) for one in suites]
+    for scenarios in found:
+        lab_run.require_known(scenarios, ["ndm_tcp"], None)
+    if sum(map(len, found)) < LEAST_SCENARIOS:
+        raise NdmError(
+            f"--suites {','.join(suites)}: one scenario, and so no standard error; name more"
+        )
+
+
 def select(
     folder: Path,
     suites: Sequence[str],
@@ -291,18 +305,10 @@ def select(
     Raises:
         NdmError: no population, no fit network in it, or a run of the lab failed.
     """
-    from ndm_tcp.lab.guest import run as lab_run
-    from ndm_tcp.lab.guest import suite
     from ndm_tcp.training import population
 
     runs = population.members(folder)
-    found = [suite.load_suite(one) for one in suites]
-    for scenarios in found:
-        lab_run.require_known(scenarios, ["ndm_tcp"], None)
-    if sum(map(len, found)) < LEAST_SCENARIOS:
-        raise NdmError(
-            f"--suites {','.join(suites)}: one scenario, and so no standard error; name more"
-        )
+    _require_several(suites)
     work, refused = folder / WORK, {}
     measured: dict[str, dict[str, float]] = {}
     for number, (seed, run) in enumerate(runs.items(), 1):
