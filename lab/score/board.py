@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import math
 import re
@@ -161,6 +162,7 @@ def build(
     earlier: Sequence[Cell] = (),
     others: Externals = externals.NONE,
     own: Sequence[suite.Outcome] = (),
+    simulated: bool = False,
 ) -> tables.Board:
     """The board of finished and failed runs.
 
@@ -172,6 +174,7 @@ def build(
         earlier: cells of another board; those of other algorithms in these scenarios are shown.
         others: what the runs had from outside the project.
         own: of the control's runs, in the lab's own guest.
+        simulated: whether the runs were the simulator's.
 
     Raises:
         NdmError: every run failed.
@@ -181,6 +184,8 @@ def build(
     order = {s.name: i for i, s in enumerate(scenarios)}
     board = _only_best_window(_cells(outcomes, order))
     shown = {cell.cc for cell in board}
+    paths = {s.name: where(s, simulated) for s in scenarios}
+    board = [replace(cell, path=paths[cell.scenario]) for cell in board]
     board += [c for c in earlier if c.cc not in shown and c.scenario in order]
     board.sort(key=lambda c: (order[c.scenario], -c.mean["goodput_mbps"], c.cc))
     compared = control.compare(_cells(own, order), board) if own else None
@@ -210,6 +215,33 @@ def _cells(outcomes: Sequence[suite.Outcome], order: dict[str, int]) -> list[Cel
     good = [metrics(o) for o in outcomes if o.result is not None]
     good.sort(key=lambda m: (order[m.scenario], m.cc, m.seed))
     return cells(good)
+
+
+def where(scenario: Scenario, simulated: bool) -> str:
+    """What the results of a scenario depend on beside modules and seeds."""
+    digest = hashlib.sha256(scenario.text.encode()).hexdigest()[:8]
+    return f"{'simulator' if simulated else 'lab'} {digest}"
+
+
+def require_same_paths(
+    earlier: Sequence[Cell], scenarios: Sequence[Scenario], ccs: Sequence[str], simulated: bool
+) -> None:
+    """Refuse results of other paths, or of the simulator beside the lab's.
+
+    Args:
+        earlier: cells of another board; one that does not know where it ran is not refused.
+        scenarios: of this one.
+        ccs: the algorithms that run now.
+        simulated: whether they do in the simulator.
+    """
+    here = {s.name: where(s, simulated) for s in scenarios}
+    for cell in earlier:
+        now = here.get(cell.scenario, "")
+        if now and cell.path and cell.path != now and cell.cc not in ccs:
+            raise NdmError(
+                f"--beside: {cell.scenario} is another path here ({now} for {cell.path}); "
+                f"run it again, with --cc {cell.cc}"
+            )
 
 
 def json_text(board: tables.Board) -> str:
@@ -286,11 +318,15 @@ def main(args: argparse.Namespace) -> int:
         )
     remarks = [*standing(args.suite, args.seeds), *network_of(args.kmod, bool(others))]
     earlier = tables.read(args.beside) if args.beside else []
+    require_same_paths(
+        earlier, suite.load_suite(args.suite), suite.algorithms(args.cc), args.simulate
+    )
     if others:
         args.cc = ",".join(dict.fromkeys([*suite.algorithms(args.cc), *control.ALGORITHMS]))
     scenarios, ccs, outcomes = suite.run_all(args, args.out / "runs", not args.full, tagged=True)
     own = _control(args) if others else []
-    board = build(outcomes, scenarios, ccs, _command(args), earlier, others, own)
+    words = _command(args)
+    board = build(outcomes, scenarios, ccs, words, earlier, others, own, args.simulate)
     board = replace(board, remarks=[*remarks, *board.remarks])
     print(json_text(board) if args.json else tables.terminal(board))
     files.write_text(args.out / "board.md", tables.markdown(board))

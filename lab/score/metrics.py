@@ -54,6 +54,8 @@ class Cell:
     runs: int
     mean: dict[str, float]
     spread: dict[str, float]
+    path: str = ""
+    """where it ran: the lab or the simulator, and a digest of the scenario; empty: not known"""
 
 
 def cells(runs: Iterable[RunMetrics]) -> list[Cell]:

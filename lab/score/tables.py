@@ -149,7 +149,9 @@ def markdown(board: Board) -> str:
     return "\n".join(lines) + "\n"
 
 
-COLUMNS = ("scenario", "cc", "runs", *(f"{m}_{kind}" for m in MEASURES for kind in ("mean", "sd")))
+MEASURED = ("scenario", "cc", "runs", *(f"{m}_{kind}" for m in MEASURES for kind in ("mean", "sd")))
+"""columns of boards that do not know where they ran"""
+COLUMNS = (*MEASURED, "path")
 
 
 def comma_separated(board: Board) -> str:
@@ -159,7 +161,7 @@ def comma_separated(board: Board) -> str:
     writer.writerow(COLUMNS)
     for cell in board.cells:
         values = [f"{part[m]:.6g}" for m in MEASURES for part in (cell.mean, cell.spread)]
-        writer.writerow([cell.scenario, cell.cc, cell.runs, *values])
+        writer.writerow([cell.scenario, cell.cc, cell.runs, *values, cell.path])
     return stream.getvalue()
 
 
@@ -173,7 +175,7 @@ def read(path: Path) -> list[Cell]:
     try:
         with path.open(newline="", encoding="utf-8") as stream:
             reader = csv.DictReader(stream)
-            if tuple(reader.fieldnames or ()) != COLUMNS:
+            if tuple(reader.fieldnames or ()) not in (COLUMNS, MEASURED):
                 raise other
             return [_cell(row) for row in reader]
     except OSError as error:
@@ -186,4 +188,5 @@ def read(path: Path) -> list[Cell]:
 
 def _cell(row: dict[str, str]) -> Cell:
     mean, spread = ({m: float(row[f"{m}_{kind}"]) for m in MEASURES} for kind in ("mean", "sd"))
-    return Cell(row["scenario"], row["cc"], int(row["runs"]), mean, spread)
+    path = row.get("path") or ""
+    return Cell(row["scenario"], row["cc"], int(row["runs"]), mean, spread, path)
