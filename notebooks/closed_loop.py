@@ -128,8 +128,8 @@ draw(SHOWN[3])
 # %% [markdown]
 # ## The published scenarios
 #
-# Goodput as a part of the best of Reno, CUBIC and BBR, means over the seeds of `docs/board`. The
-# dashed line is the bar of 0.98.
+# Goodput of the shipped module as a part of the best of Reno, CUBIC and BBR, means over the seeds
+# of `docs/board`. The dashed line is the bar of 0.98.
 
 # %%
 published = bars.load(f.ROOT / "docs" / "board" / "published.csv")

@@ -24,7 +24,9 @@ def execute(source: Path, target: Path) -> None:
     try:
         client.execute()
     except CellExecutionError as error:
-        sys.exit(f"{source}: {error}")
+        # Bad input is a sentence; else the cell and its traceback show what went wrong.
+        bad = error.ename in ("NdmError", "FileNotFoundError")
+        sys.exit(f"{source}: {error.evalue if bad else error}")
     temporary = target.with_suffix(".tmp.ipynb")
     jupytext.write(notebook, temporary)
     temporary.replace(target)

@@ -86,6 +86,12 @@ def load():
     return policy, checkpoint, dataset.rounds
 
 
+def kept_epoch(curves):
+    """The epoch whose weights were kept, from 1; 0: those that the training started from."""
+    results = json.loads((RUN / RESULTS).read_text()) if (RUN / RESULTS).is_file() else {}
+    return results.get("epoch", int(np.argmin(curves["val_loss"])) + 1)
+
+
 def kinds(sources):
     """What a path is like, from the names of recordings; `other` for foreign captures."""
     return np.array([kind_of(name.partition("--")[0]) or "other" for name in sources])

@@ -33,6 +33,9 @@ config = checkpoint.config
 data = examples(table.filter(pc.equal(table["sampling"], config.sampling)), config)
 held_out = (data.split != "train") & data.policy
 known = (data.split != "train") & (data.cause >= 0)
+if not held_out.any():
+    print("Nothing was held out: rounds called held-out below are those that trained the network.")
+    held_out, known = data.policy, data.cause >= 0
 middle = np.median(data.x[data.policy], axis=0)
 print(
     "inputs at their median:",
@@ -76,7 +79,7 @@ image, delay = surface(panels[0], 0, 1, 3, ((0.05, 1), (0, 2)))
 figure.colorbar(image, ax=panels[0], label="cwnd_gain (log2 per round)")
 image, _ = surface(panels[1], 0, 8, 10, ((-0.4, 0.4), (0, 1)))
 figure.colorbar(image, ax=panels[1], label="cwnd_gain (log2 per round)")
-figure.suptitle("Window step: it grows where the pipe is not full, shrinks where a queue stands")
+figure.suptitle("Window step: red grows, blue shrinks; black line: the window stays")
 f.save(figure, "response_gain")
 print(
     f"Over rtt_ratio and bdp_ratio the step goes from {delay.min():.2f} to {delay.max():.2f}; "

@@ -47,19 +47,27 @@ print("left out:", ", ".join(f"{reason} {count}" for reason, count in data.maske
 
 # %%
 curves = pyarrow.csv.read_csv(f.RUN / "metrics.csv").to_pydict()
-best = int(np.argmin(curves["val_loss"]))
+kept = f.kept_epoch(curves)
+held_out = bool((data.policy & (data.split == "val")).any())
+other = "validation flows" if held_out else "training flows, at the epoch's end"
 figure, axes = plt.subplots(figsize=(6, 3.2))
 axes.plot(curves["epoch"], curves["train_loss"], color=f.ORANGE, label="training flows")
-axes.plot(curves["epoch"], curves["val_loss"], color=f.BLUE, label="validation flows")
-axes.plot(curves["epoch"][best], curves["val_loss"][best], "o", color=f.BLUE, label="kept")
-axes.set(xlabel="epoch", ylabel="loss", title="The loss on other flows levels off")
+axes.plot(curves["epoch"], curves["val_loss"], color=f.BLUE, label=other)
+if kept:
+    axes.plot(kept, curves["val_loss"][kept - 1], "o", color=f.BLUE, label="kept")
+axes.set(xlabel="epoch", ylabel="loss", title=f"The loss on the {other.partition(',')[0]}")
 axes.legend()
 f.save(figure, "learning_curves")
-tail = curves["val_loss"][-1] / curves["val_loss"][best] - 1
-print(
-    f"Lowest validation loss {curves['val_loss'][best]:.4f} at epoch {curves['epoch'][best]} of "
-    f"{len(curves['epoch'])}; the last is {100 * tail:.2f} % above it."
-)
+if not held_out:
+    print("No flow was held out for validation: the loss is that of the training flows.")
+if kept:
+    lowest = curves["val_loss"][kept - 1]
+    print(
+        f"Lowest loss {lowest:.4f} at epoch {kept} of {len(curves['epoch'])}; the last is "
+        f"{100 * (curves['val_loss'][-1] / lowest - 1):.2f} % above it."
+    )
+else:
+    print("No epoch was better than the network that it started from, whose weights are kept.")
 
 # %% [markdown]
 # ## Which paths and algorithms
@@ -113,7 +121,7 @@ for mask, color, label in ((~own, f.ORANGE, "other algorithms"), (own, f.BLUE, "
     if mask.any():
         axes.plot(rtt_ms[mask], mbps[mask], ".", color=color, ms=4, alpha=0.6, label=label)
 axes.set(xscale="log", yscale="log", xlabel="median RTT (ms)", ylabel="rate of the flow (Mbit/s)")
-axes.set_title("Flows it learns from")
+axes.set_title("Flows of its data")
 axes.legend()
 f.save(figure, "paths")
 spread = [np.percentile(v[np.isfinite(v)], (5, 95)) for v in (rtt_ms, mbps)]
@@ -126,8 +134,8 @@ print(
 # ## Labels of the window step
 #
 # The action of a round is the change of the window until the next one. With objective
-# `target_step` it is a step towards the target window, which the lab knows. Otherwise it is the
-# sender's own step.
+# `target_step` it is a step towards the target window, which the lab knows,
+# and which is estimated for captures. Otherwise it is the sender's own step.
 
 # %%
 figure, axes = plt.subplots(figsize=(6, 3.2))
@@ -176,10 +184,10 @@ axes.set(xlabel="rounds with a loss (%), and how many", xlim=(0, 100))
 axes.set_title("Why packets were lost")
 figure.legend(loc="outside lower center", ncols=2)
 f.save(figure, "causes")
-print(
-    f"{int(lossy.sum())} rounds with a loss whose cause is known, "
-    f"{100 * (data.cause[lossy] == 1).mean():.0f} % of them congestion."
-)
+said = f"{int(lossy.sum())} rounds with a loss whose cause is known"
+if lossy.any():
+    said += f", {100 * (data.cause[lossy] == 1).mean():.0f} % of them congestion"
+print(f"{said}.")
 
 # %% [markdown]
 # ## Flows that it never saw
@@ -206,10 +214,12 @@ for split in ("val", "test"):
 # equally frequent. The second line weighs the held-out losses that way.
 
 # %%
-held_out = (data.split != "train") & lossy
-label, logit = data.cause[held_out], out[held_out, 1]
+unseen = (data.split != "train") & lossy
+label, logit = data.cause[unseen], out[unseen, 1]
 area = auc(logit, label)
-if area is None:
+if not len(label):
+    print("No loss of known cause was held out.")
+elif area is None:
     print("Held-out losses have one cause only: nothing to tell apart.")
 else:
     brier, bars = calibration(logit, label)
@@ -228,7 +238,7 @@ else:
     f.save(figure, "reliability")
     constant = prior * (1 - prior)
     print(
-        f"{int(held_out.sum())} held-out losses: AUC {area:.3f}, Brier score {brier:.3f} "
+        f"{int(unseen.sum())} held-out losses: AUC {area:.3f}, Brier score {brier:.3f} "
         f"(always saying {prior:.2f} scores {constant:.3f})."
     )
 

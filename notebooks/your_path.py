@@ -34,6 +34,7 @@ from ndm_tcp.datasets.readers import sources
 from ndm_tcp.datasets.rounds.compute import rounds_of
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import boot, uml_build
+from ndm_tcp.lab.score.board import network_of
 from ndm_tcp.paths import report, series
 from ndm_tcp.paths.estimate import estimate
 from ndm_tcp.paths.model import HEADER_BYTES
@@ -42,7 +43,10 @@ from ndm_tcp.paths.replay import replay
 from ndm_tcp.training import start
 
 capture = f.ROOT / os.environ.get("NDM_CAPTURE", "datasets/traces/cubic-01-clean")
-adapted = f.ROOT / os.environ.get("NDM_ADAPTED", "out/demo/adapt")
+# The demo's network was adapted to the demo's capture.
+demo = "none" if "NDM_CAPTURE" in os.environ else "out/demo/adapt"
+adapted = f.ROOT / os.environ.get("NDM_ADAPTED", demo)
+kmod = Path(os.environ["NDM_KMOD"]) if "NDM_KMOD" in os.environ else None
 policy, checkpoint = f.network()
 flow = max(sources.read(capture).flows, key=lambda one: len(one.acks))
 model = estimate(flow, capture.name)
@@ -119,11 +123,15 @@ except NdmError as reason:
 # %% [markdown]
 # ## Prediction
 #
-# Other algorithms on draws of the model; every point is one draw.
+# Other algorithms on draws of the model; every point is one draw. `ndm_tcp` is the shipped module,
+# or the one whose sources `NDM_KMOD` names.
 
 # %%
 if accepted is not None and accepted.accepted:
-    entrants = {cc: Entrant(cc) for cc in ("reno", "cubic", "bbr", "ndm_tcp")}
+    print(*network_of(kmod, always=True))
+    entrants = {cc: Entrant(cc) for cc in ("reno", "cubic", "bbr")} | {
+        "ndm_tcp": Entrant("ndm_tcp", kmod)
+    }
     ((_, of_path),) = predict(
         [accepted.model], entrants, work / "predict", range(3), quiet=True
     ).items()
@@ -181,4 +189,4 @@ if places:
     print(adapt_report.guard_text(result))
     print(result.sentence)
 else:
-    print(f"no adapted network; run: ndm adapt CAPTURE -o {Path('out/demo/adapt')}")
+    print("no adapted network; run: ndm adapt CAPTURE -o DIR, and set NDM_ADAPTED=DIR")

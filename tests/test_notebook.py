@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ import jupytext
 import matplotlib
 import pytest
 from nbclient import NotebookClient
+
+from ndm_tcp.cli import run_command
+from ndm_tcp.datasets.builder.build import build
 
 from .conftest import ROOT, small_proofs
 
@@ -38,6 +42,7 @@ SAYS = {
     "your_path": "no replay: no lab kernel; run: ndm lab build",
 }
 MAX_BYTES = 1_000_000
+execute = runpy.run_path(str(FOLDER / "execute.py"))["execute"]
 
 
 def text_of(notebook: Any) -> str:
@@ -79,6 +84,34 @@ def test_a_notebook_runs_on_another_run_and_leaves_its_plots(
     left = {p.stem for p in (exported / "plots").glob("*.png")}
     assert left >= set(PLOTS[name])
     assert SAYS[name] in text_of(notebook)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("training_run", "No flow was held out"), ("policy", "Nothing was held out")],
+)
+def test_a_notebook_runs_where_nothing_is_held_out(
+    name: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user's first dataset is one flow."""
+    build([ROOT / "datasets" / "traces" / "cubic-03-lossy"], tmp_path / "data", quiet=True)
+    words = ["train", "--data", str(tmp_path / "data"), "-o", str(tmp_path / "run")]
+    assert run_command([*words, "--objective", "awbc", "--epochs", "2"]) == 0
+    monkeypatch.setenv("NDM_RUN", str(tmp_path / "run"))
+    monkeypatch.setenv("NDM_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("MPLCONFIGDIR", matplotlib.get_cachedir())
+    execute(FOLDER / f"{name}.py", tmp_path / "out.ipynb")
+    text = text_of(jupytext.read(tmp_path / "out.ipynb"))
+    assert said in text and "nan" not in text
+
+
+def test_bad_input_of_a_notebook_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NDM_RUN", str(tmp_path / "none"))
+    with pytest.raises(SystemExit, match="no checkpoint here") as error:
+        execute(FOLDER / "training_run.py", tmp_path / "out.ipynb")
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("name", PLOTS)
