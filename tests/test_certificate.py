@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from ndm_tcp import contract as c
-from ndm_tcp import core, fixedpoint
+from ndm_tcp import core, fixedpoint, model_json
 from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.readers import sources
 from ndm_tcp.errors import NdmError
@@ -296,6 +296,12 @@ def test_claims_are_counted_on_recorded_rounds(
     said = json.loads(capsys.readouterr().out)
     assert said["rounds"] > 0 and len(said["claims"]) == len(properties.PROPERTIES) - 2
     assert all((row["inside"] == 0) == (row["median"] is None) for row in said["claims"])
+    assert said["model"] == model_json.number()
+    other = model_c.Model(constant(-5000), {})
+    (tmp_path / "other.json").write_text(model_json.to_json(other))
+    words = ["claims", str(dataset), "--model", str(tmp_path / "other.json")]
+    assert run_command(words) == 0
+    assert capsys.readouterr().out.startswith(f"model {other.hash()}, ")
     assert run_command(["claims", str(tmp_path / "none")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 

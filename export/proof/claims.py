@@ -3,8 +3,8 @@
 
     ndm claims DIR...
 
-For every claim: rounds inside its box, those of them in which the committed network breaks it, the
-number of these in slow start, where the module does not use its gain, and lowest, median and
+For every claim: rounds inside its box, those of them in which the network breaks it, the number of
+these in slow start, where the module does not use its gain, and lowest, median and
 highest output in the box.
 """
 
@@ -19,9 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from ndm_tcp import contract as c
-from ndm_tcp import fixedpoint
+from ndm_tcp import fixedpoint, model_json
 from ndm_tcp.datasets.store import store
-from ndm_tcp.export.integers import generated, model_c
 from ndm_tcp.export.proof import properties
 from ndm_tcp.fixedpoint import IntArray, Layer
 from ndm_tcp.training import derived
@@ -82,24 +81,34 @@ def table(layers: list[Layer], x: IntArray) -> Iterator[str]:
 
 
 EXAMPLE = """example:
-  ndm claims datasets/lab-rounds/*/"""
+  ndm claims datasets/lab-rounds/*/
+  ndm claims out/data --model out/run/generated/ndm_model.json"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The argument of `ndm claims`."""
     parser.add_argument("data", metavar="DIR", type=Path, nargs="+", help="dataset folders")
+    parser.add_argument(
+        "--model",
+        metavar="FILE",
+        type=Path,
+        default=model_json.SHIPPED,
+        help="an ndm_model.json of ndm export (default: the shipped one)",
+    )
     parser.add_argument("--json", action="store_true", help="print the rows as JSON")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print the table of the committed network."""
-    layers = model_c.from_json(generated.GENERATED / "ndm_model.json").layers
+    """Print the table."""
+    model = model_json.from_json(args.model)
+    layers = model.layers
     rounds = store.load_all(args.data).rounds
     x = derived.dense(rounds).astype(np.int64)
     valid = rounds.column("valid").to_numpy(zero_copy_only=False).astype(bool)
     if args.json:
         found = [asdict(row) for row in rows(layers, x[valid])]
-        print(json.dumps({"rounds": int(valid.sum()), "claims": found}, indent=2))
+        counted = {"model": model.hash(), "rounds": int(valid.sum()), "claims": found}
+        print(json.dumps(counted, indent=2))
         return 0
-    print("\n".join(table(layers, x[valid])))
+    print(f"model {model.hash()}, " + "\n".join(table(layers, x[valid])))
     return 0
