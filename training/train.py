@@ -138,8 +138,12 @@ def _add_objective(parser: argparse.ArgumentParser, default: TrainConfig) -> Non
         help="learn the mean outputs of these networks, runs or populations, in place of the "
         "targets of the data",
     )
-    parser.add_argument("--beta", type=float, default=default.beta, help="advantage temperature")
-    parser.add_argument("--gamma", type=float, default=default.gamma, help="discount per round")
+    parser.add_argument(
+        "--beta", type=float, default=default.beta, help="advantage temperature, for awbc"
+    )
+    parser.add_argument(
+        "--gamma", type=float, default=default.gamma, help="discount per round, for awbc"
+    )
     _add_run(parser, default)
 
 
