@@ -217,12 +217,13 @@ def _distinct(found: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[d
             print(f"ndm: {said}", file=sys.stderr)
     seen: set[str] = set()
     for source in first.values():
-        again = 0
+        again, here = 0, set[str]()
         for flow in source["flows"]:
             names = {flow["flow_id"], flow["fingerprint"]} - {None}
             flow[AGAIN] = not names.isdisjoint(seen)
             again += flow[AGAIN]
-            seen |= names
+            here |= names  # two VLANs may have flows that look alike
+        seen |= here
         if again:  # a file beside the archive that holds it, or the same packets as pcapng
             said = f"{source['name']}: {again} flows are in another source, too; used once"
             print(f"ndm: {said}", file=sys.stderr)
