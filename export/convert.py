@@ -30,11 +30,6 @@ def main(args: argparse.Namespace) -> int:
         names = (memory.INPUT, c.N_INPUTS, memory.STATE, c.N_MEANS)
         print("{}: takes {} [n, {}] and {} [n, {}]".format(args.out, *names))
     elif args.file.suffix == ".json":
-        if model_json.contract_of(args.file) == c.HASH:
-            raise NdmError(
-                f"{args.file}: made for contract {c.HASH} already, which is this code's; "
-                "use it as it is"
-            )
         model = model_json.from_json(args.file, model_json.BEFORE_MEMORY)
         files.write_text(args.out, model_json.to_json(model))
         was = model.hash(model_json.BEFORE_MEMORY)

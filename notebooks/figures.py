@@ -62,10 +62,15 @@ def data_folders():
     return found + sorted(p.parent for p in rounds)
 
 
+def _results():
+    """What the run's training left of itself; empty: nothing."""
+    return json.loads((RUN / RESULTS).read_text()) if (RUN / RESULTS).is_file() else {}
+
+
 def network():
     """(policy, checkpoint) of the run; prints which, and whether it beats a constant window."""
     policy, checkpoint = load_policy(RUN)
-    results = json.loads((RUN / RESULTS).read_text()) if (RUN / RESULTS).is_file() else {}
+    results = _results()
     # A rebuilt run has other bytes than the one that it stands for, and the same integers.
     print(f"checkpoint {(results.get('checkpoint') or files.sha256(RUN / MODEL))[:16]}")
     print(f"on held-out paths: {judge(RUN).text}")
@@ -88,8 +93,7 @@ def load():
 
 def kept_epoch(curves):
     """The epoch whose weights were kept, from 1; 0: those that the training started from."""
-    results = json.loads((RUN / RESULTS).read_text()) if (RUN / RESULTS).is_file() else {}
-    return results.get("epoch", int(np.argmin(curves["val_loss"])) + 1)
+    return _results().get("epoch", int(np.argmin(curves["val_loss"])) + 1)
 
 
 def kinds(sources):

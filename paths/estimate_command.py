@@ -119,7 +119,6 @@ class _Before:
     """a flow's fingerprint to its source"""
     paths: dict[str, int] = field(default_factory=dict)
     """the two hosts to a number: an address is not written into a model"""
-
     spans: dict[tuple[str, int], list[_Span]] = field(default_factory=dict)
     """the two hosts and the sender's port to the flows that were captured"""
 

@@ -14,8 +14,9 @@ import pytest
 from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.readers import capture
 
-from .captures import RECEIVER, SENDER, Captured, captured
+from .captures import SENDER, Captured, captured
 from .conftest import TRACES
+from .test_field_captures import at, connection, outward, time_us
 
 BEHIND, ONLY_ACKS = capture.REASONS[11], capture.REASONS[12]
 RUNS = ("cubic-01-clean", "reno-03-lossy", "bbr-04-lossy", "reno-06-lossy-jitter")
@@ -75,16 +76,10 @@ def test_packets_that_the_capture_lost_are_no_such_sign(
 @pytest.mark.parametrize("late_us", [200, 3000])
 def test_overtaken_records_are_no_such_sign(late_us: int, tmp_path: Path) -> None:
     """Queues of a network card: data packets are captured up to a part of the RTT late."""
-    made = Captured(tmp_path / "x.pcap")
-    made.handshake(1_000_000, 1_020_000, 1_020_050)
-    made.transfer(1_021_000, 400)
-    data = [k for k, r in enumerate(made.records) if r[28:32] == SENDER[0]]
+    made = connection(tmp_path / "x.pcap", 400)
+    data = [k for k, record in enumerate(made.records) if outward(record)]
     for k in data[20:400:20]:
-        seconds, us = struct.unpack_from("<II", made.records[k])
-        late = us + 1000 + late_us
-        made.records[k] = (
-            struct.pack("<II", seconds + late // 10**6, late % 10**6) + (made.records[k][8:])
-        )
+        made.records[k] = at(made.records[k], time_us(made.records[k]) + 1000 + late_us)
     (flow,), refused = capture.read(made.sort().write())
     assert not refused and flow.facts["capture_holes"] > 8
 
@@ -92,12 +87,10 @@ def test_overtaken_records_are_no_such_sign(late_us: int, tmp_path: Path) -> Non
 @pytest.mark.parametrize("handshake", [True, False])
 def test_a_capture_of_acks_alone_says_so(handshake: bool, tmp_path: Path) -> None:
     """Of a filter on the size, or on `src host`, with and without the sender's SYN."""
-    made = Captured(tmp_path / "x.pcap")
-    made.handshake(1_000_000, 1_020_000, 1_020_050)
-    first = len(made.records) if handshake else 0
-    made.transfer(1_021_000, 400)
-    made.records = made.records[:first] + [r for r in made.records[3:] if r[28:32] == RECEIVER[0]]
-    assert skipped(made.sort().write()) == {ONLY_ACKS: 1}
+    made = connection(tmp_path / "x.pcap", 400)
+    first, rest = made.records[:3], made.records[3:]
+    made.records = first * handshake + [record for record in rest if not outward(record)]
+    assert skipped(made.write()) == {ONLY_ACKS: 1}
 
 
 def test_an_idle_connection_is_none_of_these(tmp_path: Path) -> None:
@@ -113,10 +106,8 @@ def test_an_idle_connection_is_none_of_these(tmp_path: Path) -> None:
 
 def parts(path: Path, names: tuple[str, ...]) -> list[Path]:
     """A transfer cut into files as by tcpdump -C."""
-    made = Captured(path / "whole.pcap")
-    made.handshake(1_000_000, 1_020_000, 1_020_050)
-    made.transfer(1_021_000, 3000)
-    whole = made.sort().records
+    made = connection(path / "whole.pcap", 3000)
+    whole = made.records
     size = -(-len(whole) // len(names))
     found = []
     for k, name in enumerate(names):
@@ -135,7 +126,6 @@ def test_parts_of_a_flow_are_named_with_how_to_join_them(
     again.transfer(4_071_000, 1200)
     other = Captured(tmp_path / "other.pcap", (SENDER[0], 4321))
     other.transfer(2_000_000, 1200)
-    (tmp_path / "unrelated").mkdir()
     names = [again.sort().write(), other.sort().write()]
     run_command(["path", "estimate", *map(str, [*found, *names]), "-o", str(tmp_path / "out")])
     told = [line for line in capsys.readouterr().err.splitlines() if "parts of one flow" in line]

@@ -22,14 +22,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run `ndm eval`."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     from ndm_tcp.datasets.store import store
     from ndm_tcp.errors import NdmError
     from ndm_tcp.training.checkpoint import load_policy
     from ndm_tcp.training.evaluate import evaluate
-    from ndm_tcp.training.objective import examples
+    from ndm_tcp.training.objective import examples, of_sampling
     from ndm_tcp.training.train import summary
 
     policy, checkpoint = load_policy(args.run)
@@ -40,7 +37,7 @@ def main(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     sampling = checkpoint.config.sampling
-    if not pc.any(pc.equal(dataset.rounds["sampling"].cast(pa.string()), sampling)).as_py():
+    if not of_sampling(dataset.rounds, sampling).num_rows:
         raise NdmError(
             f"{args.data}: no {sampling} rounds, of which {args.run} learned; name another dataset"
         )

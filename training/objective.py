@@ -169,21 +169,24 @@ def _split(
     return np.repeat(of_flow, np.diff(np.append(edges, len(texts["split"].number))))
 
 
+def of_sampling(table: pa.Table, sampling: str) -> pa.Table:
+    """The rounds of a kind of sampling."""
+    mine = pc.equal(table["sampling"].cast(pa.string()), sampling)
+    return table if pc.all(mine).as_py() else table.filter(mine)
+
+
 def _sampled(table: pa.Table, config: TrainConfig) -> pa.Table:
     """The rounds of the config's kind of sampling.
 
     Raises:
         NdmError: there are none; names the options that take those there are.
     """
-    sampling = table["sampling"].cast(pa.string())
-    if table.num_rows and pc.all(pc.equal(sampling, config.sampling)).as_py():
-        return table
-    found = table.filter(pc.equal(sampling, config.sampling))
+    found = of_sampling(table, config.sampling)
     if found.num_rows:
         return found
     if not table.num_rows:
         raise NdmError("dataset: no rounds in it; build it from other sources")
-    (other,) = pc.unique(sampling).to_pylist()
+    (other,) = pc.unique(table["sampling"].cast(pa.string())).to_pylist()
     words = f"--sampling {other}"
     if config.objective == TARGET_STEP and table["scenario"].null_count == table.num_rows:
         words += " --objective awbc"

@@ -144,14 +144,16 @@ def _unused(data: Sequence[Path], table: pa.Table, found: Examples) -> list[str]
     """What training takes nothing from: datasets, and rounds of another kind of sampling."""
     said = []
     if PART.name in table.column_names:
-        read, used = set(pc.unique(table[PART.name]).to_pylist()), {*found.part.tolist()}
+        read, used = pc.unique(table[PART.name]).to_pylist(), np.unique(found.part)
         for number, folder in enumerate(data):
-            why = (
-                "its rounds are sampled in another way"
-                if number in read
-                else ("its flows are in the datasets before it")
-            )
-            said += [f"{folder}: nothing of it is used: {why}"] * (number not in used)
+            if number not in read:
+                said.append(
+                    f"{folder}: nothing of it is used: its flows are in the datasets before it"
+                )
+            elif number not in used:
+                said.append(
+                    f"{folder}: nothing of it is used: its rounds are sampled in another way"
+                )
     if rest := table.num_rows - len(found.x):
         said.append(f"{rest} rounds are sampled in another way, and not used (--sampling)")
     return said

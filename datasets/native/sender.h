@@ -97,8 +97,8 @@ struct ndm_sender {
 
 	int64_t retransmitted, sent_segments, rtos, rows;
 	int64_t gaps;		/* data packets that left a hole before them */
-	int64_t gap_bytes;	/* that the holes had */
-	int64_t filled, filled_bytes;	/* of them, seen later: the first that was seen of them */
+	int64_t gap_bytes;	/* in these holes */
+	int64_t filled, filled_bytes;	/* retransmissions that fill a hole, and their bytes */
 	int64_t unseen;		/* ACKs of data that was not captured */
 	int64_t unseen_end;	/* the highest of these */
 	int64_t early;		/* of them those whose data may only be written late */

@@ -96,7 +96,7 @@ static void enter_loss(struct ndm_sender *s, int64_t now_us)
 	}
 }
 
-/* Bytes that nobody saw until they were retransmitted: they were lost before they came here. */
+/* Bytes that are seen for the first time when they are retransmitted: lost before the capture. */
 static void count_filled(struct ndm_sender *s, int64_t now_us, int64_t seq, int64_t end, size_t next)
 {
 	if (seq < s->una || next == s->end || s->out[next].seq <= seq)

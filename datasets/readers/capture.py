@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -151,28 +152,35 @@ def _flows(
         yield from engine.flows()
 
 
+def _observed(found: CapturedFlow, digest: str, path: str | None = None) -> dict[str, Any]:
+    """What records and rounds of a flow have alike; path: its name, where it has one."""
+    group = path or host_pair(*found.hosts)
+    return {
+        "flow_id": flow_id(digest, str(found.number)),
+        "sampling": Sampling.PER_ACK,
+        "format": "pcap",
+        "path": path,
+        "group": group,
+        "fingerprint": fingerprint(group, found.sender_port, found.first_us, found.facts),
+        "mss": found.mss,
+        "facts": dict(found.facts),
+    }
+
+
 def _records(
     found: CapturedFlow, digest: str, truth: Truth, cc_name: str | None, by_kernel: bool
 ) -> FlowRecords:
     """A replayed flow; `by_kernel`: whether the kernel's own windows will be written into it."""
-    group = truth.path or host_pair(*found.hosts)
     return FlowRecords(
-        flow_id=flow_id(digest, str(found.number)),
-        sampling=Sampling.PER_ACK,
+        **_observed(found, digest, truth.path),
         cwnd_source=CwndSource.KERNEL if by_kernel else CwndSource.INFLIGHT,
         acks=found.rows["ack"].copy(),
-        format="pcap",
         cc_name=cc_name,
-        path=truth.path,
-        group=group,
-        fingerprint=fingerprint(group, found.sender_port, found.first_us, found.facts),
-        mss=found.mss,
         header_bytes=found.header_bytes,
         loss_cause=found.rows["cause"].copy(),
         rwnd_limited=found.rows["rwnd_limited"].astype(np.bool_),
         captured_rtt_us=found.rows["rtt_us"].copy(),
         truth=truth.run.of(found.sender_port, found.first_us) if truth.run else None,
-        facts=dict(found.facts),
         start_us=found.first_us,
         sender_port=found.sender_port,
     )
@@ -248,22 +256,14 @@ def read_rounds(
         if found.status == REPLAYED and label is not None and not large:
             records[found.number] = _records(found, digest, Truth(), None, False)
         elif found.status == REPLAYED:
-            facts: dict[str, int | float | str] = dict(found.facts)
-            if label is not None:
-                facts[NO_LABEL] = TOO_LARGE
-            group = host_pair(*found.hosts)
             rounds = FlowRounds(
-                flow_id=flow_id(digest, str(found.number)),
-                sampling=Sampling.PER_ACK,
+                **_observed(found, digest),
                 cwnd_source=CwndSource.INFLIGHT,
-                format="pcap",
-                group=group,
-                fingerprint=fingerprint(group, found.sender_port, found.first_us, found.facts),
-                mss=found.mss,
-                facts=facts,
                 rows=found.rounds,
                 n_acks=found.n_rows,
             )
+            if label is not None:
+                rounds.facts[NO_LABEL] = TOO_LARGE
             flows.append((found.number, rounds))
         elif found.status != OTHER_SHARD:
             skipped[REASONS[found.status]] += 1

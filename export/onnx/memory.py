@@ -228,11 +228,6 @@ def put_before(path: Path, out: Path) -> None:
     """
     model = limits.load(path, "ndm convert FILE.onnx -o NEW.onnx")
     properties = {p.key: p.value for p in model.metadata_props}
-    if properties.get("ndm_contract") == c.INTERFACE_HASH:
-        raise NdmError(
-            f"{path}: made for contract {c.INTERFACE_HASH} already, which is this code's; "
-            "use it as it is"
-        )
     if properties.get("ndm_contract", BEFORE_MEMORY) != BEFORE_MEMORY:
         c.require(properties["ndm_contract"], str(path), "ndm export RUN", BEFORE_MEMORY)
     constants = {t.name for t in model.graph.initializer}

@@ -318,9 +318,9 @@ def main(args: argparse.Namespace) -> int:
         )
     remarks = [*standing(args.suite, args.seeds), *network_of(args.kmod, bool(others))]
     earlier = tables.read(args.beside) if args.beside else []
-    require_same_paths(
-        earlier, suite.load_suite(args.suite), suite.algorithms(args.cc), args.simulate
-    )
+    if earlier:
+        here = suite.load_suite(args.suite)
+        require_same_paths(earlier, here, suite.algorithms(args.cc), args.simulate)
     if others:
         args.cc = ",".join(dict.fromkeys([*suite.algorithms(args.cc), *control.ALGORITHMS]))
     scenarios, ccs, outcomes = suite.run_all(args, args.out / "runs", not args.full, tagged=True)

@@ -263,6 +263,11 @@ def require(found: str | None, what: str, remedy: str, ours: str = HASH) -> None
     Raises:
         NdmError: if it carries another.
     """
+    current = (HASH, INTERFACE_HASH, DATA_HASH)
+    if found in current and ours not in current:  # wanted of an older one, to convert it
+        raise NdmError(
+            f"{what}: made for contract {found} already, which is this code's; use it as it is"
+        )
     if found != ours:
         part = {INTERFACE_HASH: " (its interface)", DATA_HASH: " (what is measured)"}.get(ours, "")
         raise NdmError(

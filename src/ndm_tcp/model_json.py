@@ -37,17 +37,8 @@ def number(path: Path = SHIPPED) -> str:
     Raises:
         NdmError: the file is damaged.
     """
-    return _of_file(path, "model")
-
-
-def contract_of(path: Path) -> str:
-    """The contract that a model was made under; `number` says what it raises."""
-    return _of_file(path, "contract")
-
-
-def _of_file(path: Path, key: str) -> str:
     try:
-        return str(orjson.loads(path.read_bytes())[key])
+        return str(orjson.loads(path.read_bytes())["model"])
     except (orjson.JSONDecodeError, KeyError, TypeError):
         raise NdmError(
             f"{path}: not a model written by ndm export; run: ndm export RUN -o {path.parent}"

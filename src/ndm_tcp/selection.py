@@ -220,8 +220,8 @@ def measure(
 
 
 def _placed(apart: npt.NDArray[np.float64]) -> dict[str, float]:
-    """Score and standard error, of a network's points less a mean, [scenarios]."""
-    error = apart.std(ddof=min(1, len(apart) - 1)) / math.sqrt(len(apart))
+    """Score and standard error, of a network's points less a mean, [scenarios], two at least."""
+    error = apart.std(ddof=1) / math.sqrt(len(apart))
     return {"score": float(apart.mean()), "standard_error": float(error)}
 
 
@@ -267,7 +267,7 @@ def noise(copies: int, suites: Sequence[str], lab_seeds: int, where: Workers, wo
     return float(np.std(scores, ddof=1))
 
 
-def _require_several(suites: Sequence[str]) -> None:
+def _require_suites(suites: Sequence[str]) -> None:
     """Refuse what the lab cannot run, and a single scenario."""
     from ndm_tcp.lab.guest import run as lab_run
     from ndm_tcp.lab.guest import suite
@@ -308,7 +308,7 @@ def select(
     from ndm_tcp.training import population
 
     runs = population.members(folder)
-    _require_several(suites)
+    _require_suites(suites)
     work, refused = folder / WORK, {}
     measured: dict[str, dict[str, float]] = {}
     for number, (seed, run) in enumerate(runs.items(), 1):
