@@ -51,7 +51,8 @@ def main() -> int:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         out = args.out or Path(name)
-        jobs = suite.jobs_of(suite.load_suite("lan"), ["ndm_tcp", *RIVALS], args.seeds, out)
+        ccs = ["ndm_tcp", *RIVALS]
+        jobs = suite.jobs_of(suite.load_suite("lan"), ccs, args.seeds, out, True, args.kmod)
         done = list(suite.execute(jobs, Workers(2), light=True, quiet=False, kmod=args.kmod))
     found = cells([board.metrics(o) for o in done if o.result is not None])
     rows: dict[str, dict[str, Cell]] = {}
