@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from ndm_tcp.datasets.readers.run_folder import is_run
+from ndm_tcp import files
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import externals
 from ndm_tcp.lab.guest import run as lab_run
@@ -17,6 +18,7 @@ from ndm_tcp.lab.guest.externals import Externals
 from ndm_tcp.lab.paths.scenario import Scenario
 
 RESULT = "result.json"
+TAG = "tag"
 ATTEMPTS = 2
 
 
@@ -33,6 +35,8 @@ class Job:
     """sources, or a .ko, of its own; None: those of all jobs, see `execute`"""
     others: Externals = externals.NONE
     """patches of its kernel, and modules that it loads"""
+    tag: str = ""
+    """what the run depends on, `suite.tag`, where the folder's name does not have it"""
 
 
 @dataclass(frozen=True)
@@ -71,11 +75,24 @@ def load_result(folder: Path) -> dict[str, Any] | None:
     return result
 
 
+def was_other(job: Job) -> bool:
+    """Is the run in the job's folder one of another scenario or module?
+
+    An earlier version left no tag: then the scenario's text decides.
+    """
+    tag, text = job.folder / TAG, job.folder / "scenario.toml"
+    if not job.tag or not text.is_file():
+        return False
+    if tag.is_file():
+        return tag.read_text(encoding="utf-8").strip() != job.tag
+    return text.read_text(encoding="utf-8") != job.scenario.text
+
+
 def finished(job: Job, light: bool) -> Outcome | None:
-    """How a job ended before, unless it has to run: a light run left no recording, and an earlier
-    version began its flows at other times."""
+    """How a job ended before, unless it has to run: a light run left no recording, another
+    scenario or module was recorded, or an earlier version began its flows at other times."""
     done = load_result(job.folder)
-    if done is None or not (light or is_run(job.folder)):
+    if done is None or not (light or is_run(job.folder)) or was_other(job):
         return None
     begun = [flow.start_s for flow in job.scenario.begun(job.seed).flows[1:]]
     same = [flow.get("start_s") for flow in done["flows"][1:]] == begun
@@ -102,6 +119,8 @@ def attempt(job: Job, cpu: int | None, light: bool, kmod: Path | None) -> Outcom
                 *(job.scenario, cc, job.seed, job.folder, cpu, module, params or None, light),
                 *(None, (), job.others),
             )
+            if job.tag:
+                files.write_text(job.folder / TAG, job.tag + "\n")
             return Outcome(job, result)
         except NdmError as caught:
             error = str(caught)

@@ -22,7 +22,7 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import away, externals, uml_build, workers
 from ndm_tcp.lab.guest import run as lab_run
 from ndm_tcp.lab.guest.externals import Externals
-from ndm_tcp.lab.guest.jobs import ATTEMPTS, attempt, finished
+from ndm_tcp.lab.guest.jobs import ATTEMPTS, attempt, finished, was_other
 from ndm_tcp.lab.guest.jobs import RESULT as RESULT
 from ndm_tcp.lab.guest.jobs import Job as Job
 from ndm_tcp.lab.guest.jobs import Outcome as Outcome
@@ -43,17 +43,16 @@ CEILING_WINDOWS = (8, 16, 24, 32, 48, 64, 96, 128, 192)
 
 def load_suite(suite: str | Path) -> list[Scenario]:
     """The scenarios of a file, a folder, or a folder's name below lab/scenarios; or of several,
-    separated by commas.
+    separated by commas. What lies here goes before what ships.
 
     Raises:
         NdmError: nothing there, or two scenarios of one name.
     """
     path = Path(suite)
-    # The shipped suites first: one is called like a folder of the checkout.
-    for folder in (SUITES, SUITES.parents[1]):
-        if not path.is_absolute() and (folder / path).exists():
-            path = folder / path
-            break
+    # `training` is a suite, and a folder of the checkout without scenarios.
+    if not path.is_file() and not any(path.rglob("*.toml")):
+        shipped = (folder / path for folder in (SUITES, SUITES.parents[1]))
+        path = next((there for there in shipped if there.exists()), path)
     if path.is_file():
         return [load(path)]
     parts = [part for part in str(suite).split(",") if part]
@@ -246,7 +245,10 @@ def jobs_of(
             name += f"-{tag(s, split_cc(cc)[0], kmod, others)}" if tagged else ""
             numbers = range(first_seed, first_seed + seeds * s.repeat)
             folders = {seed: out / f"{name}--{seed}" for seed in numbers}
-            jobs += [Job(s, cc, seed, at, others=others) for seed, at in folders.items()]
+            depends = "" if tagged else tag(s, split_cc(cc)[0], kmod, others)
+            jobs += [
+                Job(s, cc, seed, at, others=others, tag=depends) for seed, at in folders.items()
+            ]
     return jobs
 
 
@@ -263,7 +265,7 @@ def tag(
         kmod: a module in the place of the checkout's.
         others: patches of the kernel, and modules that it loads.
     """
-    total = hashlib.sha256(scenario.text.encode())
+    total = hashlib.sha256(scenario.content())
     needed = set(scenario.algorithms(cc))
     for ours in filter(None, (kmod, uml_build.KMOD, uml_build.FIXED_CWND)):
         brought = needed & set(lab_run.module_names(ours))
@@ -285,6 +287,8 @@ def _one(
 ) -> Outcome:
     if done := finished(job, light):
         return done
+    if was_other(job):
+        print(f"{job.folder}: of another scenario or module; run again", file=sys.stderr)
     if program and simulate.has(job.scenario, job.cc):
         return simulate.attempt(job, kmod, program, light)
     cpu = cpus.get()

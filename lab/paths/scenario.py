@@ -90,6 +90,9 @@ SEND_BYTES, RECEIVE_BYTES = 4_194_304, 6_291_456
 """upper limits of TCP's buffers where a scenario sets none: Linux's own"""
 MIN_RATE_BPS = 10_000
 MAX_RATE_BPS = 100_000_000_000
+PACKET_BITS = 8 * 1514
+SLOW_END_S = 2
+"""a full queue that lasts longer at a link's last rate is emptied faster; see `_drained`"""
 CC_NAME = re.compile(r"[A-Za-z0-9_.-]{1,15}")
 TC_WORDS = re.compile(r"[A-Za-z0-9.% _-]+")
 
@@ -225,6 +228,12 @@ class Scenario:
     """runs for each requested seed of a suite"""
     text: str = dataclasses.field(default="", repr=False, compare=False)
     """the file"""
+
+    def content(self) -> bytes:
+        """What a run depends on beside algorithms and seed: the file, and its trace's rates."""
+        link = self.link
+        rates = f"{link.rate_bps} {link.steps}" if link and link.trace else ""
+        return f"{self.text}{rates}".encode()
 
     def draws(self) -> bool:
         """Is anything random? netem on loopback, web pages and the begin of a second flow count."""
@@ -392,6 +401,24 @@ def _follow_trace(link: Link, folder: Path | None, seconds: float, where: str) -
     return dataclasses.replace(link, rate_bps=rate_bps, steps=tuple(steps))
 
 
+def _drained(scenario: Scenario) -> Scenario:
+    """The scenario, whose queue a link that ends slow empties at the highest rate after the end.
+
+    A run lasts until every byte has arrived, and goodput counts the time to the last one: behind
+    an outage that is minutes.
+    """
+    link = scenario.link
+    if link is None or not link.steps:
+        return scenario
+    last_bps, most_bps = link.steps[-1][1], max(link.rate_bps, *(bps for _, bps in link.steps))
+    if link.queue_packets * PACKET_BITS <= SLOW_END_S * last_bps or last_bps == most_bps:
+        return scenario
+    step = (max(scenario.end_s(), link.steps[-1][0]), most_bps)
+    return dataclasses.replace(
+        scenario, link=dataclasses.replace(link, steps=(*link.steps, step))
+    )
+
+
 def parse(text: str, name: str, where: str, folder: Path | None = None) -> Scenario:
     """A scenario from TOML.
 
@@ -433,7 +460,7 @@ def parse(text: str, name: str, where: str, folder: Path | None = None) -> Scena
         link = _follow_trace(scenario.link, folder, scenario.end_s(), f"{where}: link")
         scenario = dataclasses.replace(scenario, link=link)
     _check(scenario, where)
-    return scenario
+    return _drained(scenario)
 
 
 def find(path: Path) -> Path:

@@ -219,7 +219,7 @@ def _cells(outcomes: Sequence[suite.Outcome], order: dict[str, int]) -> list[Cel
 
 def where(scenario: Scenario, simulated: bool) -> str:
     """What the results of a scenario depend on beside modules and seeds."""
-    digest = hashlib.sha256(scenario.text.encode()).hexdigest()[:8]
+    digest = hashlib.sha256(scenario.content()).hexdigest()[:8]
     return f"{'simulator' if simulated else 'lab'} {digest}"
 
 

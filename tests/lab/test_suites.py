@@ -14,6 +14,8 @@ from ndm_tcp.lab.guest import jobs, suite
 from ndm_tcp.lab.paths import ccbench, scenario, sealed_paths, training_paths
 from ndm_tcp.lab.score import board
 
+from ..kernel.kbuild import copy_kmod
+
 PATHS = tuple(training_paths.SUITES)
 
 
@@ -40,6 +42,58 @@ def test_a_run_whose_flows_began_at_other_times_runs_again(tmp_path: Path) -> No
         assert (jobs.finished(job, True) is None) == moved
 
 
+def test_a_run_of_another_scenario_or_module_runs_again(tmp_path: Path) -> None:
+    """In a folder of recordings, whose names do not have what a run depends on."""
+    text = ccbench.scenarios()["set1-12mbit-20ms-0.5bdp.toml"]
+
+    def job(text: str, kmod: Path | None = None) -> jobs.Job:
+        made = scenario.parse(text, "a", "a.toml")
+        (job,) = suite.jobs_of([made], ["ndm_tcp"], 1, tmp_path, kmod=kmod)
+        return job
+
+    mine, other = job(text), job(text.replace("12000000", "3_000_000"))
+    kmod = copy_kmod(tmp_path / "kmod")
+    (kmod / "ndm_flow.h").write_text((kmod / "ndm_flow.h").read_text() + "/* another */\n")
+    mine.folder.mkdir()
+    (mine.folder / jobs.RESULT).write_text(json.dumps({"flows": [{"start_s": 0.0}]}))
+    (mine.folder / "scenario.toml").write_text(text)
+    assert other.folder == mine.folder and other.scenario.text != text
+    assert jobs.finished(mine, True) and not jobs.finished(other, True), "of an earlier version"
+    (mine.folder / jobs.TAG).write_text(mine.tag)
+    assert jobs.finished(mine, True) and not jobs.finished(other, True)
+    assert jobs.was_other(job(text, kmod)) and not jobs.was_other(job(text))
+
+
+def test_a_changed_trace_is_another_path(tmp_path: Path) -> None:
+    text = 'seconds = 1\ntopology = "path"\n[link]\ntrace = "a.trace"\nrtt_us = 1000\n'
+    (tmp_path / "a.toml").write_text(text + "queue_packets = 9\n")
+    tags = set()
+    for step in (1, 4, 1):
+        trace = "".join(f"{ms}\n" for ms in range(1, 1000, step))
+        (tmp_path / "a.trace").write_text(trace)
+        made = scenario.load(tmp_path / "a.toml")
+        tags.add((suite.tag(made, "cubic"), board.where(made, False)))
+    assert len(tags) == 2
+
+
+@pytest.mark.parametrize(
+    ("link", "drained"),
+    [
+        ("rate_bps = 10_000_000\nsteps = [[1.0, 20_000]]", 10_000_000),
+        ("rate_bps = 10_000\nsteps = [[1.0, 8_000_000], [1.5, 100_000]]", 8_000_000),
+        ("rate_bps = 10_000_000\nsteps = [[1.0, 1_000_000]]", 0),
+        ("rate_bps = 100_000\nsteps = [[1.0, 100_000]]", 0),
+        ("rate_bps = 20_000", 0),
+    ],
+)
+def test_a_link_that_ends_slow_is_emptied_fast(link: str, drained: int) -> None:
+    """Or a run would wait for minutes, and goodput count them."""
+    text = f'seconds = 2\ntopology = "path"\n[link]\nrtt_us = 1000\nqueue_packets = 90\n{link}\n'
+    made = scenario.parse(text, "a", "a.toml").link
+    assert made is not None
+    assert (made.steps[-1] == (2.0, drained)) if drained else (2.0 not in dict(made.steps))
+
+
 def test_fixed_windows_are_parameters() -> None:
     assert suite.split_cc("fixed_cwnd:40") == ("fixed_cwnd", {"cwnd": 40})
     paced = {"cwnd": 40, "paced": 1}
@@ -61,6 +115,21 @@ def test_suites_are_found_by_name_and_refused_by_name() -> None:
     assert len(suite.load_suite("ccbench")) == len(ccbench.scenarios())
     with pytest.raises(NdmError, match=r"nowhere: no scenario file.*ccbench"):
         suite.load_suite("nowhere")
+
+
+def test_what_lies_here_goes_before_what_ships(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it does for one scenario."""
+    shipped = len(suite.load_suite("fairness"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fairness").mkdir()
+    assert len(suite.load_suite("fairness")) == shipped > 1, "no scenario in it"
+    text = (suite.SUITES / "fairness" / "late-flow.toml").read_text()
+    for name in ("mine.toml", "fairness/mine.toml"):
+        (tmp_path / name).write_text(text)
+    assert [s.name for s in suite.load_suite("fairness")] == ["mine"]
+    assert [s.name for s in suite.load_suite("mine.toml")] == ["mine"]
 
 
 @pytest.mark.parametrize(
