@@ -438,7 +438,7 @@ def test_the_ceiling_is_the_best_constant_window_of_loopback_scenarios(tmp_path:
     jobs = suite.jobs_of([lo, path], suite.algorithms("bbr,ceiling"), 1, tmp_path)
     assert sum(j.scenario is path for j in jobs) == 1
     runs = [suite.Outcome(j, result(20 + i % 5, 200)) for i, j in enumerate(jobs)]
-    shown = board.build(runs, [lo, path], ["bbr"], "x").cells
+    shown = board.build(runs, [lo, path], ["bbr", suite.CEILING], "x").cells
     names = [c.cc for c in shown if c.scenario == lo.name]
     assert sum(n.startswith("ceiling (cwnd ") for n in names) == 1
     best = next(c for c in shown if c.cc.startswith("ceiling"))

@@ -89,11 +89,20 @@ def test_the_same_seed_gives_the_same_run(program: Path) -> None:
 def test_no_packet_comes_from_nowhere(program: Path, cc: str) -> None:
     result = simulate(program, lossy(), cc, 1)
     (flow,) = result["flows"]
-    arrived = flow["goodput_mbps"] * 10e6 / 8 / 1448
+    arrived = flow["bytes"] / 1448
     under_way = flow["segments"] - sum(result["drops"].values()) - arrived
     assert -1 <= under_way < 2 * 60 + 2 * 33  # spurious ones, and a queue and a path full of them
     assert flow["goodput_mbps"] < 10 * 1448 / 1500
     assert result["drops"]["random"] / flow["segments"] == pytest.approx(0.01, rel=0.5)
+
+
+def test_goodput_has_the_time_of_the_queue_that_empties(program: Path) -> None:
+    """A deep queue holds two of three seconds' packets when the sender ends."""
+    slow = (("10_000_000", "2_000_000"), ("_packets = 60", "_packets = 500"))
+    deep = lossy(("loss = 0.01", ""), ("seconds = 10", "seconds = 3"), *slow)
+    for cc in ("cubic", "ndm_tcp"):
+        (flow,) = simulate(program, deep, cc, 1)["flows"]
+        assert 0.9 < flow["goodput_mbps"] / (2 * 1448 / 1514) < 1.005
 
 
 def test_a_path_that_loses_nearly_all_ends(program: Path) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 
-from ndm_tcp.datasets.readers.run_folder import is_run
 from ndm_tcp import files
+from ndm_tcp.datasets.readers.run_folder import is_run
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import externals
 from ndm_tcp.lab.guest import run as lab_run

@@ -239,7 +239,8 @@ def jobs_of(
     jobs = []
     for s in scenarios:
         sweep = [f"fixed_cwnd:{n}" for n in CEILING_WINDOWS] if s.topology == "lo" else []
-        names = [n for cc in ccs for n in (sweep if cc == CEILING else [cc])]
+        wanted = (n for cc in ccs for n in (sweep if cc == CEILING else [cc]))
+        names = list(dict.fromkeys(wanted))
         for cc in names:
             name = f"{s.name}--{cc.replace(':', '-')}"
             name += f"-{tag(s, split_cc(cc)[0], kmod, others)}" if tagged else ""

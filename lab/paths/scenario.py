@@ -244,7 +244,7 @@ class Scenario:
         return any((*chances, link.ack_hold_us[1], link.slot_us[1]))
 
     def begun(self, seed: int) -> Scenario:
-        """The scenario of one run: every flow but the first begins up to an RTT of the link later.
+        """The scenario of one run: all but the first flow begin up to an RTT of the link later.
 
         Which of two flows loses when their queue is full follows from milliseconds. Without this
         draw all seeds of a path without loss and jitter are one and the same such accident.
@@ -258,7 +258,10 @@ class Scenario:
             dataclasses.replace(flow, start_s=round(flow.start_s + more, 6))
             for flow, more in zip(self.flows, later_s, strict=True)
         ]
-        return dataclasses.replace(self, flows=tuple(flows))
+        web = self.web
+        if web and flows:
+            web = dataclasses.replace(web, start_s=round(web.start_s + draw.random() * rtt_s, 6))
+        return dataclasses.replace(self, flows=tuple(flows), web=web)
 
     def algorithms(self, cc: str) -> list[str]:
         """The algorithms of a run that tests `cc`, each once."""
@@ -414,9 +417,7 @@ def _drained(scenario: Scenario) -> Scenario:
     if link.queue_packets * PACKET_BITS <= SLOW_END_S * last_bps or last_bps == most_bps:
         return scenario
     step = (max(scenario.end_s(), link.steps[-1][0]), most_bps)
-    return dataclasses.replace(
-        scenario, link=dataclasses.replace(link, steps=(*link.steps, step))
-    )
+    return dataclasses.replace(scenario, link=dataclasses.replace(link, steps=(*link.steps, step)))
 
 
 def parse(text: str, name: str, where: str, folder: Path | None = None) -> Scenario:

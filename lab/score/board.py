@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import math
 import re
 import sys
@@ -14,9 +13,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from ndm_tcp import files, model_json
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import externals, kernel_patches, suite, workers
+from ndm_tcp.lab.guest.collect import jain
 from ndm_tcp.lab.guest.externals import Externals
 from ndm_tcp.lab.paths.scenario import UNDER_TEST, Scenario
 from ndm_tcp.lab.score import control, figures, html, tables
@@ -60,8 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def metrics(outcome: suite.Outcome) -> RunMetrics:
     """The figures of one run; flows of another algorithm than the tested count as others.
 
-    Shares and Jain's index are taken while all flows send. A web page counts as one flow; its
-    rate is that of all objects from the first request to the last byte.
+    Shares and Jain's index are taken while all flows send. A web page counts as one flow of the
+    tested algorithm; its rate is that of all objects from the first request to the last byte.
     """
     result, scenario = outcome.result, outcome.job.scenario
     assert result is not None
@@ -77,6 +79,13 @@ def metrics(outcome: suite.Outcome) -> RunMetrics:
         weight = sum(w for w, _ in pairs)
         return sum(w * x for w, x in pairs) / weight if weight else math.nan
 
+    share, index = sum(f["share"] for f in tested), float(result.get("jain", 1.0))
+    if web:
+        others = [float(flow["common_mbps"]) for flow in flows]
+        ours = sum(float(part.get("common_mbps", web["mbps"])) for part in parts)
+        theirs = sum(f["common_mbps"] for f in flows if f not in tested)
+        share, index = ours / (ours + theirs), jain([web["mbps"], *others])
+
     return RunMetrics(
         scenario=scenario.name,
         cc=outcome.job.cc,
@@ -87,8 +96,8 @@ def metrics(outcome: suite.Outcome) -> RunMetrics:
         rtt_mean_ms=mean("rtt_mean_ms"),
         rtt_p95_ms=mean("rtt_p95_ms"),
         zero_intervals=sum(f["zero_intervals"] for f in tested),
-        share=sum(f["share"] for f in tested) if tested else 1.0,
-        jain=float(result.get("jain", 1.0)),
+        share=min(share, 1.0),  # parts are rounded
+        jain=index,
     )
 
 
@@ -124,16 +133,16 @@ def _notes(scenarios: list[Scenario], ccs: list[str]) -> dict[str, str]:
     return notes
 
 
-def _only_best_window(board: list[Cell]) -> list[Cell]:
-    """Of a sweep of constant windows, keep the best and call it the ceiling."""
+def _only_best_window(board: list[Cell], ccs: list[str], swept: set[str]) -> list[Cell]:
+    """Of a sweep, keep the best window and call it the ceiling; windows of `ccs` stay, too."""
+    windows = {f"fixed_cwnd:{packets}" for packets in suite.CEILING_WINDOWS}
     kept, seen = [], set()
     for cell in board:  # best goodput first within a scenario
-        name, _, window = cell.cc.partition(":")
-        if name != "fixed_cwnd":
+        if cell.cc not in windows or cell.cc in ccs:
             kept.append(cell)
-        elif cell.scenario not in seen:
+        if cell.cc in windows and cell.scenario in swept - seen:
             seen.add(cell.scenario)
-            kept.append(replace(cell, cc=f"ceiling (cwnd {window})"))
+            kept.append(replace(cell, cc=f"ceiling (cwnd {cell.cc.partition(':')[2]})"))
     return kept
 
 
@@ -182,7 +191,8 @@ def build(
     if all(o.result is None for o in outcomes):
         raise NdmError(f"every run failed; the first: {outcomes[0].error}")
     order = {s.name: i for i, s in enumerate(scenarios)}
-    board = _only_best_window(_cells(outcomes, order))
+    lo = {s.name for s in scenarios if s.topology == "lo" and suite.CEILING in ccs}
+    board = _only_best_window(_cells(outcomes, order), ccs, lo)
     shown = {cell.cc for cell in board}
     paths = {s.name: where(s, simulated) for s in scenarios}
     board = [replace(cell, path=paths[cell.scenario]) for cell in board]
@@ -250,7 +260,7 @@ def json_text(board: tables.Board) -> str:
     found |= {"rates": board.rates, "remarks": board.remarks}
     if board.control:
         found["control"] = asdict(board.control)
-    return json.dumps(found, indent=2)
+    return orjson.dumps(found, option=orjson.OPT_INDENT_2).decode()  # NaN: null
 
 
 def standing(suite_name: str, seeds: int) -> list[str]:

@@ -127,11 +127,11 @@ def table(found: list[Pair]) -> Iterator[str]:
             yield f"| {one} | `{cc}` | {len(group)} | {' | '.join(errors)} |"
 
 
-def furthest(found: list[Pair], count: int = 8) -> Iterator[str]:
-    """The paths where the simulator is furthest off."""
+def furthest(found: list[Pair], measure: str, count: int = 8) -> Iterator[str]:
+    """The paths where the simulator is furthest off by a measure."""
     yield "| path | algorithm | Mbit/s, lab | simulated | RTT, ms | simulated | share | simulated |"
     yield "|" + " --- |" * 8
-    order = sorted(found, key=lambda p: -abs(np.log1p(p.ratio("goodput_mbps"))))
+    order = sorted(found, key=lambda p: -abs(np.log1p(p.ratio(measure))))
     for pair in order[:count]:
         a, b = pair.lab.mean, pair.simulated.mean
         yield (
@@ -153,7 +153,9 @@ def main(argv: list[str] | None = None) -> int:
     started_s = time.monotonic()
     found = pairs(args.boards)
     print(f"{len(found)} cells, {time.monotonic() - started_s:.0f} s", file=sys.stderr)
-    text = "\n".join([*table(found), "", "Furthest off, by goodput:", "", *furthest(found)])
+    lines = [*table(found), "", "Furthest off, by goodput:", ""]
+    lines += [*furthest(found, "goodput_mbps"), "", "By RTT:", "", *furthest(found, "rtt_mean_ms")]
+    text = "\n".join(lines)
     before, after = page.split(START)[0], page.split(END)[1]
     files.write_text(args.out, f"{before}{START}\n\n{text}\n\n{END}{after}")
     return 0

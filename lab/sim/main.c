@@ -214,6 +214,7 @@ static void happen_to(struct sim_flow *f, const struct sim_event *e)
 		break;
 	case SIM_END:
 		/* The message that ends the test waits in the same queue. */
+		f->measured_ns = f->length_ns + (f->tp.srtt_us >> 3) * SIM_NS_US;
 		sim_at(sim_now + (f->tp.srtt_us >> 3) * SIM_NS_US -
 			       (sim_path.rtt_us * SIM_NS_US + f->extra_ns) / 2,
 		       SIM_STOP, e->flow, 0, 0);
@@ -295,7 +296,8 @@ static int compare(const void *a, const void *b)
 /*
  * Packets: sent, retransmitted, arrived, lost at random, lost in the queue, acknowledged while
  * all flows were there. Then that time, ns; seconds without an arrival; mean and 95th percentile
- * of the smoothed RTT, us.
+ * of the smoothed RTT, us; how long the receiver's program measured, ns: it begins with the message
+ * that lets the sender begin, and ends with the one that ends the test.
  */
 static void report(struct sim_flow *f)
 {
@@ -304,11 +306,12 @@ static void report(struct sim_flow *f)
 	for (u32 i = 0; i < f->rtts; i++)
 		sum += f->rtt_us[i];
 	qsort(f->rtt_us, f->rtts, sizeof(*f->rtt_us), compare);
-	printf("%llu %llu %u %llu %llu %u %llu %u %.3f %u\n", (unsigned long long)f->sent,
+	printf("%llu %llu %u %llu %llu %u %llu %u %.3f %u %llu\n", (unsigned long long)f->sent,
 	       (unsigned long long)f->retransmitted, f->in.next,
 	       (unsigned long long)f->random_lost, (unsigned long long)f->queue_lost,
 	       f->common[1] - f->common[0], (unsigned long long)common_ns, f->silent,
-	       f->rtts ? sum / f->rtts : 0, f->rtts ? f->rtt_us[f->rtts * 95 / 100] : 0);
+	       f->rtts ? sum / f->rtts : 0, f->rtts ? f->rtt_us[f->rtts * 95 / 100] : 0,
+	       (unsigned long long)f->measured_ns);
 }
 
 /* FILE: for a recording. */

@@ -72,7 +72,7 @@ struct sim_flow {
 	struct ndm_memory *memory;
 	u32 number;
 	const struct tcp_congestion_ops *ops;
-	u64 start_ns, length_ns, extra_ns;
+	u64 start_ns, length_ns, measured_ns, extra_ns;
 	u32 message;		/* that it waits for an answer to */
 	u64 message_ns;		/* when that left */
 	bool sends, ended;

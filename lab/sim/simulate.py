@@ -134,13 +134,15 @@ def words(scenario: Scenario, cc: str, seed: int) -> str:
 
 
 def _flow(flow: Flow, cc: str, line: list[float]) -> dict[str, Any]:
-    sent, resent, arrived, _, _, _, _, silent, rtt_us, late_us = line
+    sent, resent, arrived, _, _, _, _, silent, rtt_us, late_us, measured_ns = line
+    measured_s = measured_ns / 1e9 or flow.seconds  # none if it never began
     return {
         "cc": cc if flow.cc == UNDER_TEST else flow.cc,
         "tested": flow.cc == UNDER_TEST,
         "start_s": flow.start_s,
         "seconds": flow.seconds,
-        "goodput_mbps": rounded(arrived * MSS * 8 / flow.seconds / 1e6),
+        "goodput_mbps": rounded(arrived * MSS * 8 / measured_s / 1e6),
+        "bytes": int(arrived) * MSS,
         "segments": int(sent),
         "retransmissions": int(resent),
         "zero_intervals": int(silent),
