@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import errno
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,3 +41,26 @@ def test_another_file_keeps_its_name(tmp_path: Path) -> None:
 def test_ab_looks_at_its_folder_before_it_watches(capsys: Capture) -> None:
     assert run_command(["ab", "--watch", "600", "-o", "/proc/ndm-tcp/ab"]) == 2
     assert capsys.readouterr().err.startswith("ndm: /proc/ndm-tcp")
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    """And what one that runs uses is not."""
+    out = tmp_path / "run"
+    code = "import sys, time\nfrom pathlib import Path\nfrom ndm_tcp import files\n"
+    code += "with files.scratch(Path(sys.argv[1])) as folder:\n"
+    code += (
+        "    (folder / 'big').write_text('x')\n    print(folder, flush=True)\n    time.sleep(60)"
+    )
+    words = [sys.executable, "-c", code, str(out)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        left = Path(process.stdout.readline().strip())
+        with files.scratch(out) as mine:
+            assert left.is_dir() and mine.is_dir() and mine != left
+        process.kill()
+    assert left.is_dir() and not mine.exists()
+    with files.scratch(out):
+        assert not left.exists()
+    with files.scratch(tmp_path / "ru"):
+        pass
+    assert list(tmp_path.iterdir()) == []

@@ -20,7 +20,6 @@ import shutil
 import signal
 import struct
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from typing import Any
 import orjson
 import zstandard
 
+from ndm_tcp import files
 from ndm_tcp.datasets.recorder import kernel_events
 from ndm_tcp.datasets.recorder.inet_diag import Diag
 from ndm_tcp.datasets.recorder.kernel_events import POINTERS, NoEventsError
@@ -379,9 +379,8 @@ def record(
         NdmError: not root, a tool is missing, or no packet of a wanted socket was seen.
     """
     _check(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as name:
-        work, folder = Path(name) / "work", Path(name) / "run"
+    with files.scratch(out) as scratch:
+        work, folder = scratch / "work", scratch / "run"
         work.mkdir()
         folder.mkdir()
         with (

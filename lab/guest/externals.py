@@ -19,6 +19,7 @@ from ndm_tcp.lab.guest import kernel_patches, uml_build
 
 NAME = re.compile(r'\.name\s*=\s*"([\w.-]{1,15})"')
 """of an algorithm, in the C source of a module"""
+HIDDEN = re.compile(r"\.name\s*=\s*[^\s\"]")
 OURS = ("ndm_tcp", "ndm_watch", "fixed_cwnd")
 
 
@@ -42,6 +43,16 @@ class Externals:
                 if path.suffix in (".c", ".h"):
                     names += NAME.findall(path.read_text(encoding="utf-8", errors="replace"))
         return names
+
+    def hide_names(self) -> bool:
+        """Is the name of an algorithm a macro or a variable, so that only the guest knows it?"""
+        texts = (
+            path.read_text(encoding="utf-8", errors="replace")
+            for folder in self.modules
+            for path in uml_build.module_files(folder)
+            if path.suffix in (".c", ".h")
+        )
+        return any(HIDDEN.search(text) for text in texts)
 
     def digests(self) -> list[tuple[str, str]]:
         """(name without its folder, `files.digest` of the content)."""

@@ -28,7 +28,6 @@ import json
 import re
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -54,6 +53,8 @@ IN_TREE = (
 )
 """Every congestion control of the kernel; dctcp without the marking it needs acts like reno."""
 OUR_MODULES = ("ndm_tcp", "fixed_cwnd")
+PARAMETER = re.compile(rb"parmtype=(\w+):")
+"""of a module, in its .modinfo"""
 
 
 def _modules(
@@ -65,22 +66,38 @@ def _modules(
 ) -> list[tuple[Path, dict[str, Any]]]:
     """The modules that the algorithms need, those of others, and their parameters."""
     needed = scenario.algorithms(cc)
-    found: list[tuple[Path, dict[str, Any]]] = [(path, {}) for path in others.build_modules()]
+    found = others.build_modules()
+    takers = found.copy()  # of the parameters
     if module is not None:
         built = module
         if module.is_dir():
             built = uml_build.build_module(module, patches=others.patches)
         if not built.is_file():
             raise NdmError(f"{module}: no such module; name a folder with a Kbuild, or a .ko")
-        found.append((built, params or {}))
-    given = {path.stem for path, _ in found}
+        found.append(built)
+        takers = [built]
+    given = {path.stem for path in found}
     for name, sources in (("ndm_tcp", uml_build.KMOD), ("fixed_cwnd", uml_build.FIXED_CWND)):
         if name in needed and name not in given:
-            mine = params or {} if name == cc and module is None else {}
-            found.append((uml_build.build_module(sources, patches=others.patches), mine))
-    if params and not any(values for _, values in found):
+            found.append(uml_build.build_module(sources, patches=others.patches))
+            takers = [found[-1]] if name == cc and module is None else takers
+    taker = _taker(cc, params, takers) if params else None
+    return [(path, params or {} if path == taker else {}) for path in found]
+
+
+def _taker(cc: str, params: dict[str, Any], modules: list[Path]) -> Path:
+    """The module that has these parameters."""
+    has: set[str] = set()
+    for path in modules:
+        here = {name.decode() for name in PARAMETER.findall(path.read_bytes())}
+        if set(params) <= here:
+            return path
+        has |= here
+    if not modules:
         raise NdmError(f"{cc}: is not a module, it takes no parameters; leave out --param")
-    return found
+    unknown = ", ".join(sorted(set(params) - has)) or "these together"
+    known = f"those of {modules[-1].name} are {', '.join(sorted(has))}" if has else "it has none"
+    raise NdmError(f"--param: {cc} does not have {unknown}; {known}")
 
 
 def _prepare(
@@ -158,10 +175,9 @@ def run(
     uml_build.need(TOOLS)
     kernel = uml_build.build(quiet=True, patches=others.patches)
     modules = _modules(scenario, cc, module, params, others)
-    out.parent.mkdir(parents=True, exist_ok=True)
     limit_s = limit_s or max(300.0, 60 * scenario.end_s())
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as name:
-        work, folder = Path(name) / "work", Path(name) / "run"
+    with files.scratch(out) as scratch:
+        work, folder = scratch / "work", scratch / "run"
         work.mkdir()
         folder.mkdir()
         _prepare(work, scenario, [path for path, _ in modules], others.patches)
@@ -179,6 +195,8 @@ def run(
             result = collect(scenario, cc, seed, work / "out", folder, light, kernel)
         except NdmError as error:
             raise NdmError(f"{title}: {error}") from None
+        if params:
+            result["parameters"] = {name: str(value) for name, value in params.items()}
         if others:
             result["externals"] = [list(pair) for pair in others.digests()]
         trouble = [line.strip() for line in log.splitlines() if TROUBLE.search(line)]
@@ -281,14 +299,16 @@ def require_known(
     for scenario in suite:
         for cc in ccs:
             for name in scenario.algorithms(cc):
-                if name not in known:
+                if name not in known and not others.hide_names():
                     raise NdmError(
                         f"{scenario.name}: no algorithm {name}, there are: "
                         f"{' '.join(dict.fromkeys(known))}; or bring one with --kmod or --cc-module"
                     )
 
 
-def require_free(out: Path, scenario: Scenario, cc: str, seed: int) -> None:
+def require_free(
+    out: Path, scenario: Scenario, cc: str, seed: int, params: dict[str, str] | None = None
+) -> None:
     """Refuse to replace another run than this one.
 
     Raises:
@@ -300,9 +320,10 @@ def require_free(out: Path, scenario: Scenario, cc: str, seed: int) -> None:
         result = json.loads((out / "result.json").read_bytes())
         there = (result["scenario"], result["cc"], result["seed"])
     except (ValueError, KeyError, TypeError):
-        there = ("unknown", "unknown", 0)
+        result, there = {}, ("unknown", "unknown", 0)
     text = out / "scenario.toml"
     same = text.is_file() and text.read_text(encoding="utf-8") == scenario.text
+    same = same and result.get("parameters", {}) == (params or {})
     if there != (scenario.name, cc, seed) or not same:
         raise NdmError(
             f"{out}: holds another run ({there[0]}, {there[1]}, seed {there[2]}); name another -o, "
@@ -323,7 +344,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cpu", type=int, help="CPU to run on (default: a free one)")
     add_kmod(parser)
     externals.add_arguments(parser)
-    parser.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="of it")
+    parser.add_argument(
+        "--param",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="of the module of --cc (repeatable)",
+    )
     parser.add_argument("--force", action="store_true", help="replace what another run left in -o")
     parser.add_argument("--light", action="store_true", help="no packets, no kernel events")
     parser.add_argument("--json", action="store_true", help="print result.json")
@@ -337,7 +364,7 @@ def main(args: argparse.Namespace) -> int:
     others = externals.given(args)
     require_known([loaded], [args.cc], args.kmod, others)
     if not args.force:
-        require_free(out, loaded, args.cc, args.seed)
+        require_free(out, loaded, args.cc, args.seed, params)
     uml_build.build(patches=others.patches)
     result = run(
         *(loaded, args.cc, args.seed, out, args.cpu, args.kmod, params, args.light),

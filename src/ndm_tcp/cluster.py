@@ -10,11 +10,11 @@ import argparse
 import logging
 import shutil
 import socket
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ndm_tcp import files
 from ndm_tcp.errors import NdmError
 
 ENGINES = LOCAL, RAY = ("local", "ray")
@@ -74,9 +74,8 @@ def unpack(content: Content, to: Path) -> Path:
 
 def keep(content: Content, out: Path) -> None:
     """Put a folder that came back in the place of the older one: whole, or not at all."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as name:
-        folder = unpack(content, Path(name) / "new")
+    with files.scratch(out) as scratch:
+        folder = unpack(content, scratch / "new")
         if out.exists():
             shutil.rmtree(out)
         folder.rename(out)

@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import glob
 import hashlib
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +39,32 @@ def replacing(path: Path) -> Iterator[Path]:
         if error.errno and (not named or Path(named).name.startswith(prefix)):
             error.filename = str(path)
         raise
+
+
+@contextlib.contextmanager
+def scratch(beside: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside `beside`, for what will be renamed onto it.
+
+    It is removed at the end, and so is one that a killed process has left: a lock says whether its
+    owner lives.
+    """
+    beside.parent.mkdir(parents=True, exist_ok=True)
+    for other in beside.parent.glob(f".{glob.escape(beside.name)}.????????"):
+        with contextlib.suppress(OSError), _locked(other):
+            shutil.rmtree(other)
+    made = tempfile.TemporaryDirectory(prefix=f".{beside.name}.", dir=beside.parent)
+    with made as name, _locked(Path(name)):
+        yield Path(name)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
 
 
 def require_writable(path: Path) -> None:

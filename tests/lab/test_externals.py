@@ -154,6 +154,41 @@ def test_a_mistake_in_a_module_is_named_before_any_run(
     assert f"failed: {source}:" in said and not (tmp_path / "out").exists()
 
 
+def test_a_name_that_is_a_macro_is_left_to_the_guest(tmp_path: Path) -> None:
+    copy = tmp_path / "seven"
+    shutil.copytree(SEVEN, copy)
+    (source,) = copy.glob("*.c")
+    text = source.read_text()
+    assert text.count('"seven"') == 1
+    source.write_text('#define MINE "macro"\n' + text.replace('"seven"', "MINE"))
+    loaded = [scenario(PATH)]
+    lab_run.require_known(loaded, ["macro"], None, Externals(modules=(copy,)))
+    with pytest.raises(NdmError, match="no algorithm macro"):
+        lab_run.require_known(loaded, ["macro"], None, Externals(modules=(SEVEN,)))
+
+
+def test_parameters_go_to_the_module_that_has_them(tmp_path: Path, path: Path, capsys: Any) -> None:
+    """One that no module has is refused, and another value is another run."""
+    need_kernel()
+    copy = tmp_path / "seven"
+    shutil.copytree(SEVEN, copy)
+    (source,) = copy.glob("*.c")
+    more = "static int beta = 7;\nmodule_param(beta, int, 0444);\n"
+    source.write_text(source.read_text() + more)
+    out = tmp_path / "out"
+    words = ["lab", "run", path, "--cc", "seven", "--cc-module", copy, "--light", "-o", out]
+    said = refused([*words, "--param", "bta=3"], capsys)
+    assert said.strip() == "ndm: --param: seven does not have bta; those of tcp_seven.ko are beta"
+    assert not out.exists()
+    assert run_command([str(word) for word in [*words, "--param", "beta=3"]]) == 0
+    assert json.loads((out / "result.json").read_bytes())["parameters"] == {"beta": "3"}
+    assert "holds another run" in refused([*words, "--param", "beta=4"], capsys)
+    fixed = ["lab", "run", path, "--cc", "fixed_cwnd", "--param", "cwdn=20", "-o", tmp_path / "f"]
+    assert "fixed_cwnd does not have cwdn; those of fixed_cwnd.ko are cwnd" in refused(
+        fixed, capsys
+    )
+
+
 def test_a_board_with_externals_takes_no_other_results(path: Path, capsys: Any) -> None:
     words = ["lab", "board", path, "--cc", "seven", "--cc-module", SEVEN, "-o", path.parent / "out"]
     said = refused([*words, "--beside", path], capsys)
