@@ -6,9 +6,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import orjson
 import pytest
+import zstandard
 
 from ndm_tcp.cli import run_command
+from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.score import bars, plot
 
 from .conftest import ROOT, TRACES
@@ -51,7 +54,7 @@ def test_latency_has_a_panel_for_each_scenario() -> None:
     assert [panel.get_title() for panel in shown] == list(made)
     for panel, group in zip(shown, made.values(), strict=True):
         top = max(cell.mean["goodput_mbps"] for cell in group.values())
-        assert panel.get_ylim()[0] == 0 and panel.get_ylim()[1] > top
+        assert panel.get_ylim()[0] == 0 and panel.get_ylim()[1] > 1.1 * top
 
 
 @pytest.mark.parametrize("kind", plot.KINDS)
@@ -118,3 +121,53 @@ def test_what_is_no_board_is_refused(
     monkeypatch.chdir(tmp_path)
     assert run_command(["lab", "plot", *words]) == 2
     assert expected in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def run_folder(folder: Path, cc: str, flow: bool = True) -> Path:
+    """A run: of a flow, or of a web page."""
+    folder.mkdir(parents=True)
+    row = {"sport": 5000, "dport": 1, "cwnd": 10, "srtt_us": 1000, "state": 1}
+    rows = [row | {"t_ns": k * 10**8, "bytes_acked": k * 1000} for k in range(1, 60)]
+    lines = b"\n".join(map(orjson.dumps, rows)) + b"\n"
+    (folder / "tcp_info.jsonl.zst").write_bytes(zstandard.compress(lines))
+    flows = [{"cc": cc, "tested": True, "port": 5000}] if flow else []
+    (folder / "result.json").write_bytes(orjson.dumps({"cc": cc, "flows": flows}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("runs", "labels"),
+    [
+        (["a/cubic", "a/bbr"], ["cubic", "bbr"]),
+        (["a/one--cubic", "a/two--cubic", "a/bbr"], ["one--cubic", "two--cubic", "bbr"]),
+        (["a/cubic", "b/cubic"], ["a/cubic", "b/cubic"]),
+    ],
+)
+def test_runs_are_told_apart(
+    runs: list[str], labels: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folders = [run_folder(Path(name), name.rsplit("-")[-1].rsplit("/")[-1]) for name in runs]
+    lines = plot.over_time(folders).axes[0].get_lines()
+    assert [line.get_label() for line in lines] == labels
+    assert len({line.get_color() for line in lines}) == len(runs)
+
+
+def test_a_run_without_a_flow_over_time_is_refused(tmp_path: Path) -> None:
+    page = run_folder(tmp_path / "page", "cubic", flow=False)
+    simulated = run_folder(tmp_path / "simulated", "cubic")
+    (simulated / "tcp_info.jsonl.zst").unlink()
+    for folder in (page, simulated):
+        with pytest.raises(NdmError, match=f"{folder}: has no flow under test over time"):
+            plot.over_time([run_folder(tmp_path / f"beside-{folder.name}", "bbr"), folder])
+
+
+def test_a_board_without_an_rtt_is_no_traceback() -> None:
+    made = plot.board(BOARD, CCS)
+    for group in made.values():
+        for cell in group.values():
+            cell.mean["rtt_mean_ms"] = np.nan
+    with pytest.raises(NdmError, match="no run of the board has an RTT"):
+        plot.overview(made)
+    plot.cdf(made)
+    plot.latency(made)

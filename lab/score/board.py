@@ -322,6 +322,8 @@ def main(args: argparse.Namespace) -> int:
             "--beside: those results are of the lab's own kernel without other modules; "
             "leave it out, or --kernel-patch and --cc-module"
         )
+    if args.picture and args.picture.suffix != ".png":
+        raise NdmError(f"--picture {args.picture}: only PNG is written; name it *.png")
     if args.picture and args.simulate:
         raise NdmError(
             "--picture: the simulator keeps no flow over time; leave it out, or --simulate"

@@ -81,7 +81,9 @@ def tested_port(folder: Path, cc: str) -> int | None:
 
 
 def _draw_over_time(panels: Any, runs: list[tuple[str, Path]]) -> None:
-    for cc, folder in runs:
+    once = len({cc for cc, _ in runs}) == len(runs)
+    short = len({folder.name for _, folder in runs}) == len(runs)
+    for number, (cc, folder) in enumerate(runs):
         path = folder / "tcp_info.jsonl.zst"
         if not (path.is_file() and (folder / "result.json").is_file()):
             continue
@@ -100,11 +102,16 @@ def _draw_over_time(panels: Any, runs: list[tuple[str, Path]]) -> None:
         rate = np.diff(np.interp(grid, t_s, acked)) * 8e-6 / grid[1]
         curves = ((t_s, cwnd), (t_s, rtt_ms), (grid[1:], rate))
         for panel, (x, y) in zip(panels, curves, strict=True):
-            panel.plot(x, y, lw=1, color=plots.color_of(cc), label=cc)
+            named = folder.name if short else str(folder)
+            color, label = (plots.color_of(cc), cc) if once else (f"C{number}", named)
+            panel.plot(x, y, lw=1, color=color, label=label)
     for panel, (title, unit) in zip(panels, OVER_TIME.items(), strict=True):
         panel.set(xlabel="time, s", ylabel=unit, title=title, ylim=(0, None))
     if panels[0].lines:
         panels[0].legend(fontsize=8)
+    else:
+        for panel in panels:
+            panel.text(0.5, 0.5, "no flow over time", ha="center", transform=panel.transAxes)
 
 
 def algorithm_of(folder: Path) -> str:

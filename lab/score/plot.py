@@ -98,7 +98,10 @@ def overview(made: bars.Board) -> Any:
     middle.set_xscale("symlog", linthresh=0.1)
     middle.set_xticks([0, 0.1, 1, 10], ["0", "0.1", "1", "10"])
     middle.set_xlim(0, None)
-    right.set(title="Mean RTT, ms", xscale="log")
+    right.set_title("Mean RTT, ms")
+    if not any(c.mean["rtt_mean_ms"] > 0 for group in made.values() for c in group.values()):
+        raise NdmError("no run of the board has an RTT; draw it with --kind cdf")
+    right.set_xscale("log")
     right.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     right.xaxis.set_major_formatter(FormatStrFormatter("%g"))
     right.xaxis.set_minor_formatter(NullFormatter())
@@ -153,6 +156,7 @@ def latency(made: bars.Board) -> Any:
                 x, y, **spread, fmt=MARKS.get(cc, "s"), ms=5, color=plots.color_of(cc), label=cc
             )
         panel.set_title(name, fontsize=8)
+        panel.axhline(0, linewidth=0)  # so that the margin is one of all, not of the spread
         panel.margins(0.15)
         panel.set_ylim(bottom=0)
     for panel in axes.flat[len(made) :]:
@@ -212,6 +216,12 @@ def over_time(folders: Sequence[Path]) -> Any:
         NdmError: a folder without a run.
     """
     runs = [(figures.algorithm_of(folder), folder) for folder in folders]
+    for cc, folder in runs:
+        if not (folder / "tcp_info.jsonl.zst").is_file() or figures.tested_port(folder, cc) is None:
+            raise NdmError(
+                f"{folder}: has no flow under test over time, as runs of a web page and of the "
+                "simulator; draw the board.csv of such runs"
+            )
     return figures.time_figure(runs)
 
 
