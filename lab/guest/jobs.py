@@ -71,7 +71,10 @@ def load_result(folder: Path) -> dict[str, Any] | None:
     path = folder / RESULT
     if not path.is_file():
         return None
-    result: dict[str, Any] = orjson.loads(path.read_bytes())
+    try:
+        result: dict[str, Any] = orjson.loads(path.read_bytes())
+    except ValueError:  # cut short
+        return None
     return result
 
 

@@ -53,6 +53,8 @@ IN_TREE = (
 )
 """Every congestion control of the kernel; dctcp without the marking it needs acts like reno."""
 OUR_MODULES = ("ndm_tcp", "fixed_cwnd")
+MAX_WAIT_S = 2e6
+"""what poll() can wait"""
 PARAMETER = re.compile(rb"parmtype=(\w+):")
 """of a module, in its .modinfo"""
 
@@ -117,6 +119,8 @@ def _require_sound(cc: str, seed: int, out: Path) -> None:
         raise NdmError(f"{cc!r} is not the name of an algorithm; name one, such as cubic")
     if not 0 <= seed < 1 << 64:
         raise NdmError(f"seed: {seed} is not in [0, 2^64); choose one that is")
+    if Path.cwd().is_relative_to(out.resolve()):
+        raise NdmError(f"{out}: you are in this folder; name one that can be replaced")
     if out.exists() and not (out / "result.json").is_file() and any(out.iterdir()):
         raise NdmError(f"{out}: holds something else than a run; name another folder")
 
@@ -175,7 +179,7 @@ def run(
     uml_build.need(TOOLS)
     kernel = uml_build.build(quiet=True, patches=others.patches)
     modules = _modules(scenario, cc, module, params, others)
-    limit_s = limit_s or max(300.0, 60 * scenario.end_s())
+    limit_s = limit_s or min(max(300.0, 60 * scenario.end_s()), MAX_WAIT_S)
     with files.scratch(out) as scratch:
         work, folder = scratch / "work", scratch / "run"
         work.mkdir()

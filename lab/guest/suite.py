@@ -166,6 +166,8 @@ def run_all(
         uml_build.build(patches=others.patches)
         others.build_modules()
     jobs = jobs_of(scenarios, ccs, args.seeds, out, tagged, args.kmod, others)
+    if not jobs:
+        raise NdmError("--cc ceiling: only for loopback scenarios; name algorithms, too")
     how = (where, light, False, args.kmod)
     first = [job for job in jobs if job.seed <= 2]
     outcomes = list(execute(first, *how))

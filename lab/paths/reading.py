@@ -16,6 +16,16 @@ from ndm_tcp.errors import NdmError
 Reader = Callable[[Any, str], Any]
 """A value and where it stands, to what the dataclass holds."""
 
+PUBLISHED_WORDS = {
+    "mbps": "Mbit/s",
+    "retransmissions": "retr.",
+    "zero_intervals": "silent s",
+    "jain": "Jain",
+    "rtt_max_ms": "ms RTT at most",
+    "rtt_mean_ms": "ms RTT",
+}
+"""numbers of [[published]] that boards show, and what they are called there"""
+
 
 def _kind(value: object) -> str:
     names = {bool: "true/false", int: "a whole number", float: "a number", str: "text"}
@@ -28,6 +38,8 @@ def fits(value: Any, want: Any, where: str, readers: Mapping[str, Reader] = {}) 
         want = next(part for part in typing.get_args(want) if part is not type(None))
     if dataclasses.is_dataclass(want):
         return table(value, typing.cast(type, want), where, readers)
+    if type(value) is int and abs(value) >= 1 << 63:
+        raise NdmError(f"{where}: a number of more than 18 digits; write a smaller one")
     if want is float and type(value) in (int, float) and math.isfinite(value):
         return float(value)
     if want in (int, str, bool) and type(value) is want:
@@ -87,6 +99,19 @@ def steps(
     if times != sorted(set(times)) or any(t_s <= 0 for t_s in times):
         raise NdmError(f"{where}: times must grow from step to step, and be above 0")
     return tuple(found)
+
+
+def published(rows: list[dict[str, Any]], where: str) -> None:
+    """Refuse figures of [[published]] that no table can show."""
+    for number, row in enumerate(rows):
+        here = f"{where}: published[{number}]"
+        if not isinstance(row.get("cc"), str):
+            raise NdmError(f"{here}.cc: missing, or not text; write whose figures they are")
+        for key, value in row.items():
+            if key in PUBLISHED_WORDS:
+                fits(value, float, f"{here}.{key}")
+            elif not isinstance(value, (str, int, float)):
+                raise NdmError(f"{here}.{key}: expected a number or text, got {value!r}")
 
 
 def within(where: str, value: float, low: float, high: float, unit: str) -> None:

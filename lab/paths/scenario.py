@@ -53,7 +53,7 @@
     read_wait_us = 3_000          # the receiving program lets data gather so long before it reads
     ecn = false                   # both ends request ECN: fq_codel and cake mark, not drop
 
-    [[published]]                 # figures to show beside; any keys
+    [[published]]                 # figures to show beside; any other keys
     cc = "reno"
     mbps = 13.5
 
@@ -76,7 +76,7 @@ from typing import Any
 
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.paths import mahimahi
-from ndm_tcp.lab.paths.reading import fits, one_of, steps, table, within
+from ndm_tcp.lab.paths.reading import fits, one_of, published, steps, table, within
 
 UNDER_TEST = "$cc"
 TOPOLOGIES = ("lo", "path")
@@ -86,6 +86,8 @@ DISTRIBUTIONS = ("normal", "uniform", "pareto")
 MAX_SENDERS = 64
 MAX_FLOWS = 256
 MAX_RTT_US = 10_000_000
+MAX_SECONDS = 86_400
+"""of iperf3"""
 SEND_BYTES, RECEIVE_BYTES = 4_194_304, 6_291_456
 """upper limits of TCP's buffers where a scenario sets none: Linux's own"""
 MIN_RATE_BPS = 10_000
@@ -338,7 +340,7 @@ def _check_cc(where: str, name: str) -> None:
 
 
 def _check(scenario: Scenario, where: str) -> None:
-    within(f"{where}: seconds", scenario.seconds, 0.1, 100_000, "s")
+    within(f"{where}: seconds", scenario.seconds, 0.1, MAX_SECONDS, "s")
     within(f"{where}: repeat", scenario.repeat, 1, 1_000, "runs")
     if not re.fullmatch(r"[A-Za-z0-9._-]+", scenario.name):
         raise NdmError(f"{where}: name: it becomes a folder; use letters, digits, . _ -")
@@ -370,7 +372,7 @@ def _check(scenario: Scenario, where: str) -> None:
         here = f"{where}: flows[{number}]"
         _check_cc(f"{here}.cc", flow.cc)
         within(f"{here}.start_s", flow.start_s, 0, 100_000, "s")
-        within(f"{here}.seconds", flow.seconds, 0, 100_000, "s")
+        within(f"{here}.seconds", flow.seconds, 0, MAX_SECONDS, "s")
         within(f"{here}.sender", flow.sender, 0, MAX_SENDERS - 1, "")
         within(f"{here}.extra_rtt_us", flow.extra_rtt_us, 0, MAX_RTT_US, "us")
         if scenario.topology == "lo" and (flow.sender or flow.extra_rtt_us):
@@ -434,7 +436,7 @@ def parse(text: str, name: str, where: str, folder: Path | None = None) -> Scena
     """
     try:
         values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # as of a number of 5,000 digits
         raise NdmError(f"{where}: not valid TOML ({error}); correct it") from None
     lists: dict[str, list[dict[str, Any]]] = {}
     for key in ("flows", "published"):
@@ -443,6 +445,7 @@ def parse(text: str, name: str, where: str, folder: Path | None = None) -> Scena
             raise NdmError(f"{where}: {key}: write [[{key}]]")
     if "text" in values:
         raise NdmError(f"{where}: text: unknown key; leave it out")
+    published(lists["published"], where)
     scenario: Scenario = table({"name": name} | values, Scenario, f"{where}: scenario", READERS)
     flows: list[Flow] = []
     if not lists["flows"] and scenario.web is None:

@@ -20,6 +20,7 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import externals, kernel_patches, suite, workers
 from ndm_tcp.lab.guest.collect import jain
 from ndm_tcp.lab.guest.externals import Externals
+from ndm_tcp.lab.paths.reading import PUBLISHED_WORDS
 from ndm_tcp.lab.paths.scenario import UNDER_TEST, Scenario
 from ndm_tcp.lab.score import control, figures, html, tables
 from ndm_tcp.lab.score.metrics import Cell, RunMetrics, cells, number, winning_rates
@@ -33,14 +34,6 @@ EXAMPLE = """example:
 
 BBR_SOURCE = "net/ipv4/tcp_bbr.c"
 SETS = {"ccBench Set I (reduced)": "set1-", "ccBench Set II (reduced)": "set2-"}
-PUBLISHED_WORDS = {
-    "mbps": "Mbit/s",
-    "retransmissions": "retr.",
-    "zero_intervals": "silent s",
-    "jain": "Jain",
-    "rtt_max_ms": "ms RTT at most",
-    "rtt_mean_ms": "ms RTT",
-}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -78,6 +78,9 @@ def test_count_and_algorithms() -> None:
     assert scenario.senders() == 3
 
 
+PUBLISHED = '[[published]]\ncc = "reno"\n'
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -108,6 +111,14 @@ def test_count_and_algorithms() -> None:
         (LOOPBACK + "[[flows]]\nsender = 1\n", r"flows\[0\]: the loopback device has one"),
         ('seconds = 5\ntopology = "path"\n', r"link: missing"),
         ("seconds = ", r"not valid TOML"),
+        (PATH.replace("10_000_000", "1" * 400), r"link.rate_bps: a number of more than 18 digits"),
+        (PATH.replace("40_000", "9" * 5000), r"not valid TOML"),
+        ("seconds = " + "[" * 3000 + "]" * 3000, r"not valid TOML|seconds: expected"),
+        (PATH.replace("seconds = 5", "seconds = 90_000"), r"seconds: 90000 is not in"),
+        (PATH + "[[published]]\nmbps = 3\n", r"published\[0\].cc: missing"),
+        (PATH + PUBLISHED + 'mbps = "fast"\n', r"published\[0\].mbps: expected a number"),
+        (PATH + PUBLISHED + "day = 2020-01-01\n", r"published\[0\].day: expected a number or"),
+        (PATH + PUBLISHED + "mbps = nan\n", r"published\[0\].mbps: expected a number"),
     ],
 )
 def test_mistakes_are_one_line_with_file_and_key(text: str, said: str) -> None:

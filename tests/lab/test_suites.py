@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from ndm_tcp.lab.paths import ccbench, scenario, sealed_paths, training_paths
 from ndm_tcp.lab.score import board
 
 from ..kernel.kbuild import copy_kmod
+from ..test_lab_cli import refused
 
 PATHS = tuple(training_paths.SUITES)
 
@@ -62,6 +64,26 @@ def test_a_run_of_another_scenario_or_module_runs_again(tmp_path: Path) -> None:
     (mine.folder / jobs.TAG).write_text(mine.tag)
     assert jobs.finished(mine, True) and not jobs.finished(other, True)
     assert jobs.was_other(job(text, kmod)) and not jobs.was_other(job(text))
+
+
+def test_a_result_that_was_cut_short_is_none(tmp_path: Path) -> None:
+    for text in ("", '{"flows": [', "\0"):
+        (tmp_path / jobs.RESULT).write_text(text)
+        assert jobs.load_result(tmp_path) is None
+
+
+def test_a_ceiling_needs_a_loopback_scenario(tmp_path: Path, capsys: Any) -> None:
+    words = [
+        "lab",
+        "board",
+        "fairness/late-flow.toml",
+        "--cc",
+        "ceiling",
+        "-o",
+        str(tmp_path / "o"),
+    ]
+    said = refused(words, capsys)
+    assert said.startswith("ndm: --cc ceiling: only for loopback scenarios")
 
 
 def test_a_changed_trace_is_another_path(tmp_path: Path) -> None:
