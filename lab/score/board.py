@@ -129,7 +129,8 @@ def _notes(scenarios: list[Scenario], ccs: list[str]) -> dict[str, str]:
 def _only_best_window(board: list[Cell], ccs: list[str], swept: set[str]) -> list[Cell]:
     """Of a sweep, keep the best window and call it the ceiling; windows of `ccs` stay, too."""
     windows = {f"fixed_cwnd:{packets}" for packets in suite.CEILING_WINDOWS}
-    kept, seen = [], set()
+    kept: list[Cell] = []
+    seen: set[str] = set()
     for cell in board:  # best goodput first within a scenario
         if cell.cc not in windows or cell.cc in ccs:
             kept.append(cell)
