@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -133,6 +134,18 @@ def run_folder(folder: Path, cc: str, flow: bool = True) -> Path:
     flows = [{"cc": cc, "tested": True, "port": 5000}] if flow else []
     (folder / "result.json").write_bytes(orjson.dumps({"cc": cc, "flows": flows}))
     return folder
+
+
+def test_two_boards_of_other_paths_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """Or the simulator's beside the lab's would look like an improvement."""
+    first, second = plot.board(BOARD, CCS), plot.board(BOARD, CCS)
+    name = next(iter(first))
+    plot.compared(first, second)
+    assert not capsys.readouterr().err
+    moved = {cc: replace(c, path="simulator 1") for cc, c in second[name].items()}
+    plot.compared(first, second | {name: moved})
+    said = capsys.readouterr().err
+    assert f"{name} ran on another path" in said and said.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -49,23 +49,6 @@ class Outcome:
     error: str = ""
 
 
-def split_cc(cc: str) -> tuple[str, dict[str, Any]]:
-    """`fixed_cwnd:N`, or `fixed_cwnd:N:paced`, to algorithm and module parameters.
-
-    Other names are returned as they are.
-
-    Raises:
-        NdmError: the text after the colon is something else.
-    """
-    name, *values = cc.split(":")
-    if not values:
-        return cc, {}
-    if name != "fixed_cwnd" or not values[0].isdigit() or values[1:] not in ([], ["paced"]):
-        wanted = "fixed_cwnd:40 or fixed_cwnd:40:paced"
-        raise NdmError(f"--cc {cc}: only fixed_cwnd takes a number; write {wanted}")
-    return name, {"cwnd": int(values[0])} | ({"paced": 1} if values[1:] else {})
-
-
 def load_result(folder: Path) -> dict[str, Any] | None:
     """The result of a finished run, or None."""
     path = folder / RESULT
@@ -114,7 +97,7 @@ def attempt(job: Job, cpu: int | None, light: bool, kmod: Path | None) -> Outcom
     error = ""
     for _ in range(ATTEMPTS):
         try:
-            cc, params = split_cc(job.cc)
+            cc, params = lab_run.split_cc(job.cc)
             needed = job.scenario.algorithms(cc)
             brings = lab_run.module_names(kmod) if kmod else []
             module = kmod if any(name in needed for name in brings) else None

@@ -310,6 +310,23 @@ def require_known(
                     )
 
 
+def split_cc(cc: str) -> tuple[str, dict[str, Any]]:
+    """`fixed_cwnd:N`, or `fixed_cwnd:N:paced`, to algorithm and module parameters.
+
+    Other names are returned as they are.
+
+    Raises:
+        NdmError: the text after the colon is something else.
+    """
+    name, *values = cc.split(":")
+    if not values:
+        return cc, {}
+    if name != "fixed_cwnd" or not values[0].isdigit() or values[1:] not in ([], ["paced"]):
+        wanted = "fixed_cwnd:40 or fixed_cwnd:40:paced"
+        raise NdmError(f"--cc {cc}: only fixed_cwnd takes a number; write {wanted}")
+    return name, {"cwnd": int(values[0])} | ({"paced": 1} if values[1:] else {})
+
+
 def require_free(
     out: Path, scenario: Scenario, cc: str, seed: int, params: dict[str, str] | None = None
 ) -> None:
@@ -340,7 +357,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "scenario", metavar="SCENARIO", type=Path, help="TOML file, or one below lab/scenarios"
     )
-    parser.add_argument("--cc", required=True, help="algorithm under test, such as cubic, ndm_tcp")
+    parser.add_argument(
+        "--cc", required=True, help="algorithm under test, such as cubic, ndm_tcp, fixed_cwnd:40"
+    )
     parser.add_argument("--seed", type=int, default=1, help="of all randomness in the guest")
     parser.add_argument(
         "-o", "--out", type=files.folder, help="folder to leave (default: out/lab/...)"
@@ -363,15 +382,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """`ndm lab run`."""
     loaded = scenarios.load(scenarios.find(args.scenario))
-    out = args.out or Path("out") / "lab" / f"{loaded.name}-{args.cc}-{args.seed}"
-    params = dict(parameter(text) for text in args.param)
+    out = args.out or Path("out") / "lab" / f"{loaded.name}-{args.cc.replace(':', '-')}-{args.seed}"
+    cc, params = split_cc(args.cc)
+    params = {name: str(value) for name, value in params.items()}
+    params |= dict(parameter(text) for text in args.param)
     others = externals.given(args)
-    require_known([loaded], [args.cc], args.kmod, others)
+    require_known([loaded], [cc], args.kmod, others)
     if not args.force:
-        require_free(out, loaded, args.cc, args.seed, params)
+        require_free(out, loaded, cc, args.seed, params)
     uml_build.build(patches=others.patches)
     result = run(
-        *(loaded, args.cc, args.seed, out, args.cpu, args.kmod, params, args.light),
+        *(loaded, cc, args.seed, out, args.cpu, args.kmod, params, args.light),
         *(None, (), others),
     )
     print(json.dumps(result, indent=2) if args.json else summary(result))

@@ -26,7 +26,7 @@ from ndm_tcp.lab.guest.jobs import ATTEMPTS, attempt, finished, was_other
 from ndm_tcp.lab.guest.jobs import RESULT as RESULT
 from ndm_tcp.lab.guest.jobs import Job as Job
 from ndm_tcp.lab.guest.jobs import Outcome as Outcome
-from ndm_tcp.lab.guest.jobs import split_cc as split_cc
+from ndm_tcp.lab.guest.run import split_cc as split_cc
 from ndm_tcp.lab.guest.workers import Workers
 from ndm_tcp.lab.paths.scenario import Scenario, load
 from ndm_tcp.lab.sim import build as sim_build

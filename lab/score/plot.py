@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -184,6 +185,15 @@ def compared(before: bars.Board, after: bars.Board) -> Any:
     if not both:
         raise NdmError(
             "the two boards have no scenario and algorithm in common; run both over one suite"
+        )
+
+    cells = [(cell, before[cell.scenario][cc]) for g in both.values() for cc, cell in g.items()]
+    other = sorted({new.scenario for new, old in cells if "" != new.path != old.path != ""})
+    if other:
+        print(
+            f"note: {', '.join(other)} ran on another path, or in the lab for one board and in the "
+            "simulator for the other",
+            file=sys.stderr,
         )
 
     def old(cell: Cell, measure: str) -> float:

@@ -22,7 +22,8 @@ from ndm_tcp.datasets.readers.simulated import SEGMENT_BYTES as MSS
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest.collect import jain, rounded
 from ndm_tcp.lab.guest.externals import Externals
-from ndm_tcp.lab.guest.jobs import RESULT, Job, Outcome, split_cc
+from ndm_tcp.lab.guest.jobs import RESULT, Job, Outcome
+from ndm_tcp.lab.guest.run import split_cc
 from ndm_tcp.lab.guest.scrub import compress
 from ndm_tcp.lab.guest.uml_build import KMOD
 from ndm_tcp.lab.paths.scenario import UNDER_TEST, Flow, Link, Scenario
