@@ -47,7 +47,8 @@ def test_iboxnet_profiles_become_paths(tmp_path: Path) -> None:
         (4.0, pytest.approx(0.05 * 852e3)),
     ]
     made = scenario.scenario(one)
-    assert made.link is not None and len(made.link.steps) == 2
+    assert made.link is not None and len(made.link.steps) == 3
+    assert made.link.steps[2] == (30.0, 852_000), "after the end the queue leaves"
 
 
 def test_a_trace_needs_the_values_that_it_does_not_have(
