@@ -188,9 +188,8 @@ def compared(before: bars.Board, after: bars.Board) -> Any:
         )
 
     cells = [(cell, before[cell.scenario][cc]) for g in both.values() for cc, cell in g.items()]
-    other = sorted(
-        {new.scenario for new, old in cells if new.path and old.path and new.path != old.path}
-    )
+    known = [(new, old) for new, old in cells if new.path and old.path]
+    other = sorted({new.scenario for new, old in known if new.path != old.path})
     if other:
         print(
             f"note: {', '.join(other)} ran on another path, or in the lab for one board and in the "
