@@ -233,7 +233,7 @@ seconds = 20
 topology = "path"
 [link]
 rate_bps = 40_000_000
-rtt_us = 40_000
+rtt_us = 40_100
 queue_packets = 150
 loss = 0.003
 jitter_us = 3_000
