@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -220,6 +221,9 @@ def test_the_wheel_holds_every_package(installed: Path) -> None:
             assert f"ndm_tcp/{path.relative_to(ROOT)}" in names
     assert "ndm_tcp/py.typed" in names
     assert any(name.startswith("ndm_tcp/_core") and name.endswith(".so") for name in names)
+    (about,) = installed.glob("ndm_tcp-*.dist-info/WHEEL")
+    (tag,) = re.findall(r"^Tag: (.+)$", about.read_text(), re.M)
+    assert tag.startswith("cp311-abi3-linux_"), "for every later Python, too"
 
 
 def test_a_wheel_has_what_its_verbs_read(installed: Path, run: Path, tmp_path: Path) -> None:
