@@ -20,6 +20,7 @@ from ndm_tcp.lab.guest import kernel_patches, uml_build
 NAME = re.compile(r'\.name\s*=\s*"([\w.-]{1,15})"')
 """of an algorithm, in the C source of a module"""
 HIDDEN = re.compile(r"\.name\s*=\s*[^\s\"]")
+"""a name that is no text there, as that of a macro"""
 OURS = ("ndm_tcp", "ndm_watch", "fixed_cwnd")
 
 

@@ -53,7 +53,7 @@
     read_wait_us = 3_000          # the receiving program lets data gather so long before it reads
     ecn = false                   # both ends request ECN: fq_codel and cake mark, not drop
 
-    [[published]]                 # figures to show beside; any other keys
+    [[published]]                 # figures to show beside; other keys are free
     cc = "reno"
     mbps = 13.5
 
