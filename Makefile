@@ -20,9 +20,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # of containers forbid it, every import of torch compiles all of it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# The newest 6.12 headers change their name with every security update.
-HEADERS_612 = $(shell apt-cache search --names-only '^linux-headers-6\.12\.[0-9]+.*-amd64$$' 2>/dev/null | \
-	awk '{print $$1}' | grep -vE 'cloud|rt' | sort -V | tail -n 1)
+# The newest 6.12 headers change their name with every security update; their kernel is to be had, too.
+HEADERS_612 = $(shell apt-cache search --names-only '^linux-(headers|image)-6\.12\.[0-9]+.*-amd64$$' 2>/dev/null | \
+	awk '{print $$1}' | grep -vE 'cloud|rt' | sed -E 's/^linux-(headers|image)-//' | sort -V | uniq -d | tail -n 1 | \
+	sed 's/^/linux-headers-/')
 BUILD_PACKAGES = gcc libc6-dev make kmod linux-headers-amd64
 LAB_PACKAGES = flex bison bc patch xz-utils util-linux iproute2 iperf3
 TEST_PACKAGES = $(HEADERS_612) chromium qemu-system-x86 busybox-static tcpdump sparse clang dkms libelf-dev \

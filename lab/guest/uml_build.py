@@ -34,6 +34,8 @@ EXAMPLE = """example:
   ndm lab build --kernel-patch ~/my.patch    # one more, for lab run|record|board --kernel-patch"""
 
 SOURCE_PACKAGE = "linux-source-6.12"
+MEASURED = "6.12.117-1~deb12u1"
+"""the version that boards and recordings are of; another one draws other random numbers"""
 LAB = Path(__file__).resolve().parents[1]
 RECIPE = LAB / "uml"
 KMOD = LAB.parent / "kmod"
@@ -200,10 +202,15 @@ def source_tar(work: Path, phases: Phases) -> tuple[Path, str]:
         return installed, found.stdout.strip() or "local"
     if shutil.which("apt-get") is None:
         raise NdmError(f"{installed}: not there; install the package {SOURCE_PACKAGE}")
+    download = ("apt-get", "download")
     try:
-        phases.run(f"downloading {SOURCE_PACKAGE}", "apt-get", "download", SOURCE_PACKAGE, cwd=work)
-    except NdmError as error:
-        raise NdmError(f"{error}; try: sudo apt-get update") from None
+        exact = f"{SOURCE_PACKAGE}={MEASURED}"
+        phases.run(f"downloading {exact}", *download, exact, cwd=work)
+    except NdmError:  # Debian keeps a version for some weeks
+        try:
+            phases.run("downloading the newest", *download, SOURCE_PACKAGE, cwd=work)
+        except NdmError as error:
+            raise NdmError(f"{error}; try: sudo apt-get update") from None
     (package,) = work.glob(f"{SOURCE_PACKAGE}_*.deb")
     phases.run("unpacking the package", "dpkg-deb", "-x", str(package), "package", cwd=work)
     version = package.name.split("_")[1].replace("%3a", ":")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 import subprocess
@@ -31,8 +32,20 @@ class Headers:
     path: Path  # what KDIR wants
 
 
+@functools.cache
+def _has_image(release: str) -> bool:
+    """Can the kernel of these headers be fetched? Debian signs its images after the headers."""
+    words = ["apt-cache", "policy", f"linux-image-{release}"]
+    if shutil.which(words[0]) is None:
+        return False
+    said = subprocess.run(words, capture_output=True, text=True, check=False).stdout
+    return bool(re.search(r"^ +Candidate: [^(]", said, re.M))
+
+
 def find_headers(series: str) -> Headers:
-    """The newest installed headers of a series such as "6.1"; raises Unavailable."""
+    """The newest installed headers of a series such as "6.1", of a kernel that can be fetched if
+    there are some; raises Unavailable.
+    """
     pattern = re.compile(rf"linux-headers-({re.escape(series)}\.\d.*-amd64)$")
     found = [
         (match[1], path)
@@ -44,7 +57,8 @@ def find_headers(series: str) -> Headers:
             f"no kernel {series} headers in /usr/src: apt-get install "
             f"linux-headers-amd64 (or the linux-headers-{series}* of bookworm-security)"
         )
-    release, path = max(found, key=lambda item: [int(n) for n in re.findall(r"\d+", item[0])])
+    found.sort(key=lambda item: [int(n) for n in re.findall(r"\d+", item[0])])
+    release, path = next((one for one in found[::-1] if _has_image(one[0])), found[-1])
     return Headers(release, path)
 
 
