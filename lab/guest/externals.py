@@ -19,8 +19,8 @@ from ndm_tcp.lab.guest import kernel_patches, uml_build
 
 NAME = re.compile(r'\.name\s*=\s*"([\w.-]{1,15})"')
 """of an algorithm, in the C source of a module"""
-HIDDEN = re.compile(r"\.name\s*=\s*[^\s\"]")
-"""a name that is no text there, as that of a macro"""
+HIDDEN = re.compile(r'\.name\s*=\s*(?:[^\s"]|"[^"\n]*"\s*[\w"])')
+"""a name that is no text there, as that of a macro, or not all of it"""
 OURS = ("ndm_tcp", "ndm_watch", "fixed_cwnd")
 
 

@@ -167,6 +167,14 @@ def test_a_name_that_is_a_macro_is_left_to_the_guest(tmp_path: Path) -> None:
         lab_run.require_known(loaded, ["macro"], None, Externals(modules=(SEVEN,)))
 
 
+def test_a_name_in_two_parts_is_left_to_the_guest(tmp_path: Path) -> None:
+    copy = tmp_path / "seven"
+    shutil.copytree(SEVEN, copy)
+    (source,) = copy.glob("*.c")
+    source.write_text('#define TAIL "en"\n' + source.read_text().replace('"seven"', '"sev" TAIL'))
+    lab_run.require_known([scenario(PATH)], ["seven"], None, Externals(modules=(copy,)))
+
+
 def test_parameters_go_to_the_module_that_has_them(tmp_path: Path, path: Path, capsys: Any) -> None:
     """One that no module has is refused, and another value is another run."""
     need_kernel()
