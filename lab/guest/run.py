@@ -55,8 +55,8 @@ IN_TREE = (
 OUR_MODULES = ("ndm_tcp", "fixed_cwnd")
 MAX_WAIT_S = 2e6
 """what poll() can wait"""
-PARAMETER = re.compile(rb"parmtype=(\w+):")
-"""of a module, in its .modinfo"""
+PARAMETER = re.compile(rb"(?:parm|parmtype)=(\w+):|__param_str_(\w+)")
+"""of a module: in its .modinfo, and as a symbol, which those of module_param_cb() have, too"""
 
 
 def _modules(
@@ -91,14 +91,16 @@ def _taker(cc: str, params: dict[str, Any], modules: list[Path]) -> Path:
     """The module that has these parameters."""
     has: set[str] = set()
     for path in modules:
-        here = {name.decode() for name in PARAMETER.findall(path.read_bytes())}
+        found = PARAMETER.findall(path.read_bytes())
+        here = {(told or symbol).decode() for told, symbol in found}
         if set(params) <= here:
             return path
         has |= here
     if not modules:
         raise NdmError(f"{cc}: is not a module, it takes no parameters; leave out --param")
     unknown = ", ".join(sorted(set(params) - has)) or "these together"
-    known = f"those of {modules[-1].name} are {', '.join(sorted(has))}" if has else "it has none"
+    names = " and ".join(path.name for path in modules)
+    known = f"those of {names} are {', '.join(sorted(has))}" if has else "leave it out"
     raise NdmError(f"--param: {cc} does not have {unknown}; {known}")
 
 
@@ -246,8 +248,10 @@ def summary(result: dict[str, Any]) -> str:
 def parameter(text: str) -> tuple[str, str]:
     """NAME=VALUE of the command line."""
     name, equals, value = text.partition("=")
-    if not equals or not re.fullmatch(r"\w+", name):
+    if not equals or not re.fullmatch(r"\w+", name, re.ASCII):
         raise NdmError(f"--param {text}: expected NAME=VALUE")
+    if not (value.isascii() and value.isprintable()):
+        raise NdmError(f"--param {name}: {value!r} is not plain ASCII text; write it in that")
     return name, value
 
 

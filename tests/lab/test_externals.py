@@ -175,6 +175,22 @@ def test_a_name_in_two_parts_is_left_to_the_guest(tmp_path: Path) -> None:
     lab_run.require_known([scenario(PATH)], ["seven"], None, Externals(modules=(copy,)))
 
 
+def test_parameters_with_functions_of_their_own_are_known(tmp_path: Path) -> None:
+    """As the network of ndm_tcp, and one without a description."""
+    need_kernel()
+    ours = uml_build.build_module(uml_build.KMOD)
+    assert lab_run._taker("ndm_tcp", {"model": ""}, [ours]) == ours
+    copy = tmp_path / "seven"
+    shutil.copytree(SEVEN, copy)
+    (source,) = copy.glob("*.c")
+    more = "static int beta = 7;\nmodule_param_cb(beta, &param_ops_int, &beta, 0444);\n"
+    source.write_text(source.read_text() + more)
+    theirs = uml_build.build_module(copy)
+    assert lab_run._taker("seven", {"beta": "3"}, [theirs]) == theirs
+    with pytest.raises(NdmError, match=r"bta; those of ndm_tcp.ko and tcp_seven.ko are beta, "):
+        lab_run._taker("seven", {"bta": "3"}, [ours, theirs])
+
+
 def test_parameters_go_to_the_module_that_has_them(tmp_path: Path, path: Path, capsys: Any) -> None:
     """One that no module has is refused, and another value is another run."""
     need_kernel()

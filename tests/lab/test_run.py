@@ -404,6 +404,12 @@ def test_parameters_need_a_module(tmp_path: Path) -> None:
         lab_run.run(scenario(LOOPBACK), "cubic", 1, tmp_path / "run", params={"cwnd": 1})
 
 
+@pytest.mark.parametrize("text", ["cwnd=\u00e9", "cwnd=1\n2", "cwnd", "\u00e9=1"])
+def test_what_no_plan_can_pass_to_a_module_is_refused(text: str) -> None:
+    with pytest.raises(NdmError, match=r"^--param .*(expected NAME=VALUE|not plain ASCII)"):
+        lab_run.parameter(text)
+
+
 def test_a_run_that_takes_too_long_leaves_no_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
