@@ -154,6 +154,8 @@ def test_two_boards_of_other_paths_are_named(capsys: pytest.CaptureFixture[str])
         (["a/cubic", "a/bbr"], ["cubic", "bbr"]),
         (["a/one--cubic", "a/two--cubic", "a/bbr"], ["one--cubic", "two--cubic", "bbr"]),
         (["a/cubic", "b/cubic"], ["a/cubic", "b/cubic"]),
+        (["a/mine", "a/yours"], ["mine", "yours"]),
+        (["a/_1-cubic", "a/2-cubic"], ["./_1-cubic", "2-cubic"]),
     ],
 )
 def test_runs_are_told_apart(
@@ -166,11 +168,23 @@ def test_runs_are_told_apart(
     assert len({line.get_color() for line in lines}) == len(runs)
 
 
+def test_the_current_folder_has_a_name_in_the_legend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = (run_folder(tmp_path / name, "cubic") for name in ("one", "two"))
+    monkeypatch.chdir(one)
+    lines = plot.over_time([Path(), two]).axes[0].get_lines()
+    assert [line.get_label() for line in lines] == ["one", "two"]
+
+
 def test_a_run_without_a_flow_over_time_is_refused(tmp_path: Path) -> None:
     page = run_folder(tmp_path / "page", "cubic", flow=False)
     simulated = run_folder(tmp_path / "simulated", "cubic")
     (simulated / "tcp_info.jsonl.zst").unlink()
-    for folder in (page, simulated):
+    brief = run_folder(tmp_path / "brief", "cubic")
+    states = zstandard.decompress((brief / "tcp_info.jsonl.zst").read_bytes()).splitlines()[:2]
+    (brief / "tcp_info.jsonl.zst").write_bytes(zstandard.compress(b"\n".join(states)))
+    for folder in (page, simulated, brief):
         with pytest.raises(NdmError, match=f"{folder}: has no flow under test over time"):
             plot.over_time([run_folder(tmp_path / f"beside-{folder.name}", "bbr"), folder])
 

@@ -22,6 +22,8 @@ SHOWN = ("reno", "cubic", "bbr", "ndm_tcp", "vegas")
 """Algorithms drawn over time; more would hide each other."""
 RATE_S = 1.0
 """seconds that a point of the goodput stands for"""
+LEAST_STATES = 3
+"""of a curve over time"""
 LABEL_INCHES = 0.13
 """height of a name in the scatter, with the space around it"""
 OVER_TIME = {
@@ -80,18 +82,43 @@ def tested_port(folder: Path, cc: str) -> int | None:
     return None
 
 
+def states(folder: Path, cc: str) -> list[dict[str, Any]]:
+    """The polled states of the flow under test, in the order of time.
+
+    Args:
+        folder: of a run.
+        cc: the algorithm under test, as the board names it.
+
+    Returns:
+        none if there are too few for a curve, as of a web page, or of a run in the simulator.
+    """
+    path = folder / "tcp_info.jsonl.zst"
+    if not (path.is_file() and (folder / "result.json").is_file()):
+        return []
+    port = tested_port(folder, cc)
+    with streams.open_bytes(path) as stream:
+        rows = [orjson.loads(line) for line in stream if line.strip()]
+    rows = [r for r in rows if r["sport"] == port]
+    return rows if len(rows) >= LEAST_STATES else []
+
+
+def _styles(runs: list[tuple[str, Path]]) -> list[tuple[str, str]]:
+    """Colour and label of each run: its algorithm's, where these tell all of them apart."""
+    algorithms = [cc for cc, _ in runs]
+    names = [folder.resolve().name for _, folder in runs]
+    paths = [str(folder) for _, folder in runs]
+    labels = next((v for v in (algorithms, names) if len(set(v)) == len(runs)), paths)
+    colors = [plots.color_of(cc) for cc in algorithms]
+    if len(set(colors)) < len(runs):
+        colors = [f"C{number}" for number in range(len(runs))]
+    # matplotlib leaves labels that begin with _ out of a legend.
+    return [(c, f"./{v}" if v[:1] == "_" else v) for c, v in zip(colors, labels, strict=True)]
+
+
 def _draw_over_time(panels: Any, runs: list[tuple[str, Path]]) -> None:
-    once = len({cc for cc, _ in runs}) == len(runs)
-    short = len({folder.name for _, folder in runs}) == len(runs)
-    for number, (cc, folder) in enumerate(runs):
-        path = folder / "tcp_info.jsonl.zst"
-        if not (path.is_file() and (folder / "result.json").is_file()):
-            continue
-        port = tested_port(folder, cc)
-        with streams.open_bytes(path) as stream:
-            rows = [orjson.loads(line) for line in stream if line.strip()]
-        rows = [r for r in rows if r["sport"] == port]
-        if len(rows) < 3:
+    for (cc, folder), (color, label) in zip(runs, _styles(runs), strict=True):
+        rows = states(folder, cc)
+        if not rows:
             continue
         t_s = np.array([r["t_ns"] for r in rows]) / 1e9
         t_s -= t_s[0]
@@ -102,8 +129,6 @@ def _draw_over_time(panels: Any, runs: list[tuple[str, Path]]) -> None:
         rate = np.diff(np.interp(grid, t_s, acked)) * 8e-6 / grid[1]
         curves = ((t_s, cwnd), (t_s, rtt_ms), (grid[1:], rate))
         for panel, (x, y) in zip(panels, curves, strict=True):
-            named = folder.name if short else str(folder)
-            color, label = (plots.color_of(cc), cc) if once else (f"C{number}", named)
             panel.plot(x, y, lw=1, color=color, label=label)
     for panel, (title, unit) in zip(panels, OVER_TIME.items(), strict=True):
         panel.set(xlabel="time, s", ylabel=unit, title=title, ylim=(0, None))

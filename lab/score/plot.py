@@ -224,11 +224,11 @@ def over_time(folders: Sequence[Path]) -> Any:
     """Rate, RTT and window of the flow under test of each run.
 
     Raises:
-        NdmError: a folder without a run.
+        NdmError: a folder without a run, or a run without a flow over time.
     """
     runs = [(figures.algorithm_of(folder), folder) for folder in folders]
     for cc, folder in runs:
-        if not (folder / "tcp_info.jsonl.zst").is_file() or figures.tested_port(folder, cc) is None:
+        if not figures.states(folder, cc):
             raise NdmError(
                 f"{folder}: has no flow under test over time, as runs of a web page and of the "
                 "simulator; draw the board.csv of such runs"
