@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import orjson
@@ -189,12 +190,31 @@ def test_a_run_without_a_flow_over_time_is_refused(tmp_path: Path) -> None:
             plot.over_time([run_folder(tmp_path / f"beside-{folder.name}", "bbr"), folder])
 
 
-def test_a_board_without_an_rtt_is_no_traceback() -> None:
+@pytest.mark.parametrize("unknown", [np.nan, 0.0])
+def test_a_board_without_an_rtt_leaves_no_panel_blank(unknown: float) -> None:
     made = plot.board(BOARD, CCS)
     for group in made.values():
         for cell in group.values():
-            cell.mean["rtt_mean_ms"] = np.nan
-    with pytest.raises(NdmError, match="no run of the board has an RTT"):
-        plot.overview(made)
-    plot.cdf(made)
-    plot.latency(made)
+            cell.mean["rtt_mean_ms"] = unknown
+    for kind in (plot.overview, plot.latency):
+        with pytest.raises(NdmError, match="no run of the board has an RTT; draw it with"):
+            kind(made)
+    for figure in (plot.cdf(made), plot.compared(made, made)):
+        assert [said(panel) for panel in figure.axes] == [[], [], ["no RTT"]]
+
+
+def test_one_scenario_without_an_rtt_is_left_out_and_says_so() -> None:
+    made = plot.board(BOARD, CCS)
+    first, *others = made
+    for cell in made[first].values():
+        cell.mean["rtt_mean_ms"] = np.nan
+    panels = [panel for panel in plot.latency(made).axes if panel.get_visible()]
+    assert [said(panel) for panel in panels] == [["no RTT"], *([] for _ in others)]
+    for line in plot.cdf(made).axes[2].get_lines():
+        x, y = line.get_data()
+        assert len(x) == len(others) + 1 and (np.diff(x) >= 0).all() and y[-1] == 1
+
+
+def said(panel: Any) -> list[str]:
+    """The sentences in a panel."""
+    return [text.get_text() for text in panel.texts]

@@ -70,6 +70,22 @@ def _dots(
     panel.grid(axis="y", color="#e4e4e4", lw=0.6)
 
 
+def _rtt_ms(cell: Cell) -> float:
+    """Mean RTT; NaN if no run had one."""
+    return cell.mean["rtt_mean_ms"] or np.nan
+
+
+def _require_rtt(made: bars.Board) -> None:
+    if not any(_rtt_ms(cell) > 0 for group in made.values() for cell in group.values()):
+        raise NdmError("no run of the board has an RTT; draw it with --kind cdf")
+
+
+def _say_if_empty(panel: Any) -> None:
+    """A sentence in a panel without a single RTT; before helping lines are drawn."""
+    if not any(np.isfinite(line.get_xdata(orig=False)).any() for line in panel.get_lines()):
+        panel.text(0.5, 0.5, "no RTT", ha="center", transform=panel.transAxes)
+
+
 def _of_the_best(group: dict[str, Cell], cell: Cell) -> float:
     """Goodput as a part of the best of Reno, CUBIC and BBR; of all if none of them is there."""
     rivals = [c for cc, c in group.items() if cc in bars.RIVALS] or group.values()
@@ -83,15 +99,20 @@ def _legend(figure: Any, where: str, handles: list[Any], labels: list[str]) -> N
 
 
 def overview(made: bars.Board) -> Any:
-    """A row of dots for each scenario: goodput, retransmission rate, RTT."""
+    """A row of dots for each scenario: goodput, retransmission rate, RTT.
+
+    Raises:
+        NdmError: no run has an RTT.
+    """
     from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 
+    _require_rtt(made)
     figure, axes = figures.figure_of(3, 0.9 + 0.22 * len(made), 4.1)
     left, middle, right = axes[0]
     ccs = _algorithms(made)
     _dots(left, made, ccs, _of_the_best)
     _dots(middle, made, ccs, lambda _, c: 100 * c.mean["retransmitted_share"])
-    _dots(right, made, ccs, lambda _, c: c.mean["rtt_mean_ms"] or np.nan)
+    _dots(right, made, ccs, lambda _, c: _rtt_ms(c))
     left.set_yticks(range(len(made)), list(made), fontsize=8)
     left.axvline(1, color=plots.GREY, lw=0.8, ls="--")
     left.set(title="Goodput / best of Reno, CUBIC, BBR", xlim=(0, None))
@@ -100,8 +121,6 @@ def overview(made: bars.Board) -> Any:
     middle.set_xticks([0, 0.1, 1, 10], ["0", "0.1", "1", "10"])
     middle.set_xlim(0, None)
     right.set_title("Mean RTT, ms")
-    if not any(c.mean["rtt_mean_ms"] > 0 for group in made.values() for c in group.values()):
-        raise NdmError("no run of the board has an RTT; draw it with --kind cdf")
     right.set_xscale("log")
     right.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     right.xaxis.set_major_formatter(FormatStrFormatter("%g"))
@@ -111,7 +130,10 @@ def overview(made: bars.Board) -> Any:
 
 
 def cdf(made: bars.Board) -> Any:
-    """Over scenarios: the share of them with at most this goodput, retransmission rate, RTT."""
+    """Over scenarios: the share of them with at most this goodput, retransmission rate, RTT.
+
+    A scenario counts where the figure is known.
+    """
     figure, axes = figures.figure_of(3, 3.2)
     values: list[tuple[str, Callable[[dict[str, Cell], Cell], float]]] = [
         (
@@ -122,13 +144,16 @@ def cdf(made: bars.Board) -> Any:
         (
             "Mean RTT / lowest of all",
             lambda g, c: (
-                c.mean["rtt_mean_ms"] / min(o.mean["rtt_mean_ms"] or np.inf for o in g.values())
+                _rtt_ms(c) / min((v for o in g.values() if (v := _rtt_ms(o)) > 0), default=np.nan)
             ),
         ),
     ]
     for panel, (title, value) in zip(axes[0], values, strict=True):
         for cc in _algorithms(made):
-            seen = sorted(value(g, g[cc]) for g in made.values() if cc in g)
+            every = (value(g, g[cc]) for g in made.values() if cc in g)
+            seen = sorted(v for v in every if np.isfinite(v))
+            if not seen:
+                continue
             steps = np.arange(len(seen) + 1) / len(seen)
             panel.step(
                 [seen[0], *seen],  # up from zero at the lowest
@@ -138,6 +163,7 @@ def cdf(made: bars.Board) -> Any:
                 label=cc,
                 lw=2 if cc == "ndm_tcp" else 1.2,
             )
+        _say_if_empty(panel)
         panel.set(title=title, ylim=(0, 1.02))
     axes[0][0].set_ylabel("share of scenarios")
     _legend(figure, "outside lower center", *axes[0][0].get_legend_handles_labels())
@@ -145,18 +171,24 @@ def cdf(made: bars.Board) -> Any:
 
 
 def latency(made: bars.Board) -> Any:
-    """Latency under load: goodput over mean RTT, a panel for each scenario."""
+    """Latency under load: goodput over mean RTT, a panel for each scenario.
+
+    Raises:
+        NdmError: no run has an RTT.
+    """
+    _require_rtt(made)
     columns = min(4, len(made))
     rows = -(-len(made) // columns)
     figure, axes = figures.figure_of(columns, 2.6, 3.2, rows)
     for panel, (name, group) in zip(axes.flat, made.items(), strict=False):
         for cc, cell in group.items():
-            x, y = cell.mean["rtt_mean_ms"], cell.mean["goodput_mbps"]
+            x, y = _rtt_ms(cell), cell.mean["goodput_mbps"]
             spread = {"xerr": cell.spread["rtt_mean_ms"], "yerr": cell.spread["goodput_mbps"]}
             panel.errorbar(
                 x, y, **spread, fmt=MARKS.get(cc, "s"), ms=5, color=plots.color_of(cc), label=cc
             )
         panel.set_title(name, fontsize=8)
+        _say_if_empty(panel)
         panel.axhline(0, linewidth=0)  # so that the margin is one of all, not of the spread
         panel.margins(0.15)
         panel.set_ylim(bottom=0)
@@ -214,6 +246,7 @@ def compared(before: bars.Board, after: bars.Board) -> Any:
     left.set(title="Goodput, second / first")
     middle.set(title="Retransmitted, second - first, points")
     right.set(title="Mean RTT, second / first")
+    _say_if_empty(right)
     for panel, same in ((left, 1), (middle, 0), (right, 1)):
         panel.axvline(same, color=plots.GREY, lw=0.8, ls="--")
     _legend(figure, "outside lower center", *left.get_legend_handles_labels())
