@@ -181,15 +181,32 @@ def test_what_is_no_board_is_refused(text: str, problem: str, tmp_path: Path) ->
 def test_the_page_is_self_contained(made: tuple[tables.Board, list[suite.Outcome]]) -> None:
     text = html.page(*made)
     assert figures.picture(*made).startswith(b"\x89PNG")
+    assert figures.picture(*made, "svg").startswith(b"<?xml")
     assert "data:image/png;base64," in text
     assert not re.search(r'(src|href)="(?!data:|#)', text)
+
+
+@pytest.mark.parametrize(("name", "begin"), [("a.svg", b"<?xml"), ("a.png", b"\x89PNG")])
+def test_the_picture_has_the_format_of_its_name(
+    name: str,
+    begin: bytes,
+    made: tuple[tables.Board, list[suite.Outcome]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    outcomes = made[1]
+    ran = ([outcomes[0].job.scenario], ["cubic", "ndm_tcp"], outcomes)
+    monkeypatch.setattr(suite, "run_all", lambda *_, **__: ran)
+    words = ["lab", "board", "made-up.toml", "-o", tmp_path / "out", "--picture", tmp_path / name]
+    assert run_command([str(word) for word in words]) == 1  # as one run failed
+    assert (tmp_path / name).read_bytes().startswith(begin)
 
 
 def test_every_panel_of_the_picture_says_what_it_shows(
     made: tuple[tables.Board, list[suite.Outcome]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[Any] = []
-    monkeypatch.setattr(figures, "_png", lambda figure: drawn.append(figure) or b"")
+    monkeypatch.setattr(figures, "_bytes", lambda figure, _: drawn.append(figure) or b"")
     figures.picture(*made)
     titles = [panel.get_title(loc="left") or panel.get_title() for panel in drawn[0].axes]
     names = [name for name, _ in tables.sections(made[0])]

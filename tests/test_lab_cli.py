@@ -88,6 +88,14 @@ def test_one_unknown_among_many_is_refused_too(path: Path, built: list[str], cap
     assert "no algorithm nosuch" in refused(words, capsys) and not built
 
 
+def test_a_picture_of_another_format_is_refused_first(
+    path: Path, built: list[str], capsys: Any
+) -> None:
+    words = ["lab", "board", path, "--cc", "reno", "-o", path.parent / "out", "--picture", "a.gif"]
+    assert refused(words, capsys) == "ndm: a.gif: name it *.svg or *.png" and not built
+    assert not (path.parent / "out").exists()
+
+
 def test_a_module_brings_its_algorithm(path: Path, built: list[str], capsys: Any) -> None:
     mine = path.parent / "mine"
     words = ["lab", "run", path, "--cc", "mine", "-o", path.parent / "out", "--kmod", mine]

@@ -42,7 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     workers.add_simulator(parser)
     parser.add_argument("--full", action="store_true", help="with captures and traces")
     parser.add_argument(
-        "--picture", type=Path, metavar="PNG", help="cwnd, RTT and rate over time, of each scenario"
+        "--picture",
+        type=Path,
+        metavar="FILE",
+        help="cwnd, RTT and rate over time, of each scenario: .png, .svg",
     )
     parser.add_argument(
         "--beside",
@@ -316,9 +319,8 @@ def main(args: argparse.Namespace) -> int:
             "--beside: those results are of the lab's own kernel without other modules; "
             "leave it out, or --kernel-patch and --cc-module"
         )
-    if args.picture and args.picture.suffix != ".png":
-        raise NdmError(f"--picture {args.picture}: only PNG is written; name it *.png")
-    if args.picture and args.simulate:
+    picture = figures.format_of(args.picture) if args.picture else ""
+    if picture and args.simulate:
         raise NdmError(
             "--picture: the simulator keeps no flow over time; leave it out, or --simulate"
         )
@@ -339,8 +341,8 @@ def main(args: argparse.Namespace) -> int:
     files.write_text(args.out / "board.csv", tables.comma_separated(board))
     files.write_text(args.out / "board.html", html.page(board, outcomes))
     print(f"\nwrote {args.out}/board.md, board.csv, board.html", file=sys.stderr)
-    if args.picture:
+    if picture:
         with files.replacing(args.picture) as temporary:
-            temporary.write_bytes(figures.picture(board, outcomes))
+            temporary.write_bytes(figures.picture(board, outcomes, picture))
         print(f"wrote {args.picture}", file=sys.stderr)
     return 1 if board.failed else 0

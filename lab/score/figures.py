@@ -18,6 +18,7 @@ from ndm_tcp.lab.guest.suite import Outcome
 from ndm_tcp.lab.score import tables
 from ndm_tcp.lab.score.metrics import Cell
 
+FORMATS = (".svg", ".png")
 SHOWN = ("reno", "cubic", "bbr", "ndm_tcp", "vegas")
 """Algorithms drawn over time; more would hide each other."""
 RATE_S = 1.0
@@ -34,14 +35,25 @@ OVER_TIME = {
 """panel to its unit"""
 
 
-def _png(figure: Any) -> bytes:
+def format_of(path: Path) -> str:
+    """The format of a picture, by its name.
+
+    Raises:
+        NdmError: it is not one that can be written.
+    """
+    if path.suffix not in FORMATS:
+        raise NdmError(f"{path}: name it {' or '.join('*' + f for f in FORMATS)}")
+    return path.suffix[1:]
+
+
+def _bytes(figure: Any, kind: str = "png") -> bytes:
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=100, metadata=plots.NO_VERSION["png"])
+    figure.savefig(buffer, format=kind, dpi=100, metadata=plots.NO_VERSION[kind])
     return buffer.getvalue()
 
 
 def _image(figure: Any) -> str:
-    return pages.image(_png(figure))
+    return pages.image(_bytes(figure))
 
 
 def figure_of(
@@ -165,8 +177,8 @@ def over_time(runs: list[tuple[str, Path]]) -> str:
 
 
 @plots.plain()
-def picture(board: tables.Board, outcomes: list[Outcome]) -> bytes:
-    """A PNG of every scenario's flows under test over time, a row of panels each."""
+def picture(board: tables.Board, outcomes: list[Outcome], kind: str = "png") -> bytes:
+    """A PNG, or SVG, of every scenario's flows under test over time, a row of panels each."""
     folders = first_runs(outcomes)
     scenarios = [name for name, _ in tables.sections(board)]
     figure, axes = figure_of(3, rows=len(scenarios))
@@ -174,7 +186,7 @@ def picture(board: tables.Board, outcomes: list[Outcome]) -> bytes:
         runs = [(cc, folders[scenario, cc]) for cc in SHOWN if (scenario, cc) in folders]
         _draw_over_time(row, runs)
         row[0].set_title(f"{scenario}\n{next(iter(OVER_TIME))}")
-    return _png(figure)
+    return _bytes(figure, kind)
 
 
 def spread_out(wanted: list[float], least: float) -> list[float]:

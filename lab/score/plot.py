@@ -17,7 +17,6 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.score import bars, figures
 from ndm_tcp.lab.score.metrics import Cell
 
-FORMATS = (".svg", ".png")
 LEGEND_INCHES = 1.5
 """width of an entry"""
 MARKS = {"reno": "v", "cubic": "^", "bbr": "D", "ndm_tcp": "o"}
@@ -304,10 +303,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 @plots.plain()
 def main(args: argparse.Namespace) -> int:
     """Write the picture."""
-    if args.out.suffix not in FORMATS:
-        raise NdmError(f"{args.out}: name it {' or '.join('*' + f for f in FORMATS)}")
+    kind, buffer = figures.format_of(args.out), io.BytesIO()
     figure = draw(args.what, args.kind, [cc for cc in args.cc.split(",") if cc])
-    kind, buffer = args.out.suffix[1:], io.BytesIO()
     figure.savefig(buffer, format=kind, metadata=plots.NO_VERSION[kind])
     with files.replacing(args.out) as temporary:
         temporary.write_bytes(buffer.getvalue())
