@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import reprlib
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -32,6 +33,15 @@ def _kind(value: object) -> str:
     return names.get(type(value), "a table" if isinstance(value, dict) else "a list")
 
 
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 60
+
+
+def shown(value: object) -> str:
+    """A value as one short line, however deep or long it is."""
+    return _SHORT.repr(value)
+
+
 def fits(value: Any, want: Any, where: str, readers: Mapping[str, Reader] = {}) -> Any:
     """`value` in the type of the annotation `want`."""
     if isinstance(want, types.UnionType):  # X | None
@@ -45,7 +55,7 @@ def fits(value: Any, want: Any, where: str, readers: Mapping[str, Reader] = {}) 
     if want in (int, str, bool) and type(value) is want:
         return value
     expected = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
-    raise NdmError(f"{where}: expected {expected[want]}, got {_kind(value)} {value!r}")
+    raise NdmError(f"{where}: expected {expected[want]}, got {_kind(value)} {shown(value)}")
 
 
 def table(values: Any, kind: type, where: str, readers: Mapping[str, Reader] = {}) -> Any:
@@ -92,7 +102,7 @@ def steps(
     found = []
     for item in value:
         if not isinstance(item, list) or len(item) != 2:
-            raise NdmError(f"{where}: expected [s, {unit}], got {item!r}")
+            raise NdmError(f"{where}: expected [s, {unit}], got {shown(item)}")
         found.append((fits(item[0], float, where), fits(item[1], int, where)))
         within(where, found[-1][1], *limits, unit)
     times = [t_s for t_s, _ in found]
@@ -108,10 +118,10 @@ def published(rows: list[dict[str, Any]], where: str) -> None:
         if not isinstance(row.get("cc"), str):
             raise NdmError(f"{here}.cc: missing, or not text; write whose figures they are")
         for key, value in row.items():
-            if key in PUBLISHED_WORDS:
+            if key in PUBLISHED_WORDS or type(value) in (int, float):
                 fits(value, float, f"{here}.{key}")
-            elif not isinstance(value, (str, int, float)):
-                raise NdmError(f"{here}.{key}: expected a number or text, got {value!r}")
+            elif not isinstance(value, (str, bool)):
+                raise NdmError(f"{here}.{key}: expected a number or text, got {shown(value)}")
 
 
 def within(where: str, value: float, low: float, high: float, unit: str) -> None:

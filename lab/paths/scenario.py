@@ -76,7 +76,7 @@ from typing import Any
 
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.paths import mahimahi
-from ndm_tcp.lab.paths.reading import fits, one_of, published, steps, table, within
+from ndm_tcp.lab.paths.reading import fits, one_of, published, shown, steps, table, within
 
 UNDER_TEST = "$cc"
 TOPOLOGIES = ("lo", "path")
@@ -291,7 +291,7 @@ def _rtt_steps(value: Any, where: str) -> tuple[tuple[float, int], ...]:
 
 def _hold(value: Any, where: str) -> tuple[int, int]:
     if not isinstance(value, list) or len(value) != 2:
-        raise NdmError(f"{where}: expected [shortest, longest] in us, got {value!r}")
+        raise NdmError(f"{where}: expected [shortest, longest] in us, got {shown(value)}")
     low, high = (fits(item, int, where) for item in value)
     within(where, high, 1, MAX_RTT_US, "us")
     within(where, low, 0, high, "us")

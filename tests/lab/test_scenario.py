@@ -118,6 +118,12 @@ PUBLISHED = '[[published]]\ncc = "reno"\n'
         (PATH + "[[published]]\nmbps = 3\n", r"published\[0\].cc: missing"),
         (PATH + PUBLISHED + 'mbps = "fast"\n', r"published\[0\].mbps: expected a number"),
         (PATH + PUBLISHED + "day = 2020-01-01\n", r"published\[0\].day: expected a number or"),
+        (PATH + PUBLISHED + "mine = inf\n", r"published\[0\].mine: expected a number"),
+        (PATH + PUBLISHED + f"mine = {'9' * 400}\n", r"published\[0\].mine: a number of more than"),
+        (PATH + PUBLISHED + f"a{'.a' * 3000} = 1\n", r"published\[0\].a: expected a number or"),
+        (PATH + f"slot_us{'.a' * 3000} = 1\n", r"link.slot_us: expected \[shortest, longest\]"),
+        (PATH + f"steps = [{{a{'.a' * 3000} = 1}}]\n", r"link.steps: expected \[s, bit/s\], got"),
+        (PATH + f"loss{'.a' * 3000} = 1\n", r"link.loss: expected a number, got a table"),
         (PATH + PUBLISHED + "mbps = nan\n", r"published\[0\].mbps: expected a number"),
     ],
 )
