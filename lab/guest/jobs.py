@@ -55,10 +55,11 @@ def load_result(folder: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        result: dict[str, Any] = orjson.loads(path.read_bytes())
+        result: Any = orjson.loads(path.read_bytes())
     except ValueError:  # cut short
         return None
-    return result
+    whole = isinstance(result, dict) and isinstance(result.get("flows"), list)
+    return result if whole else None
 
 
 def was_other(job: Job) -> bool:

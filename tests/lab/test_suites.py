@@ -67,7 +67,7 @@ def test_a_run_of_another_scenario_or_module_runs_again(tmp_path: Path) -> None:
 
 
 def test_a_result_that_was_cut_short_is_none(tmp_path: Path) -> None:
-    for text in ("", '{"flows": [', "\0"):
+    for text in ("", '{"flows": [', "\0", "{}", "[]", '{"flows": 3}'):
         (tmp_path / jobs.RESULT).write_text(text)
         assert jobs.load_result(tmp_path) is None
 
