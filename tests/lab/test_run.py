@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import itertools
 import json
@@ -29,6 +30,7 @@ from ndm_tcp.lab.guest import boot, root, uml_build
 from ndm_tcp.lab.guest import run as lab_run
 from ndm_tcp.lab.guest.suite import Job, Outcome
 from ndm_tcp.lab.paths import truth
+from ndm_tcp.lab.paths.scenario import MAX_SECONDS
 from ndm_tcp.lab.score import board
 
 from ..kernel.kbuild import change_one_weight, copy_kmod
@@ -408,6 +410,26 @@ def test_parameters_need_a_module(tmp_path: Path) -> None:
 def test_what_no_plan_can_pass_to_a_module_is_refused(text: str) -> None:
     with pytest.raises(NdmError, match=r"^--param .*(expected NAME=VALUE|not plain ASCII)"):
         lab_run.parameter(text)
+
+
+def test_the_longest_scenario_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python cannot wait for 60 times as long."""
+    need_kernel()
+    limits: list[float] = []
+
+    def waiting(_work: Path, _seed: int, _cpu: int | None, limit_s: float, **_: Any) -> str:
+        limits.append(limit_s)
+        with subprocess.Popen(["true"], stdout=subprocess.PIPE) as process:
+            process.communicate(timeout=limit_s)
+        raise NdmError("seen")
+
+    monkeypatch.setattr(lab_run, "boot", waiting)
+    longest = dataclasses.replace(scenario(LOOPBACK), seconds=MAX_SECONDS)
+    with pytest.raises(NdmError, match="seen"):
+        lab_run.run(longest, "cubic", 1, tmp_path / "run")
+    assert limits[0] > MAX_SECONDS
 
 
 def test_a_run_that_takes_too_long_leaves_no_process(

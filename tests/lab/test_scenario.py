@@ -9,7 +9,7 @@ import pytest
 
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import collect
-from ndm_tcp.lab.paths.scenario import load, parse
+from ndm_tcp.lab.paths.scenario import MAX_SECONDS, load, parse
 
 from ..conftest import ROOT
 
@@ -131,6 +131,10 @@ def test_mistakes_are_one_line_with_file_and_key(text: str, said: str) -> None:
     with pytest.raises(NdmError, match=r"^x\.toml: .*" + said) as error:
         parse(text, "x", "x.toml")
     assert "\n" not in str(error.value)
+
+
+def test_the_docs_say_how_long_a_flow_may_last() -> None:
+    assert f"at most {MAX_SECONDS:,} s" in (ROOT / "docs" / "lab.md").read_text()
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
