@@ -27,7 +27,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import tomllib
@@ -346,11 +345,8 @@ def record_plan(plan: Path, out: Path, only: str | None = None) -> list[Path]:
             print(f"{head}: there already", file=sys.stderr)
             continue
         # SystemExit from a signal removes the unfinished folder too
-        with (
-            signals_as_exit(),
-            tempfile.TemporaryDirectory(prefix=f".{transfer.name}.", dir=out) as temporary,
-        ):
-            folder = Path(temporary) / "run"
+        with signals_as_exit(), files.scratch(target) as scratch:
+            folder = scratch / "run"
             folder.mkdir()
             truth = record(transfer, folder)["truth"]
             if target.exists():

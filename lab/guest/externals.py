@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,21 +40,18 @@ class Externals:
     def algorithms(self) -> list[str]:
         """The names of algorithms, among others, that they may bring."""
         names = kernel_patches.algorithms(self.patches)
-        for folder in self.modules:
-            for path in uml_build.module_files(folder):
-                if path.suffix in (".c", ".h"):
-                    names += NAME.findall(path.read_text(encoding="utf-8", errors="replace"))
-        return names
+        return names + [name for text in self._sources() for name in NAME.findall(text)]
 
     def hide_names(self) -> bool:
         """Is the name of an algorithm a macro or a variable, so that only the guest knows it?"""
-        texts = (
-            path.read_text(encoding="utf-8", errors="replace")
-            for folder in self.modules
-            for path in uml_build.module_files(folder)
-            if path.suffix in (".c", ".h")
-        )
-        return any(HIDDEN.search(text) for text in texts)
+        return any(HIDDEN.search(text) for text in self._sources())
+
+    def _sources(self) -> Iterator[str]:
+        """The C of the modules."""
+        for folder in self.modules:
+            for path in uml_build.module_files(folder):
+                if path.suffix in (".c", ".h"):
+                    yield path.read_text(encoding="utf-8", errors="replace")
 
     def digests(self) -> list[tuple[str, str]]:
         """(name without its folder, `files.digest` of the content)."""

@@ -202,15 +202,14 @@ def source_tar(work: Path, phases: Phases) -> tuple[Path, str]:
         return installed, found.stdout.strip() or "local"
     if shutil.which("apt-get") is None:
         raise NdmError(f"{installed}: not there; install the package {SOURCE_PACKAGE}")
-    download = ("apt-get", "download")
+    exact = f"{SOURCE_PACKAGE}={MEASURED}"
     try:
-        exact = f"{SOURCE_PACKAGE}={MEASURED}"
-        phases.run(f"downloading {exact}", *download, exact, cwd=work)
-    except NdmError:  # Debian keeps a version for some weeks
-        try:
-            phases.run("downloading the newest", *download, SOURCE_PACKAGE, cwd=work)
-        except NdmError as error:
-            raise NdmError(f"{error}; try: sudo apt-get update") from None
+        with contextlib.suppress(NdmError):  # Debian keeps a version for some weeks
+            phases.run(f"downloading {exact}", "apt-get", "download", exact, cwd=work)
+        if not any(work.glob(f"{SOURCE_PACKAGE}_*.deb")):
+            phases.run("downloading the newest", "apt-get", "download", SOURCE_PACKAGE, cwd=work)
+    except NdmError as error:
+        raise NdmError(f"{error}; try: sudo apt-get update") from None
     (package,) = work.glob(f"{SOURCE_PACKAGE}_*.deb")
     phases.run("unpacking the package", "dpkg-deb", "-x", str(package), "package", cwd=work)
     version = package.name.split("_")[1].replace("%3a", ":")

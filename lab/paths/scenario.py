@@ -92,7 +92,7 @@ SEND_BYTES, RECEIVE_BYTES = 4_194_304, 6_291_456
 """upper limits of TCP's buffers where a scenario sets none: Linux's own"""
 MIN_RATE_BPS = 10_000
 MAX_RATE_BPS = 100_000_000_000
-PACKET_BITS = 8 * 1514
+FRAME_BITS = 8 * 1514
 SLOW_END_S = 2
 """a full queue that lasts longer at a link's last rate is emptied faster; see `_drained`"""
 CC_NAME = re.compile(r"[A-Za-z0-9_.-]{1,15}")
@@ -416,7 +416,7 @@ def _drained(scenario: Scenario) -> Scenario:
     if link is None or not link.steps:
         return scenario
     last_bps, most_bps = link.steps[-1][1], max(link.rate_bps, *(bps for _, bps in link.steps))
-    if link.queue_packets * PACKET_BITS <= SLOW_END_S * last_bps or last_bps == most_bps:
+    if link.queue_packets * FRAME_BITS <= SLOW_END_S * last_bps or last_bps == most_bps:
         return scenario
     step = (max(scenario.end_s(), link.steps[-1][0]), most_bps)
     return dataclasses.replace(scenario, link=dataclasses.replace(link, steps=(*link.steps, step)))

@@ -94,7 +94,7 @@ def tested_port(folder: Path, cc: str) -> int | None:
     return None
 
 
-def states(folder: Path, cc: str) -> list[dict[str, Any]]:
+def _states(folder: Path, cc: str) -> list[dict[str, Any]]:
     """The polled states of the flow under test, in the order of time.
 
     Args:
@@ -127,10 +127,13 @@ def _styles(runs: list[tuple[str, Path]]) -> list[tuple[str, str]]:
     return [(c, f"./{v}" if v[:1] == "_" else v) for c, v in zip(colors, labels, strict=True)]
 
 
-def _draw_over_time(panels: Any, runs: list[tuple[str, Path]]) -> None:
+def _draw_over_time(panels: Any, runs: list[tuple[str, Path]]) -> list[Path]:
+    """Draw the runs; returns the folders of those that have no curve."""
+    left_out = []
     for (cc, folder), (color, label) in zip(runs, _styles(runs), strict=True):
-        rows = states(folder, cc)
+        rows = _states(folder, cc)
         if not rows:
+            left_out.append(folder)
             continue
         t_s = np.array([r["t_ns"] for r in rows]) / 1e9
         t_s -= t_s[0]
@@ -149,6 +152,7 @@ def _draw_over_time(panels: Any, runs: list[tuple[str, Path]]) -> None:
     else:
         for panel in panels:
             panel.text(0.5, 0.5, "no flow over time", ha="center", transform=panel.transAxes)
+    return left_out
 
 
 def algorithm_of(folder: Path) -> str:
@@ -163,17 +167,20 @@ def algorithm_of(folder: Path) -> str:
         raise NdmError(f"{folder}: no run here; expected a folder of ndm lab run") from None
 
 
-def time_figure(runs: list[tuple[str, Path]]) -> Any:
-    """cwnd, RTT and throughput of the flow under test of (algorithm, run folder) each."""
+def time_figure(runs: list[tuple[str, Path]]) -> tuple[Any, list[Path]]:
+    """cwnd, RTT and throughput of the flow under test of (algorithm, run folder) each.
+
+    Returns:
+        the figure, and the folders of runs that have no flow over time.
+    """
     figure, axes = figure_of(3)
-    _draw_over_time(axes[0], runs)
-    return figure
+    return figure, _draw_over_time(axes[0], runs)
 
 
 @plots.plain()
 def over_time(runs: list[tuple[str, Path]]) -> str:
     """cwnd, RTT and throughput of the flow under test; (algorithm, run folder) each."""
-    return _image(time_figure(runs))
+    return _image(time_figure(runs)[0])
 
 
 @plots.plain()

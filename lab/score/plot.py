@@ -259,13 +259,13 @@ def over_time(folders: Sequence[Path]) -> Any:
         NdmError: a folder without a run, or a run without a flow over time.
     """
     runs = [(figures.algorithm_of(folder), folder) for folder in folders]
-    for cc, folder in runs:
-        if not figures.states(folder, cc):
-            raise NdmError(
-                f"{folder}: has no flow under test over time, as runs of a web page and of the "
-                "simulator; draw the board.csv of such runs"
-            )
-    return figures.time_figure(runs)
+    figure, left_out = figures.time_figure(runs)
+    if left_out:
+        raise NdmError(
+            f"{left_out[0]}: has no flow under test over time, as runs of a web page and of the "
+            "simulator; draw the board.csv of such runs"
+        )
+    return figure
 
 
 KINDS = {"overview": overview, "cdf": cdf, "latency": latency}

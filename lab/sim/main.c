@@ -201,6 +201,8 @@ static void take(struct sim_flow *f, const struct sim_event *e)
 /* To a flow, until it has ended. */
 static void happen_to(struct sim_flow *f, const struct sim_event *e)
 {
+	u64 srtt_ns;
+
 	switch (e->kind) {
 	case SIM_MESSAGE_OUT:
 		if (f->message == e->packet)
@@ -214,9 +216,9 @@ static void happen_to(struct sim_flow *f, const struct sim_event *e)
 		break;
 	case SIM_END:
 		/* The message that ends the test waits in the same queue. */
-		f->measured_ns = f->length_ns + (f->tp.srtt_us >> 3) * SIM_NS_US;
-		sim_at(sim_now + (f->tp.srtt_us >> 3) * SIM_NS_US -
-			       (sim_path.rtt_us * SIM_NS_US + f->extra_ns) / 2,
+		srtt_ns = (f->tp.srtt_us >> 3) * SIM_NS_US;
+		f->measured_ns = f->length_ns + srtt_ns;
+		sim_at(sim_now + srtt_ns - (sim_path.rtt_us * SIM_NS_US + f->extra_ns) / 2,
 		       SIM_STOP, e->flow, 0, 0);
 		break;
 	case SIM_STOP:
