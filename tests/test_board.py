@@ -217,9 +217,9 @@ def test_every_panel_of_the_picture_says_what_it_shows(
 RIVAL, OURS = 5001, 5000
 
 
-def run_folder(folder: Path, flows: list[dict[str, Any]]) -> Path:
+def run_folder(folder: Path, flows: list[dict[str, Any]], cc: str = "cubic") -> Path:
     """A run of two flows that nobody can take for one another: 10 and 100 packets."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     rows = [
         {"t_ns": k * 10**8, "sport": port, "dport": 1, "cwnd": cwnd, "srtt_us": 100 * cwnd,
          "bytes_acked": k * 1000 * cwnd, "bytes_sent": k * 1000 * cwnd, "state": 1}
@@ -228,7 +228,7 @@ def run_folder(folder: Path, flows: list[dict[str, Any]]) -> Path:
     ]  # fmt: skip
     lines = b"\n".join(map(orjson.dumps, rows))
     (folder / "tcp_info.jsonl.zst").write_bytes(zstandard.compress(lines + b"\n"))
-    (folder / "result.json").write_bytes(orjson.dumps({"flows": flows}))
+    (folder / "result.json").write_bytes(orjson.dumps({"cc": cc, "flows": flows}))
     return folder
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 import pytest
 import zstandard
 
@@ -17,6 +16,7 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.score import bars, plot
 
 from .conftest import ROOT, TRACES
+from .test_board import OURS, run_folder
 
 BOARD = ROOT / "docs" / "board" / "published.csv"
 CCS = ["reno", "cubic", "bbr", "ndm_tcp"]
@@ -125,16 +125,9 @@ def test_what_is_no_board_is_refused(
     assert expected in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
-def run_folder(folder: Path, cc: str, flow: bool = True) -> Path:
-    """A run: of a flow, or of a web page."""
-    folder.mkdir(parents=True)
-    row = {"sport": 5000, "dport": 1, "cwnd": 10, "srtt_us": 1000, "state": 1}
-    rows = [row | {"t_ns": k * 10**8, "bytes_acked": k * 1000} for k in range(1, 60)]
-    lines = b"\n".join(map(orjson.dumps, rows)) + b"\n"
-    (folder / "tcp_info.jsonl.zst").write_bytes(zstandard.compress(lines))
-    flows = [{"cc": cc, "tested": True, "port": 5000}] if flow else []
-    (folder / "result.json").write_bytes(orjson.dumps({"cc": cc, "flows": flows}))
-    return folder
+def run_of(folder: Path, cc: str) -> Path:
+    """A run of a flow."""
+    return run_folder(folder, [{"cc": cc, "tested": True, "port": OURS}], cc)
 
 
 def test_two_boards_of_other_paths_are_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,7 +156,7 @@ def test_runs_are_told_apart(
     runs: list[str], labels: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    folders = [run_folder(Path(name), name.rsplit("-")[-1].rsplit("/")[-1]) for name in runs]
+    folders = [run_of(Path(name), name.rsplit("-")[-1].rsplit("/")[-1]) for name in runs]
     lines = plot.over_time(folders).axes[0].get_lines()
     assert [line.get_label() for line in lines] == labels
     assert len({line.get_color() for line in lines}) == len(runs)
@@ -172,22 +165,22 @@ def test_runs_are_told_apart(
 def test_the_current_folder_has_a_name_in_the_legend(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, two = (run_folder(tmp_path / name, "cubic") for name in ("one", "two"))
+    one, two = (run_of(tmp_path / name, "cubic") for name in ("one", "two"))
     monkeypatch.chdir(one)
     lines = plot.over_time([Path(), two]).axes[0].get_lines()
     assert [line.get_label() for line in lines] == ["one", "two"]
 
 
 def test_a_run_without_a_flow_over_time_is_refused(tmp_path: Path) -> None:
-    page = run_folder(tmp_path / "page", "cubic", flow=False)
-    simulated = run_folder(tmp_path / "simulated", "cubic")
+    page = run_folder(tmp_path / "page", [])
+    simulated = run_of(tmp_path / "simulated", "cubic")
     (simulated / "tcp_info.jsonl.zst").unlink()
-    brief = run_folder(tmp_path / "brief", "cubic")
+    brief = run_of(tmp_path / "brief", "cubic")
     states = zstandard.decompress((brief / "tcp_info.jsonl.zst").read_bytes()).splitlines()[:2]
     (brief / "tcp_info.jsonl.zst").write_bytes(zstandard.compress(b"\n".join(states)))
     for folder in (page, simulated, brief):
         with pytest.raises(NdmError, match=f"{folder}: has no flow under test over time"):
-            plot.over_time([run_folder(tmp_path / f"beside-{folder.name}", "bbr"), folder])
+            plot.over_time([run_of(tmp_path / f"beside-{folder.name}", "bbr"), folder])
 
 
 @pytest.mark.parametrize("unknown", [np.nan, 0.0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,16 @@ def test_a_guest_of_the_patched_kernel_shows_the_patch(tmp_path: Path, path: Pat
     assert "A/A control" in page and "reordering.patch (" in page
 
 
+def seven(to: Path, edit: Callable[[str], str]) -> Path:
+    """A copy of that module with another source."""
+    shutil.copytree(SEVEN, to / "seven")
+    (source,) = (to / "seven").glob("*.c")
+    text = source.read_text()
+    assert text.count('"seven"') == 1
+    source.write_text(edit(text))
+    return to / "seven"
+
+
 # --- modules -----------------------------------------------------------------------------------
 @pytest.mark.parametrize("verb", ["run", "record", "board"])
 def test_what_is_not_there_is_refused(verb: str, path: Path, capsys: Any) -> None:
@@ -145,22 +156,15 @@ def test_a_mistake_in_a_module_is_named_before_any_run(
 ) -> None:
     """In the user's file, not in the copy that the lab compiles, and once."""
     need_kernel()
-    copy = tmp_path / "seven"
-    shutil.copytree(SEVEN, copy)
+    copy = seven(tmp_path, lambda text: text + "int mistake = ;\n")
     (source,) = copy.glob("*.c")
-    source.write_text(source.read_text() + "int mistake = ;\n")
     words = ["lab", "board", path, "--cc", "seven", "--cc-module", copy, "-o", tmp_path / "out"]
     said = refused(words, capsys)
     assert f"failed: {source}:" in said and not (tmp_path / "out").exists()
 
 
 def test_a_name_that_is_a_macro_is_left_to_the_guest(tmp_path: Path) -> None:
-    copy = tmp_path / "seven"
-    shutil.copytree(SEVEN, copy)
-    (source,) = copy.glob("*.c")
-    text = source.read_text()
-    assert text.count('"seven"') == 1
-    source.write_text('#define MINE "macro"\n' + text.replace('"seven"', "MINE"))
+    copy = seven(tmp_path, lambda text: '#define MINE "macro"\n' + text.replace('"seven"', "MINE"))
     loaded = [scenario(PATH)]
     lab_run.require_known(loaded, ["macro"], None, Externals(modules=(copy,)))
     with pytest.raises(NdmError, match="no algorithm macro"):
@@ -168,49 +172,10 @@ def test_a_name_that_is_a_macro_is_left_to_the_guest(tmp_path: Path) -> None:
 
 
 def test_a_name_in_two_parts_is_left_to_the_guest(tmp_path: Path) -> None:
-    copy = tmp_path / "seven"
-    shutil.copytree(SEVEN, copy)
-    (source,) = copy.glob("*.c")
-    source.write_text('#define TAIL "en"\n' + source.read_text().replace('"seven"', '"sev" TAIL'))
-    lab_run.require_known([scenario(PATH)], ["seven"], None, Externals(modules=(copy,)))
-
-
-def test_parameters_with_functions_of_their_own_are_known(tmp_path: Path) -> None:
-    """As the network of ndm_tcp, and one without a description."""
-    need_kernel()
-    ours = uml_build.build_module(uml_build.KMOD)
-    assert lab_run._taker("ndm_tcp", {"model": ""}, [ours]) == ours
-    copy = tmp_path / "seven"
-    shutil.copytree(SEVEN, copy)
-    (source,) = copy.glob("*.c")
-    more = "static int beta = 7;\nmodule_param_cb(beta, &param_ops_int, &beta, 0444);\n"
-    source.write_text(source.read_text() + more)
-    theirs = uml_build.build_module(copy)
-    assert lab_run._taker("seven", {"beta": "3"}, [theirs]) == theirs
-    with pytest.raises(NdmError, match=r"bta; those of ndm_tcp.ko and tcp_seven.ko are beta, "):
-        lab_run._taker("seven", {"bta": "3"}, [ours, theirs])
-
-
-def test_parameters_go_to_the_module_that_has_them(tmp_path: Path, path: Path, capsys: Any) -> None:
-    """One that no module has is refused, and another value is another run."""
-    need_kernel()
-    copy = tmp_path / "seven"
-    shutil.copytree(SEVEN, copy)
-    (source,) = copy.glob("*.c")
-    more = "static int beta = 7;\nmodule_param(beta, int, 0444);\n"
-    source.write_text(source.read_text() + more)
-    out = tmp_path / "out"
-    words = ["lab", "run", path, "--cc", "seven", "--cc-module", copy, "--light", "-o", out]
-    said = refused([*words, "--param", "bta=3"], capsys)
-    assert said.strip() == "ndm: --param: seven does not have bta; those of tcp_seven.ko are beta"
-    assert not out.exists()
-    assert run_command([str(word) for word in [*words, "--param", "beta=3"]]) == 0
-    assert json.loads((out / "result.json").read_bytes())["parameters"] == {"beta": "3"}
-    assert "holds another run" in refused([*words, "--param", "beta=4"], capsys)
-    fixed = ["lab", "run", path, "--cc", "fixed_cwnd", "--param", "cwdn=20", "-o", tmp_path / "f"]
-    assert "fixed_cwnd does not have cwdn; those of fixed_cwnd.ko are cwnd" in refused(
-        fixed, capsys
+    copy = seven(
+        tmp_path, lambda text: '#define TAIL "en"\n' + text.replace('"seven"', '"sev" TAIL')
     )
+    lab_run.require_known([scenario(PATH)], ["seven"], None, Externals(modules=(copy,)))
 
 
 def test_a_board_with_externals_takes_no_other_results(path: Path, capsys: Any) -> None:

@@ -22,7 +22,6 @@ from typing import Any
 import pytest
 import zstandard
 
-from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.readers import run_folder
 from ndm_tcp.datasets.rounds.flow import LossCause
 from ndm_tcp.errors import NdmError
@@ -384,32 +383,6 @@ def test_an_unknown_algorithm_is_one_line_with_the_known_ones(tmp_path: Path) ->
         lab_run.run(scenario(LOOPBACK), "nosuch", 1, tmp_path / "run")
     assert "\n" not in str(error.value)
     assert list(tmp_path.glob("*")) == [tmp_path / "run.failed.log"]
-
-
-def test_a_constant_window_is_named_as_on_a_board(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    need_kernel()
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "lo.toml").write_text(LOOPBACK)
-    assert run_command(["lab", "run", "lo.toml", "--cc", "fixed_cwnd:20", "--light"]) == 0
-    (out,) = (tmp_path / "out" / "lab").iterdir()
-    result = json.loads((out / "result.json").read_text())
-    assert out.name == "lo-fixed_cwnd-20-1" and result["parameters"] == {"cwnd": "20"}
-    assert result["cc"] == "fixed_cwnd" and result["flows"][0]["cwnd_max"] == 20
-    assert run_command(["lab", "run", "lo.toml", "--cc", "cubic:20"]) == 2
-    assert "only fixed_cwnd takes a number" in capsys.readouterr().err
-
-
-def test_parameters_need_a_module(tmp_path: Path) -> None:
-    with pytest.raises(NdmError, match="takes no parameters"):
-        lab_run.run(scenario(LOOPBACK), "cubic", 1, tmp_path / "run", params={"cwnd": 1})
-
-
-@pytest.mark.parametrize("text", ["cwnd=\u00e9", "cwnd=1\n2", "cwnd", "\u00e9=1"])
-def test_what_no_plan_can_pass_to_a_module_is_refused(text: str) -> None:
-    with pytest.raises(NdmError, match=r"^--param .*(expected NAME=VALUE|not plain ASCII)"):
-        lab_run.parameter(text)
 
 
 def test_the_longest_scenario_is_waited_for(

@@ -73,15 +73,7 @@ def test_a_result_that_was_cut_short_is_none(tmp_path: Path) -> None:
 
 
 def test_a_ceiling_needs_a_loopback_scenario(tmp_path: Path, capsys: Any) -> None:
-    words = [
-        "lab",
-        "board",
-        "fairness/late-flow.toml",
-        "--cc",
-        "ceiling",
-        "-o",
-        str(tmp_path / "o"),
-    ]
+    words = ["lab", "board", "fairness/late-flow.toml", "--cc", "ceiling", "-o", tmp_path]
     said = refused(words, capsys)
     assert said.startswith("ndm: --cc ceiling: only for loopback scenarios")
 
