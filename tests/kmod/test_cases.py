@@ -199,11 +199,11 @@ for name in TCPFullUndo TCPPartialUndo TCPDSACKUndo TCPTimeouts; do counter $nam
             assert seen.value("TCPPartialUndo") + seen.value("TCPFullUndo") >= 2
             assert seen.value("TCPTimeouts") == 0 and seen.rounds is not None
             windows.append(seen.rounds["cwnd"].to_pylist())
-        # Both are the same flow until the first reduction is undone.
-        undone.append(next(a / b for a, b in zip(*windows, strict=False) if a != b))
+        # Both are the same flow until the first reduction is undone. If another one begins in that
+        # round, their windows are within a packet at its end.
+        undone.append(next(a / b for a, b in zip(*windows, strict=False) if abs(a - b) > 1))
     print(f"window that an undo leaves, over the one without: {undone}")
-    # In one draw of twelve the window had grown back before.
-    assert sorted(undone)[1] > 1.1 and max(undone) > 1.5
+    assert min(undone) > 1.1 and max(undone) > 1.5
 
 
 def test_a_mark_cuts_and_nothing_is_retransmitted(flow: Path, tmp_path: Path) -> None:

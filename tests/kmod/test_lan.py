@@ -171,11 +171,11 @@ def test_a_receiver_that_reads_late_does_not_starve_a_flow(tmp_path: Path) -> No
     found = seeds(READ_LATE, tmp_path / "late", 5)
     without = measure(READ_LATE, tmp_path / "never", [NEVER_LATE])
     cubic = lab_run.run(scenario(READ_LATE), "cubic", 1, tmp_path / "cubic", light=True)
-    mbps, lost = (fmean(of(one) for one in found) for of in (goodput, share))
+    mbps, lost = ([of(one) for one in found] for of in (goodput, share))
     print(mbps, goodput(without), goodput(cubic), lost, share(cubic))
-    # One draw of twelve has 1.15 of CUBIC's goodput, the mean of them 0.98.
-    assert mbps > 3 * goodput(without) and mbps > 0.95 * goodput(cubic)
-    assert lost < 3 * share(cubic)
+    # Of twelve draws one has 1.15 of CUBIC's goodput, and the mean 0.98.
+    assert max(mbps) > goodput(cubic) and fmean(mbps) > 0.95 * goodput(cubic)
+    assert min(mbps) > 3 * goodput(without) and max(lost) < 3 * share(cubic)
 
 
 def test_where_hosts_pause_a_loss_ends_the_probing(held: Result, tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_where_hosts_pause_the_rate_of_a_round_bounds_growth(
     mbps, all_mbps = (fmean(result["total_mbps"] for result in runs) for runs in both)
     print(f"\n{lost:.2%} retransmitted, {all_lost:.2%} by the highest rate; {mbps}, {all_mbps}")
     assert lost < 0.8 * all_lost
-    assert mbps > 0.975 * all_mbps  # 0.982 in twenty draws, of which ten deviate by 0.002
+    assert mbps > 0.98 * all_mbps
 
 
 @pytest.mark.parametrize(("text", "count"), [(HELD, 5), (OWN_QUEUE, 1)], ids=["held", "own-queue"])
