@@ -138,11 +138,15 @@ int require_unpinned(void)
 		fail(NAME " is loaded already; unload it first: ndm bpf unload") : 0;
 }
 
-static void remove_pins(void)
+/* Zero, or what fail() returned: somebody else put a folder or a file there. */
+static int remove_pins(void)
 {
 	for (size_t i = 0; i < sizeof(pins) / sizeof(*pins); i++)
-		unlink(pins[i]);
-	rmdir(PINS);
+		if (unlink(pins[i]) && errno != ENOENT)
+			return fail("%s: %s; remove it, then unload again", pins[i], strerror(errno));
+	if (rmdir(PINS) && errno != ENOENT)
+		return fail(PINS ": %s; remove what is in it", strerror(errno));
+	return 0;
 }
 
 static bool pin_map(const struct loaded *loaded, const char *name, const char *path)
@@ -219,8 +223,7 @@ int detach(void)
 		return fail(NAME " cannot be unregistered: %s", strerror(errno));
 	if (map >= 0 && bpf_map_delete_elem(map, &zero))
 		return fail(NAME " cannot be unregistered: %s", strerror(errno));
-	remove_pins();
-	return 0;
+	return remove_pins();
 }
 
 /* The pinned counters and the map's descriptor; NULL, or why there are none. */

@@ -112,13 +112,64 @@ def test_unloading_counts_the_connections_that_stay(
     assert "connections that keep it until they close: 1" in capsys.readouterr().out
 
 
-def test_a_default_that_the_kernel_refuses(namespace: str, unloaded: Path) -> None:
-    """A namespace may choose only what the host allows."""
+def load_default(folder: Path) -> list[object]:
+    command = [sys.executable, "-c", "from ndm_tcp.cli import main; main()", "bpf", "load"]
+    return [*command, "--default", "--folder", folder]
+
+
+def test_a_namespace_that_may_not_choose_it_loads_nothing(namespace: str, unloaded: Path) -> None:
+    """It may choose only what the host allows; where the kernel refuses, references would stay."""
     add(namespace)
-    words = [sys.executable, "-c", "from ndm_tcp.cli import main; main()", "bpf", "load"]
-    done = within(namespace, *words, "--default", "--folder", unloaded)
-    assert done.returncode == 2
-    assert f"{default.SYSCTL}: Operation not permitted; {loader.NAME} is loaded" in done.stderr
+    done = within(namespace, *load_default(unloaded))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "not the host's network namespace" in done.stderr
+    assert loader.NAME not in default.available()
+    assert not PINS.exists() and not default.PREVIOUS.exists()
+
+
+def test_a_default_that_cannot_be_written_loads_nothing(unloaded: Path) -> None:
+    """As in a container whose /proc/sys is read-only."""
+    script = 'mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && exec "$@"'
+    command = ["unshare", "--mount", "sh", "-ec", script, "sh"]
+    words = [*command, *map(str, load_default(unloaded))]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert f"{default.SYSCTL}: not writable" in done.stderr
+    assert loader.NAME not in default.available() and not PINS.exists()
+
+
+def test_a_namespace_goes_back_only_to_what_it_may_choose(
+    namespace: str, unloaded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The default from before was the host's, and the namespace may not choose that."""
+    before, allowed = default.SYSCTL.read_text(), default.ALLOWED.read_text()
+    assert run_command(["bpf", "load", "--folder", str(unloaded)]) == 0
+    default.PREVIOUS.write_text("cubic\n")
+    try:
+        default.ALLOWED.write_text(f"reno {loader.NAME}")
+        add(namespace)
+        assert within(namespace, "sysctl", "-w", f"{KEY}={loader.NAME}").returncode == 0
+        words = [sys.executable, "-c", "from ndm_tcp.cli import main; main()", "bpf", "unload"]
+        done = within(namespace, *words, "--folder", unloaded)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "the default is reno again" in done.stdout
+    finally:
+        default.ALLOWED.write_text(allowed)
+    assert default.SYSCTL.read_text() == before
+
+
+def test_what_cannot_be_removed_is_named(unloaded: Path) -> None:
+    """A folder in the place of a pin: nothing is loaded, and nothing could be."""
+    folder = PINS / "link"
+    folder.mkdir(parents=True)
+    try:
+        done = ndm_bpf(unloaded, "unload")
+        assert done.returncode == 1 and done.stderr.count("\n") == 1
+        assert f"{folder}: Is a directory; remove it" in done.stderr
+    finally:
+        folder.rmdir()
+        PINS.rmdir()
+    assert ndm_bpf(unloaded, "load").returncode == 0
 
 
 def _transfer() -> None:
@@ -161,8 +212,9 @@ def test_a_file_that_cannot_run_is_one_line(
     (tmp_path / "ndm_bpf").chmod(0o755)
     for words in (["bpf", "status"], ["bpf", "events"]):
         assert run_command([*words, "--folder", str(tmp_path)]) == 2
+        remedy = f"in a checkout run: make -B -C bpf OUT={tmp_path}"
         assert capsys.readouterr().err == (
-            f"ndm: {tmp_path}/ndm_bpf: Exec format error; build it again: make -B -C {tmp_path}\n"
+            f"ndm: {tmp_path}/ndm_bpf: Exec format error; {remedy}\n"
         )
     run_command(["status", "--folder", str(tmp_path)])
     shown = capsys.readouterr()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from ndm_tcp import files
@@ -11,6 +12,8 @@ from ndm_tcp.errors import NdmError
 
 SYSCTL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
+"""what other namespaces may choose; written only in the host's"""
 PREVIOUS = Path("/run/ndm_tcp_bpf.previous")
 """gone after a reboot, as is the setting"""
 
@@ -22,18 +25,39 @@ def remember() -> None:
         PREVIOUS.write_text(now)
 
 
+def require_choice() -> None:
+    """Refuse what `make_default` could not do, before anything is loaded.
+
+    A kernel that refuses the sysctl keeps a reference to the algorithm for good (seen on 6.18).
+
+    Raises:
+        NdmError: another network namespace than the host's, or sysctls are read-only.
+    """
+    if not os.access(SYSCTL, os.W_OK):
+        raise NdmError(f"{SYSCTL}: not writable here; load without --default")
+    if not _may_choose(NAME):
+        raise NdmError(
+            f"{SYSCTL}: not the host's network namespace, which must allow {NAME} first; load "
+            "without --default, then the two commands of docs/recipes.md: One container"
+        )
+
+
+def _may_choose(name: str) -> bool:
+    """In this namespace, if it is loaded."""
+    return os.access(ALLOWED, os.W_OK) or name in ALLOWED.read_text().split()
+
+
 def make_default() -> None:
     """New connections use it.
 
     Raises:
-        NdmError: the kernel refuses, as in a network namespace that may not choose it.
+        NdmError: the kernel refuses.
     """
     try:
         SYSCTL.write_text(NAME)
     except OSError as error:
         raise NdmError(
-            f"{SYSCTL}: {files.why(error)}; {NAME} is loaded, but not the default of this network "
-            "namespace; docs/recipes.md has the two commands for that: One container"
+            f"{SYSCTL}: {files.why(error)}; {NAME} is loaded, but not the default"
         ) from None
 
 
@@ -47,7 +71,7 @@ def restore() -> str | None:
     if SYSCTL.read_text().strip() != NAME:
         return None
     before = PREVIOUS.read_text().strip() if PREVIOUS.is_file() else "cubic"
-    if before not in available():
+    if before not in available() or not _may_choose(before):
         before = "reno"
     SYSCTL.write_text(before)
     return before

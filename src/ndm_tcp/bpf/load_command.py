@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 
 from ndm_tcp.bpf import default, loader
 
@@ -22,6 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run `ndm bpf load`."""
+    if args.default and os.geteuid() == 0:  # else the loader refuses
+        default.require_choice()
     loader.run(args.folder, "load")
     default.remember()
     if args.default:
