@@ -72,6 +72,34 @@ def test_a_warning_fails_the_build(tmp_path: Path) -> None:
         build(headers(KERNELS[-1]), sources)
 
 
+@pytest.mark.parametrize("series", KERNELS)
+def test_installed_elsewhere_and_removed(series: str, built: Built, tmp_path: Path) -> None:
+    """As packagers do it, under DESTDIR; this system's modules stay as they are."""
+    of, module = built(series)
+    index = Path(f"/lib/modules/{of.release}/modules.dep")
+    before = index.stat().st_mtime_ns if index.exists() else None
+    make(of, module.parent, "install", f"DESTDIR={tmp_path}")
+    (found,) = tmp_path.glob(f"lib/modules/{of.release}/*/*")
+    assert found.name.removesuffix(".xz") == module.name
+    assert module.name in (tmp_path / f"lib/modules/{of.release}/modules.dep").read_text()
+    make(of, module.parent, "uninstall", f"DESTDIR={tmp_path}")
+    assert not list(tmp_path.rglob(f"{module.name}*"))
+    assert module.name not in (tmp_path / f"lib/modules/{of.release}/modules.dep").read_text()
+    assert (index.stat().st_mtime_ns if index.exists() else None) == before
+
+
+@pytest.mark.parametrize("series", KERNELS)
+def test_nothing_of_a_build_is_left(series: str, built: Built, tmp_path: Path) -> None:
+    """Without headers, too: they may have been removed since."""
+    of, module = built(series)
+    sources = tmp_path / "kmod"
+    shutil.copytree(module.parent, sources)
+    make(Headers(of.release, tmp_path / "none"), sources, "clean")
+    left = {path.relative_to(sources) for path in sources.rglob("*")}
+    clean = copy_kmod(tmp_path / "clean")
+    assert left == {path.relative_to(clean) for path in clean.rglob("*")}
+
+
 def test_golden_vectors_are_freed_after_loading(built: Built) -> None:
     if shutil.which("objdump") is None:
         pytest.skip("objdump is missing: apt-get install binutils")

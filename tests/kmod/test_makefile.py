@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`make -C kmod load|enable|disable`, with a sysctl that only writes to a file."""
+"""`make -C kmod`: its refusals; `enable` and `disable` with a sysctl that only writes to a file."""
 
 from __future__ import annotations
 
@@ -23,11 +23,14 @@ esac
 class Host:
     """A setting, and what the Makefile keeps of it."""
 
-    def __init__(self, folder: Path, setting: str, refuses: bool = False) -> None:
+    def __init__(self, folder: Path, setting: str, refuses: bool = False, user: int = 0) -> None:
         self.setting, self.previous = folder / "setting", folder / "previous"
+        self.allowed = folder / "allowed"
         self.setting.write_text(f"{setting}\n")
-        (folder / "sysctl").write_text(SYSCTL)
-        (folder / "sysctl").chmod(0o755)
+        self.allowed.write_text("reno ndm_tcp\n")
+        for name, text in (("sysctl", SYSCTL), ("id", f"#!/bin/sh\necho {user}\n")):
+            (folder / name).write_text(text)
+            (folder / name).chmod(0o755)
         self.env = os.environ | {
             "PATH": f"{folder}:{os.environ['PATH']}",
             "SETTING": str(self.setting),
@@ -35,7 +38,8 @@ class Host:
         }
 
     def make(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = ["make", "-s", "-C", str(ROOT / "kmod"), f"PREVIOUS={self.previous}", *words]
+        files = [f"PREVIOUS={self.previous}", f"ALLOWED={self.allowed}"]
+        command = ["make", "-s", "-C", str(ROOT / "kmod"), *files, *words]
         return subprocess.run(command, env=self.env, capture_output=True, text=True, check=False)
 
     @property
@@ -72,6 +76,39 @@ def test_enable_keeps_what_it_replaced(tmp_path: Path) -> None:
     for _ in range(2):
         assert host.make("enable").returncode == 0
         assert host.default == "ndm_tcp" and host.previous.read_text() == "bbr\n"
+
+
+def test_enable_needs_root(tmp_path: Path) -> None:
+    host = Host(tmp_path, "bbr", user=1000)
+    done = host.make("enable")
+    assert done.returncode and "enable: not root; run it with sudo" in done.stderr
+    assert host.default == "bbr" and not host.previous.exists()
+
+
+def test_enable_changes_nothing_where_the_kernel_would_refuse(tmp_path: Path) -> None:
+    """In another network namespace than the host's, and the host has not allowed it there."""
+    host = Host(tmp_path, "bbr")
+    host.allowed = Path("/proc/sys/kernel/ostype")  # as there, root cannot write it
+    done = host.make("enable")
+    assert done.returncode and "not the host's network namespace" in done.stderr
+    assert host.default == "bbr" and not host.previous.exists()
+
+
+@pytest.mark.parametrize("name", ["KDIR", "DESTDIR", "INSTALL_MOD_PATH"])
+@pytest.mark.parametrize("place", ["out/image", "/of two/words", "/of two"])
+def test_places_that_would_be_elsewhere_are_refused(name: str, place: str, tmp_path: Path) -> None:
+    """make and Kbuild run in other folders, and part a name at its spaces."""
+    for verb in ("module", "install", "uninstall", "clean"):
+        done = Host(tmp_path, "bbr").make("-n", verb, f"{name}={place}")
+        assert done.returncode and f"{name}={place}" in done.stderr, verb
+        assert "must be absolute and without spaces" in done.stderr
+
+
+def test_a_checkout_with_a_space_in_its_name(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "kmod", tmp_path / "k mod", ignore=shutil.ignore_patterns("*.ko"))
+    command = ["make", "-s", "-C", str(tmp_path / "k mod")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode and "Kbuild builds nothing in a folder with a space" in done.stderr
 
 
 def test_load_needs_a_build(tmp_path: Path) -> None:
