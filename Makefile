@@ -377,14 +377,17 @@ SYSTEM_PACKAGES = debootstrap
 DEB_PACKAGES = dpkg-dev debhelper dh-dkms lintian
 DEB_VERSION = $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' kmod/dkms.conf)
 DEB_OUT = $(CURDIR)/$(OUT)/deb
+# Without what a build left.
+MODULE_SOURCES = $(filter-out %.mod.c,$(wildcard $(addprefix kmod/,Kbuild Makefile README.md dkms.conf *.[ch])) \
+	$(wildcard kmod/generated/*.h kmod/generated/*.json))
 deb: ## the module's source as a Debian package for DKMS, checked by lintian: out/deb
 	@$(call need,$(DEB_PACKAGES))
 	@build=$$(mktemp -d) && trap 'rm -rf "$$build"' EXIT && mkdir "$$build/ndm-tcp" && \
-	git ls-files -z kmod | xargs -0 cp --parents -t "$$build/ndm-tcp" && \
+	cp --parents -t "$$build/ndm-tcp" $(MODULE_SOURCES) && \
 	cp -r packaging/debian "$$build/ndm-tcp/debian" && cd "$$build/ndm-tcp" && \
 	sed -i '1s/(.*)/($(DEB_VERSION))/' debian/changelog && \
 	sed -i 's/^PACKAGE_VERSION=.*/PACKAGE_VERSION="$(DEB_VERSION)"/' kmod/dkms.conf && \
-	dpkg-buildpackage -b -us -uc >../log 2>&1 || { tail -n 20 ../log >&2; exit 1; } && \
+	{ dpkg-buildpackage -b -us -uc >../log 2>&1 || { tail -n 20 ../log >&2; exit 1; }; } && \
 	lintian --fail-on error,warning ../*.changes && \
 	mkdir -p $(DEB_OUT) && cp ../*.deb $(DEB_OUT)/
 	@ls $(DEB_OUT)/*_$(DEB_VERSION)_all.deb

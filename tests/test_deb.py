@@ -56,8 +56,8 @@ def test_versions_agree() -> None:
     assert first.startswith(f"ndm-tcp ({ndm_tcp.__version__}) ")
 
 
-def make_deb(out: Path, version: str) -> Path:
-    words = ["make", "-s", "-C", str(ROOT), "deb", f"DEB_VERSION={version}", f"DEB_OUT={out}"]
+def make_deb(out: Path, version: str, root: Path = ROOT) -> Path:
+    words = ["make", "-s", "-C", str(root), "deb", f"DEB_VERSION={version}", f"DEB_OUT={out}"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return out / f"ndm-tcp-dkms_{version}_all.deb"
@@ -65,23 +65,29 @@ def make_deb(out: Path, version: str) -> Path:
 
 @pytest.fixture(scope="module")
 def debs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with the package, and one of a later version; lintian has looked at both."""
+    """A folder with the package, and one of a later version, made without git as of an archive;
+    lintian has looked at both."""
     for tool in ("dpkg-buildpackage", "dh_dkms", "lintian"):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is missing: make deb installs it")
     folder = tmp_path_factory.mktemp("package")
-    for version in (ndm_tcp.__version__, NEXT):
-        assert make_deb(folder / "debs", version).is_file()
+    for name in ("kmod", "packaging"):
+        shutil.copytree(ROOT / name, folder / "later" / name)
+    shutil.copy2(ROOT / "Makefile", folder / "later")
+    (folder / "later" / "kmod" / "ndm_tcp.mod.c").touch()  # of a build
+    assert make_deb(folder / "debs", ndm_tcp.__version__).is_file()
+    assert make_deb(folder / "debs", NEXT, folder / "later").is_file()
     yield folder
 
 
 @pytest.mark.long
-def test_it_holds_the_module_and_nothing_that_was_built(debs: Path) -> None:
+@pytest.mark.parametrize("version", [ndm_tcp.__version__, NEXT])
+def test_it_holds_the_module_and_nothing_that_was_built(debs: Path, version: str) -> None:
     listed = subprocess.run(["git", "ls-files", "kmod"], cwd=ROOT, capture_output=True, text=True)
     wanted = {name.removeprefix("kmod/") for name in listed.stdout.split()}
-    deb = debs / "debs" / f"ndm-tcp-dkms_{ndm_tcp.__version__}_all.deb"
+    deb = debs / "debs" / f"ndm-tcp-dkms_{version}_all.deb"
     files = subprocess.run(["dpkg", "-c", deb], capture_output=True, text=True, check=True).stdout
-    place = f"./usr/src/ndm-tcp-{ndm_tcp.__version__}/"
+    place = f"./usr/src/ndm-tcp-{version}/"
     held = {line.split()[-1].removeprefix(place) for line in files.splitlines() if place in line}
     held = {name for name in held if name and not name.endswith("/")}
     # dh_installdocs takes it
