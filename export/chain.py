@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`ndm export`: checkpoint -> ONNX -> integers -> C header, golden vectors, model card.
+"""Checkpoint -> ONNX -> integers -> C header, golden vectors, model card.
 
 A training run or an ONNX file of another framework; from ONNX on the way is the same.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -20,23 +17,16 @@ from ndm_tcp import contract as c
 from ndm_tcp import files
 from ndm_tcp.datasets.store import store
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export import judge, source
+from ndm_tcp.export import source
 from ndm_tcp.export.integers import blob, generated, golden, qat, quantize, speed
 from ndm_tcp.export.integers.network import IntegerNetwork, shape_of
 from ndm_tcp.export.integers.sensitivity import require_alive, sensitivity
 from ndm_tcp.export.proof import certificate, law
-from ndm_tcp.export.report import card, chosen, page, screen
+from ndm_tcp.export.report import card, chosen, page
 from ndm_tcp.export.report.claim_rows import property_rows
 from ndm_tcp.export.report.facts import Report
 from ndm_tcp.export.source import Source
 from ndm_tcp.training import derived
-
-EXAMPLE = """example:
-  ndm export out/run                       # headers in out/run/generated, reports in out/run
-  ndm export policy.onnx                   # of any framework; everything in policy.export
-  cp -r kmod out/kmod && ndm export out/run -o out/kmod/generated   # a module with that network
-  ndm export out/run --shipped             # replace the network of this checkout
-  ndm export out/run --measure             # nanoseconds and instructions into the report"""
 
 QAT_ROUNDS = 20_000
 """Rounds of a dataset that fine-tuning looks at, at most."""
@@ -196,60 +186,3 @@ def _vectors_json(network: IntegerNetwork) -> str:
         "outputs": np.ascontiguousarray(vectors.out),
     }
     return orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY).decode() + "\n"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `ndm export`."""
-    parser.add_argument(
-        "what", metavar="RUN", type=Path, help="folder of a training run, or an ONNX file"
-    )
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "-o",
-        "--out",
-        type=files.folder,
-        help="folder of headers and vectors (default: RUN/generated, or FILE.export/generated)",
-    )
-    where.add_argument(
-        "--shipped",
-        dest="out",
-        action="store_const",
-        const=generated.GENERATED,
-        help="replace the network of this checkout: -o kmod/generated",
-    )
-    parser.add_argument(
-        judge.OVERRIDE,
-        action="store_true",
-        help="export a run that on held-out paths does not beat a constant window",
-    )
-    parser.add_argument(
-        "--qat",
-        metavar="DATASET",
-        type=Path,
-        help="try fine-tuning in integers on the inputs of a dataset; the better network counts",
-    )
-    parser.add_argument(
-        "--measure",
-        action="store_true",
-        help="time an inference beside float C and onnxruntime, count instructions (seconds)",
-    )
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-
-
-def main(args: argparse.Namespace) -> int:
-    """Run `ndm export`."""
-    if args.out == generated.GENERATED and not (generated.ROOT / "Makefile").is_file():
-        raise NdmError(
-            "--shipped: this is no checkout, but an installed package; name a folder: -o"
-        )
-    out = args.out or source.folder_of(args.what) / "generated"
-    report = export(args.what, out, args.qat, args.measure, args.even_if_worse)
-    if args.json:
-        print(json.dumps(asdict(report), indent=2))
-        return 0
-    print(screen.screen(report))
-    print(
-        f"wrote {out / 'ndm_model.h'} and {source.folder_of(args.what) / 'report.html'}",
-        file=sys.stderr,
-    )
-    return 0

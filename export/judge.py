@@ -15,7 +15,7 @@ import orjson
 
 from ndm_tcp import contract as c
 from ndm_tcp.errors import NdmError
-from ndm_tcp.training.loop import RESULTS
+from ndm_tcp.training.config import RESULTS
 
 OVERRIDE = "--even-if-worse"
 GAIN, CONGESTION = (o.name for o in c.OUTPUTS)

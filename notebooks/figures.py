@@ -32,8 +32,8 @@ from ndm_tcp.plots import (  # noqa: F401  (the notebooks' palette)
     YELLOW,
 )
 from ndm_tcp.training.checkpoint import MODEL, load_policy
+from ndm_tcp.training.config import RESULTS
 from ndm_tcp.training.experiments.ablation import GROUPS, kind_of
-from ndm_tcp.training.loop import RESULTS
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / os.environ.get("NDM_OUT", "out")

@@ -14,7 +14,7 @@ from ndm_tcp import contract
 from ndm_tcp.datasets.builder.build import build
 from ndm_tcp.datasets.store import store
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export.command import export
+from ndm_tcp.export.chain import export
 from ndm_tcp.lab.paths import access_paths, training_paths
 from ndm_tcp.training.checkpoint import load_policy
 from ndm_tcp.training.config import TrainConfig

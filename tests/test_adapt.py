@@ -34,8 +34,7 @@ from ndm_tcp.paths.estimate_command import estimate_all
 from ndm_tcp.paths.model import Kind, Level, PathModel, Rival, Seen, Value
 from ndm_tcp.training import checkpoint as ckpt
 from ndm_tcp.training import splits
-from ndm_tcp.training.config import SHIPPED, TrainConfig
-from ndm_tcp.training.loop import RESULTS
+from ndm_tcp.training.config import RESULTS, SHIPPED, TrainConfig
 from ndm_tcp.training.model import Policy
 from ndm_tcp.training.start import load
 

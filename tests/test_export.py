@@ -19,7 +19,7 @@ from ndm_tcp import contract as c
 from ndm_tcp import core, fixedpoint
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export import check
-from ndm_tcp.export.command import export
+from ndm_tcp.export.chain import export
 from ndm_tcp.export.integers import generated, golden, model_c, network, quantize
 from ndm_tcp.export.integers.network import IntegerNetwork
 from ndm_tcp.export.onnx import writer

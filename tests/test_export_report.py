@@ -20,7 +20,7 @@ from onnx import TensorProto
 
 from ndm_tcp import contract as c
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export.command import export
+from ndm_tcp.export.chain import export
 from ndm_tcp.export.integers import golden, model_c, quantize
 from ndm_tcp.export.integers.sensitivity import sensitivity
 from ndm_tcp.export.onnx import limits, writer

@@ -13,10 +13,10 @@ import pytest
 from ndm_tcp.cli import run_command
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export import judge
-from ndm_tcp.export.command import export
+from ndm_tcp.export.chain import export
 from ndm_tcp.export.integers import generated, model_c, quantize
 from ndm_tcp.export.onnx import writer
-from ndm_tcp.training.loop import RESULTS
+from ndm_tcp.training.config import RESULTS
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import matplotlib
 import orjson
 import pytest
 
-from ndm_tcp import cli, contract
+from ndm_tcp import checkout, cli, contract
 from ndm_tcp.cli import run_command
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import run as lab_run
@@ -221,6 +221,14 @@ print(start.load('shipped').name)
 sys.exit(code)
 """
 
+# As where the packages of the extra `train` are not installed.
+WITHOUT = """
+import sys
+sys.modules.update(dict.fromkeys(("torch", "onnx", "onnxruntime", "safetensors")))
+from ndm_tcp.cli import run_command
+sys.exit(run_command(sys.argv[1:]))
+"""
+
 
 def test_the_wheel_holds_every_package(installed: Path) -> None:
     names = {str(path.relative_to(installed)) for path in installed.rglob("*")}
@@ -253,8 +261,10 @@ def test_a_wheel_has_what_its_verbs_read(installed: Path, run: Path, tmp_path: P
 
 def test_a_missing_package_can_be_installed_as_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cli.remedy("torch.nn") == "make setup"
-    monkeypatch.setattr(cli, "__file__", "/usr/lib/python3/dist-packages/ndm_tcp/cli.py")
-    assert cli.remedy("torch.nn") == "pip install torch"
+    monkeypatch.setattr(checkout, "ROOT", Path("/usr/lib/python3"))
+    assert cli.remedy("torch.nn") == "pip install 'ndm-tcp[train]'"
+    assert cli.remedy("onnxruntime") == "pip install 'ndm-tcp[train]'"
+    assert cli.remedy("numpy") == "pip install numpy"
 
 
 def test_a_wheel_is_no_checkout(installed: Path, run: Path) -> None:
@@ -262,3 +272,17 @@ def test_a_wheel_is_no_checkout(installed: Path, run: Path) -> None:
     said = ndm(installed, "export", run, "--shipped", "--even-if-worse")
     assert said.returncode == 2 and "this is no checkout" in said.stderr
     assert (installed / "ndm_tcp/kmod/generated/ndm_model.h").read_bytes() == before
+    said = ndm(installed, "data", "lock", run)
+    assert said.returncode == 2 and "this is no checkout" in said.stderr
+    for words in (["verify"], ["record", "pool", "-o", run.parent / "pool"]):
+        said = ndm(installed, "data", *words)
+        assert said.returncode == 2 and "a checkout has one; name it: --lock" in said.stderr
+
+
+def test_words_and_options_of_all_verbs_need_no_torch(installed: Path) -> None:
+    """Nor what only drawings and boards need: a wheel without extras completes and helps."""
+    done = python(installed, "-c", WITHOUT, "completion", "bash")
+    assert done.returncode == 0 and "--qat" in done.stdout, done.stderr
+    done = python(installed, "-c", WITHOUT, "train", "--data", ".", "-o", installed / "no")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].endswith("run: pip install 'ndm-tcp[train]'")

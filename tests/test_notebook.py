@@ -53,7 +53,7 @@ def text_of(notebook: Any) -> str:
 @pytest.fixture(scope="module")
 def exported(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the run, exported, with little searched for its proofs."""
-    from ndm_tcp.export.command import export
+    from ndm_tcp.export.chain import export
 
     copy = tmp_path_factory.mktemp("exported") / "run"
     shutil.copytree(run, copy)

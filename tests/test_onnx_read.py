@@ -26,7 +26,7 @@ from ndm_tcp import contract as c
 from ndm_tcp.cli import run_command
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export import check
-from ndm_tcp.export.command import export
+from ndm_tcp.export.chain import export
 from ndm_tcp.export.integers import golden
 from ndm_tcp.export.onnx import memory, reader, writer
 

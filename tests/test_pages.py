@@ -19,7 +19,7 @@ from ndm_tcp.ab import compare
 from ndm_tcp.ab import report as ab_report
 from ndm_tcp.adapt import report as adapt_report
 from ndm_tcp.adapt import verdict
-from ndm_tcp.export.command import export
+from ndm_tcp.export.chain import export
 from ndm_tcp.lab.score import html, tables
 from ndm_tcp.paths import report as path_report
 

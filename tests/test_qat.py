@@ -13,7 +13,7 @@ import torch
 from ndm_tcp import contract as c
 from ndm_tcp import core
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export.command import export
+from ndm_tcp.export.chain import export
 from ndm_tcp.export.integers import golden, model_c, qat, quantize
 from ndm_tcp.export.integers.quantize import Dense
 from ndm_tcp.training.model import Policy

@@ -17,8 +17,7 @@ from ndm_tcp.export import source as export_source
 from ndm_tcp.export.integers import quantize
 from ndm_tcp.training import checkpoint as ckpt
 from ndm_tcp.training import rebuild
-from ndm_tcp.training.config import TrainConfig
-from ndm_tcp.training.loop import RESULTS
+from ndm_tcp.training.config import RESULTS, TrainConfig
 
 
 def test_a_rebuilt_run_has_the_same_integers(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from ndm_tcp import selection
 from ndm_tcp.cli import run_command
 from ndm_tcp.errors import NdmError
-from ndm_tcp.export.command import export
+from ndm_tcp.export.chain import export
 from ndm_tcp.export.integers import generated
 from ndm_tcp.export.integers.network import IntegerNetwork
 from ndm_tcp.export.report import chosen

@@ -19,8 +19,8 @@ from ndm_tcp.export.integers import golden, quantize
 from ndm_tcp.fixedpoint import Layer, forward
 from ndm_tcp.training import checkpoint as ckpt
 from ndm_tcp.training import start
-from ndm_tcp.training.config import TrainConfig
-from ndm_tcp.training.loop import RESULTS, Trainer
+from ndm_tcp.training.config import RESULTS, TrainConfig
+from ndm_tcp.training.loop import Trainer
 from ndm_tcp.training.model import Policy
 
 from .conftest import TRACES

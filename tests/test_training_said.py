@@ -12,7 +12,7 @@ from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.builder.build import build
 from ndm_tcp.datasets.store import store
 from ndm_tcp.export import source
-from ndm_tcp.training.loop import RESULTS
+from ndm_tcp.training.config import RESULTS
 
 from .conftest import TRACES
 from .test_sampling import iperf3_report

@@ -11,6 +11,8 @@ from ndm_tcp import contract
 from ndm_tcp.errors import NdmError
 from ndm_tcp.teaching import value
 
+RESULTS = "metrics.json"
+"""in a run's folder: what it measured"""
 TARGET_STEP = "target_step"
 OBJECTIVES = ("bc", "awbc", TARGET_STEP)
 ONE_CYCLE, COSINE = "one-cycle", "cosine"

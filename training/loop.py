@@ -23,7 +23,7 @@ from tqdm import tqdm
 from ndm_tcp import contract, files
 from ndm_tcp.errors import NdmError
 from ndm_tcp.training import checkpoint as ckpt
-from ndm_tcp.training.config import TARGET_STEP, TrainConfig
+from ndm_tcp.training.config import RESULTS, TARGET_STEP, TrainConfig
 from ndm_tcp.training.evaluate import AT_ONCE, evaluate
 from ndm_tcp.training.model import Policy
 from ndm_tcp.training.prepared import Batch, Prepared, prepare
@@ -36,7 +36,6 @@ HUBER_DELTA = {"bc": 0.1, "awbc": 0.1, TARGET_STEP: 1.0}
 """log2 units: beyond it an action counts linearly. One controller's action is an outlier to the
 next. The target windows of many states with the same inputs have a mean, which is wanted."""
 METRICS = "metrics.csv"
-RESULTS = "metrics.json"
 COLUMNS = (
     "epoch",
     "lr",

@@ -21,8 +21,7 @@ from ndm_tcp import files, model_json
 from ndm_tcp.errors import NdmError
 from ndm_tcp.training import checkpoint as ckpt
 from ndm_tcp.training import start
-from ndm_tcp.training.config import TARGET_STEP, TrainConfig
-from ndm_tcp.training.loop import RESULTS
+from ndm_tcp.training.config import RESULTS, TARGET_STEP, TrainConfig
 from ndm_tcp.training.model import Policy
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ndm_tcp import files
+from ndm_tcp import checkout, files
 from ndm_tcp.datasets.store import store
 from ndm_tcp.errors import NdmError
 
@@ -111,7 +111,8 @@ def read(path: Path = LOCK) -> Lock:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
         tables = [(kind, found.pop(kind, [])) for kind in ("file", "recording")]
     except OSError as error:
-        raise NdmError(f"{path}: {files.why(error)}; {RESTORE}") from None
+        remedy = RESTORE if checkout.is_here() else "a checkout has one; name it: --lock FILE"
+        raise NdmError(f"{path}: {files.why(error)}; {remedy}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise NdmError(f"{path}: not TOML ({error}); {RESTORE}") from None
     for kind, value in tables:

@@ -14,7 +14,7 @@ import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ndm_tcp import files
+from ndm_tcp import checkout, files
 from ndm_tcp.datasets.rounds.columns import DETAIL, begins
 from ndm_tcp.datasets.store import rounds_lock, store
 from ndm_tcp.errors import NdmError
@@ -197,7 +197,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Write the lock."""
+    """Write the lock.
+
+    Raises:
+        NdmError: see `make`; or there is no checkout.
+    """
+    if not checkout.is_here():
+        raise NdmError("data lock: this is no checkout, but an installed package; run it in one")
     found = make(args.folder, rounds_lock.LOCK.parent)
     files.write_text(rounds_lock.LOCK, rounds_lock.text(found))
     print(f"{rounds_lock.LOCK}: {len(found.files)} files, {len(found.recordings)} recordings")

@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import io
+import re
 import sys
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ndm_tcp import __version__, files, interrupts
+from ndm_tcp import __version__, checkout, files, interrupts
 from ndm_tcp.errors import BAD_INPUT, NdmError
 
 COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
@@ -237,9 +240,15 @@ def require_verb(words: Sequence[str]) -> None:
 
 
 def remedy(package: str) -> str:
-    """How to install a missing package: a checkout has its own command, a wheel does not."""
-    makefile = Path(__file__).resolve().parents[2] / "Makefile"
-    return "make setup" if makefile.is_file() else f"pip install {package.split('.')[0]}"
+    """How to install a missing package: a checkout has its own command, a wheel its extras."""
+    if checkout.is_here():
+        return "make setup"
+    name = package.split(".")[0]
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        for required in metadata.requires("ndm-tcp") or []:
+            if extra := re.match(rf"{re.escape(name)}\b(?!-).*extra == .([\w-]+)", required):
+                return f"pip install 'ndm-tcp[{extra[1]}]'"
+    return f"pip install {name}"
 
 
 def run_command(arguments: Sequence[str]) -> int:

@@ -95,7 +95,7 @@ def sources(run: Path | None, to: Path, even_if_worse: bool = False, reports: bo
     Raises:
         NdmError: see `export`.
     """
-    from ndm_tcp.export.command import export
+    from ndm_tcp.export.chain import export
     from ndm_tcp.export.integers import generated
     from ndm_tcp.lab.guest import uml_build
 

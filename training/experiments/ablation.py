@@ -34,10 +34,10 @@ from ndm_tcp import contract, files
 from ndm_tcp.datasets.store import store
 from ndm_tcp.errors import NdmError
 from ndm_tcp.training import checkpoint as ckpt
-from ndm_tcp.training.config import TrainConfig
+from ndm_tcp.training.config import RESULTS, TrainConfig
 from ndm_tcp.training.evaluate import calibration
 from ndm_tcp.training.experiments.draws import Draws, Floats, interval, weighted_auc
-from ndm_tcp.training.loop import RESULTS, cause_weight, gain_loss, schedule
+from ndm_tcp.training.loop import cause_weight, gain_loss, schedule
 from ndm_tcp.training.model import Policy
 from ndm_tcp.training.objective import Examples, examples
 from ndm_tcp.training.prepared import batch_of
