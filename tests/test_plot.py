@@ -208,6 +208,17 @@ def test_one_scenario_without_an_rtt_is_left_out_and_says_so() -> None:
         assert len(x) == len(others) + 1 and (np.diff(x) >= 0).all() and y[-1] == 1
 
 
+def test_where_no_rival_delivered_anything_a_goodput_has_no_part() -> None:
+    made = plot.board(BOARD, CCS)
+    first, *others = made
+    for cell in made[first].values():
+        cell.mean["goodput_mbps"] = 0.0
+    figures = [kind(made) for kind in (plot.overview, plot.cdf, plot.latency)]
+    for line in figures[1].axes[0].get_lines():
+        assert len(line.get_xdata()) == len(others) + 1
+    assert len(plot.compared(made, made).axes) == 3
+
+
 def said(panel: Any) -> list[str]:
     """The sentences in a panel."""
     return [text.get_text() for text in panel.texts]

@@ -72,7 +72,7 @@ def _spooled(name: str, folder: Path) -> str:
 def _discover(names: list[str], left_out: dict[str, str] | None) -> list[str]:
     """Paths and URLs of all sources, sorted."""
     paths = [Path(name) for name in names if not remote.is_url(name)]
-    found = [str(path) for path in sources.discover(paths, left_out)] if paths else []
+    found = [str(path) for path in sources.discover(paths, left_out, stdin=True)] if paths else []
     for name in names:
         if remote.is_url(name):
             found += remote.find(name)

@@ -76,7 +76,9 @@ class SourceResult(Generic[SomeFlow]):
     """warnings about the source"""
 
 
-def discover(paths: list[Path], left_out: dict[str, str] | None = None) -> list[Path]:
+def discover(
+    paths: list[Path], left_out: dict[str, str] | None = None, stdin: bool = False
+) -> list[Path]:
     """Every source under the named paths, sorted: recorded runs as folders, the rest as files.
 
     A file named by the user is a source whatever it holds; in folders only what some reader
@@ -85,6 +87,7 @@ def discover(paths: list[Path], left_out: dict[str, str] | None = None) -> list[
     Args:
         paths: files and folders.
         left_out: receives unreadable files and the reason; None: an unreadable file is an error.
+        stdin: does the caller take - for standard input?
 
     Raises:
         NdmError: a path does not exist or cannot be looked at, or nothing readable lies below.
@@ -99,8 +102,10 @@ def discover(paths: list[Path], left_out: dict[str, str] | None = None) -> list[
             elif path.is_dir():
                 found |= set(_inside(path, entered, refused))
             elif path.exists():
+                instead = f"name - instead, and redirect: < {path}"
                 refused[str(path)] = (
-                    f"{path}: a pipe or device, not a file; name - instead, and redirect: < {path}"
+                    f"{path}: a pipe or device, not a file; "
+                    f"{instead if stdin else 'write what it gives to a file, and name that'}"
                 )
             else:
                 refused[str(path)] = f"{path}: no such file or folder"

@@ -456,7 +456,10 @@ def main(args: argparse.Namespace) -> int:
     """`ndm lab build`; with --check, exit code 1 if the kernel is not in the cache."""
     patches = tuple(args.kernel_patch)
     if args.check:
-        return 0 if built(args.debug, patches) else 1
+        found = built(args.debug, patches)
+        if not args.quiet:
+            print("built" if found else "not built; run the same command without --check")
+        return 0 if found else 1
     kernel = build(args.quiet, args.update, args.debug, patches)
     build_programs()
     folders = (KMOD, FIXED_CWND, WATCH)

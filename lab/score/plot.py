@@ -86,9 +86,10 @@ def _say_if_empty(panel: Any) -> None:
 
 
 def _of_the_best(group: dict[str, Cell], cell: Cell) -> float:
-    """Goodput as a part of the best of Reno, CUBIC and BBR; of all if none of them is there."""
+    """Goodput as a part of the best of Reno, CUBIC and BBR; of all if none of them is there; NaN
+    if that is 0."""
     rivals = [c for cc, c in group.items() if cc in bars.RIVALS] or group.values()
-    return cell.mean["goodput_mbps"] / max(c.mean["goodput_mbps"] for c in rivals)
+    return cell.mean["goodput_mbps"] / (max(c.mean["goodput_mbps"] for c in rivals) or np.nan)
 
 
 def _legend(figure: Any, where: str, handles: list[Any], labels: list[str]) -> None:
