@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -257,6 +258,16 @@ def test_a_wheel_has_what_its_verbs_read(installed: Path, run: Path, tmp_path: P
         here = {p.name for p in (ROOT / folder).iterdir() if p.suffix in (".c", ".h", ".config")}
         there = {p.name for p in (installed / "ndm_tcp" / folder).iterdir()}
         assert {n for n in here if not n.endswith(".mod.c")} <= there, folder
+
+
+def test_the_source_distribution_builds_module_and_bpf_form(installed: Path) -> None:
+    """Distributions take their packages from it."""
+    (archive,) = installed.parent.glob("*.tar.gz")
+    with tarfile.open(archive) as tar:
+        held = {name.partition("/")[2] for name in tar.getnames()}
+    git = ["git", "-C", ROOT, "ls-files", "kmod", "bpf"]
+    listed = subprocess.run(git, check=True, capture_output=True, text=True).stdout.split()
+    assert len(listed) > 50 and set(listed) <= held
 
 
 def test_a_missing_package_can_be_installed_as_told(monkeypatch: pytest.MonkeyPatch) -> None:
