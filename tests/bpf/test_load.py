@@ -139,12 +139,12 @@ def test_without_a_loader_the_line_says_how_to_build_it(
     for verb in ("load", "status", "events", "unload"):
         assert run_command(["bpf", verb, "--folder", str(tmp_path)]) == 2
         said = capsys.readouterr().err
-        remedy = f"in a checkout run: make -B -C bpf OUT={tmp_path}"
+        remedy = f"in a checkout run: make -C bpf OUT={tmp_path}"
         assert said == f"ndm: {tmp_path}/ndm_bpf: not built; {remedy}\n"
     (tmp_path / "Makefile").touch()  # the sources are there
     assert run_command(["bpf", "load", "--folder", str(tmp_path)]) == 2
     said = capsys.readouterr().err
-    assert said == f"ndm: {tmp_path}/ndm_bpf: not built; run: make -B -C {tmp_path}\n"
+    assert said == f"ndm: {tmp_path}/ndm_bpf: not built; run: make -C {tmp_path}\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not root: cannot become somebody else")

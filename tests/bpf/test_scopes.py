@@ -212,7 +212,7 @@ def test_a_file_that_cannot_run_is_one_line(
     (tmp_path / "ndm_bpf").chmod(0o755)
     for words in (["bpf", "status"], ["bpf", "events"]):
         assert run_command([*words, "--folder", str(tmp_path)]) == 2
-        remedy = f"in a checkout run: make -B -C bpf OUT={tmp_path}"
+        remedy = f"remove it, then in a checkout run: make -C bpf OUT={tmp_path}"
         assert capsys.readouterr().err == (
             f"ndm: {tmp_path}/ndm_bpf: Exec format error; {remedy}\n"
         )

@@ -46,15 +46,15 @@ def program(folder: Path) -> Path:
     if folder in INSTALLED and not found.is_file():
         raise NdmError(f"{found}: not there; in a checkout run: make -C bpf install")
     if not found.is_file():
-        raise NdmError(f"{found}: not built; {_remedy(folder)}")
+        raise NdmError(f"{found}: not built; {_command(folder)}")
     return found
 
 
-def _remedy(folder: Path) -> str:
+def _command(folder: Path) -> str:
     """How to build what is in a folder: where the sources are, or out of them."""
     if (folder / "Makefile").is_file():
-        return f"run: make -B -C {folder}"
-    return f"in a checkout run: make -B -C bpf OUT={folder.absolute()}"
+        return f"run: make -C {folder}"
+    return f"in a checkout run: make -C bpf OUT={folder.absolute()}"
 
 
 def run(folder: Path, *words: str) -> tuple[int, str]:
@@ -87,7 +87,7 @@ def started(
                 child = subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, text=True)
         except OSError as error:
             why = files.why(error)
-            raise NdmError(f"{path}: {why}; {_remedy(folder)}") from None
+            raise NdmError(f"{path}: {why}; remove it, then {_command(folder)}") from None
         with child:
             yield child
     finally:
