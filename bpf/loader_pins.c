@@ -29,6 +29,7 @@
 #define PIN_MODELS	PINS "/models"
 #define PIN_ACTIVE	PINS "/active"
 #define PIN_INFER	PINS "/infer"
+#define READER		PINS "/reader"	/* a folder that the reader of the events locks */
 
 static const char *const pins[] = {
 	PIN_LINK, PIN_OPS, PIN_SHARED, PIN_EVENTS, PIN_MODELS, PIN_ACTIVE, PIN_INFER,
@@ -94,13 +95,18 @@ int require_pins(void)
 static int make_folder(void)
 {
 	int err = require_pins();
+	struct stat folder;
 
 	if (err)
 		return err;
 	if (!is_bpffs() && mount("bpf", BPFFS, "bpf", 0, "mode=0700"))
-		return fail(BPFFS ": no BPF file system; mount -t bpf bpf " BPFFS);
+		return fail(BPFFS ": no BPF file system; mount -t bpf -o mode=0700 bpf " BPFFS);
 	if (mkdir(PINS, 0700) && errno != EEXIST)
 		return fail(PINS ": %s", strerror(errno));
+	/* Where anyone may write to BPFFS, who owns the folder could unregister and block. */
+	if (lstat(PINS, &folder) || !S_ISDIR(folder.st_mode) || folder.st_uid ||
+	    folder.st_mode & 022)
+		return fail(PINS ": not a folder that only root may change; remove it");
 	return 0;
 }
 
@@ -144,6 +150,7 @@ static int remove_pins(void)
 	for (size_t i = 0; i < sizeof(pins) / sizeof(*pins); i++)
 		if (unlink(pins[i]) && errno != ENOENT)
 			return fail("%s: %s; remove it, then unload again", pins[i], strerror(errno));
+	rmdir(READER);
 	if (rmdir(PINS) && errno != ENOENT)
 		return fail(PINS ": %s; remove what is in it", strerror(errno));
 	return 0;
@@ -178,17 +185,20 @@ static int refused(void)
 /* Register; the link, or without one the map, is pinned, so that it outlives this process. */
 static int register_ops(const struct loaded *loaded)
 {
-	int map = bpf_map__fd(loaded->ops), link;
+	int map = bpf_map__fd(loaded->ops), fd;
+	/* Fills in the programs. It registers, too: without a link, or from libbpf 1.2 on. */
+	struct bpf_link *link = bpf_map__attach_struct_ops(loaded->ops);
 
-	/* Fills in the programs; without a link this registers, too. */
-	if (!bpf_map__attach_struct_ops(loaded->ops))
+	if (!link)
 		return refused();
 	if (!loaded->by_link)
 		return bpf_obj_pin(map, PIN_OPS) ? fail(PIN_OPS ": %s", strerror(errno)) : 0;
-	link = bpf_link_create(map, 0, STRUCT_OPS, NULL);
-	if (link < 0)
+	fd = bpf_link__fd(link);
+	if (fd == map)
+		fd = bpf_link_create(map, 0, STRUCT_OPS, NULL);
+	if (fd < 0)
 		return refused();
-	return bpf_obj_pin(link, PIN_LINK) ? fail(PIN_LINK ": %s", strerror(errno)) : 0;
+	return bpf_obj_pin(fd, PIN_LINK) ? fail(PIN_LINK ": %s", strerror(errno)) : 0;
 }
 
 int attach_and_pin(const struct loaded *loaded)
@@ -348,19 +358,22 @@ static int print_event(void *unused, void *data, size_t bytes)
 	return 0;
 }
 
-/* The events have one reader; of one that was killed only the number is left. */
+/* The events have one reader: it holds a lock until it ends, however it does. */
 static int become_reader(int fd, struct ndm_shared **entry)
 {
 	struct ndm_shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
 					 MAP_SHARED, fd, 0);
-	u32 other;
+	int lock;
 
 	if (shared == MAP_FAILED)
 		return fail(PIN_SHARED ": %s; run: ndm bpf unload, then load", strerror(errno));
-	other = *(volatile u32 *)&shared->reader;
-	if ((other && !kill((pid_t)other, 0)) ||
-	    !__sync_bool_compare_and_swap(&shared->reader, other, (u32)getpid()))
-		return fail("process %u reads the events; end it first", other);
+	mkdir(READER, 0700);
+	lock = open(READER, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (lock < 0)
+		return fail(READER ": %s", strerror(errno));
+	if (flock(lock, LOCK_EX | LOCK_NB))
+		return fail("process %u reads the events; end it first", shared->reader);
+	shared->reader = (u32)getpid();
 	*entry = shared;
 	return 0;
 }

@@ -201,10 +201,9 @@ int swap_model(const char *path)
 	if (!is_pinned())
 		return fail(NAME " is not loaded; run: ndm bpf load");
 	hurry();
-	if (require_same_build() || (path && read_blob(path)) || open_slots(&slots) ||
-	    lock_pins())
-		return 1;
-	if (read_active(&slots, &before))
+	/* The lock before the pins: they could be unloaded, and others loaded, meanwhile. */
+	if ((path && read_blob(path)) || lock_pins() || require_same_build() ||
+	    open_slots(&slots) || read_active(&slots, &before))
 		return 1;
 	return change(&slots, &before, !path, began_ms);
 }

@@ -173,3 +173,66 @@ def test_a_file_that_is_no_object_is_refused(unloaded: Path, tmp_path: Path) -> 
     path = tmp_path / "text.o"
     path.write_text("no ELF")
     assert "build it: make -C bpf" in refused(unloaded, "load", path)
+
+
+NEWER = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+static int made = -1;
+
+int bpf_link__fd(const struct bpf_link *link)
+{
+	int (*fd)(const struct bpf_link *) = dlsym(RTLD_NEXT, "bpf_link__fd");
+
+	return made < 0 ? fd(link) : made;
+}
+
+struct bpf_link *bpf_map__attach_struct_ops(const struct bpf_map *map)
+{
+	struct bpf_link *(*attach)(const struct bpf_map *) =
+		dlsym(RTLD_NEXT, "bpf_map__attach_struct_ops");
+	struct bpf_link *link = attach(map);
+
+	if (link && bpf_map__map_flags(map) & 1U << 13 && bpf_link__fd(link) == bpf_map__fd(map))
+		made = bpf_link_create(bpf_map__fd(map), 0, 44, NULL);
+	return link;
+}
+"""
+"""libbpf makes the link itself from version 1.2 on, where BPF_F_LINK is set"""
+
+
+def test_it_registers_once_whatever_libbpf_does(unloaded: Path, tmp_path: Path) -> None:
+    (tmp_path / "newer.c").write_text(NEWER)
+    shim = tmp_path / "newer.so"
+    words = ["cc", "-shared", "-fPIC", "-o", shim, tmp_path / "newer.c", "-ldl"]
+    subprocess.run(words, check=True)
+    for preload in ({}, {"LD_PRELOAD": str(shim)}):
+        done = subprocess.run(
+            [unloaded / "ndm_bpf", "load"],
+            env=os.environ | preload,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert loader.NAME in default.available()
+        assert ndm_bpf(unloaded, "unload").stdout == "flows=0\n"
+        assert loader.NAME not in default.available()
+
+
+def test_a_folder_of_somebody_else_is_refused(unloaded: Path) -> None:
+    """Its owner could unregister the algorithm, and hold the lock."""
+    for owner, mode in ((65534, 0o755), (0, 0o777)):
+        PINS.mkdir()
+        try:
+            PINS.chmod(mode)
+            os.chown(PINS, owner, 0)
+            done = ndm_bpf(unloaded, "load")
+            assert done.returncode == 1 and done.stderr.count("\n") == 1
+            assert "not a folder that only root may change" in done.stderr
+        finally:
+            PINS.rmdir()
+        assert loader.NAME not in default.available()
