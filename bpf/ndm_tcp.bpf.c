@@ -293,13 +293,29 @@ static __always_inline void ndm_report(const struct sock *sk, const struct ndm_f
 
 #include "kmod/ndm_hooks.h"
 
-/* A flow without memory goes on without rounds: as Reno in slow start and after a loss. */
+/* A flow without memory does as Reno: a packet a round, half after a loss (ndm_on_loss()). */
+static __always_inline void ndm_end_without_memory(struct sock *sk, const struct rate_sample *rs)
+{
+	struct ndm *ca = inet_csk_ca(sk);
+	const struct tcp_sock *tp = tcp_sk(sk);
+	u32 window = tcp_snd_cwnd(tp);
+	struct ndm_ack ack;
+
+	ndm_fill_ack(sk, rs, &ack);
+	ndm_pass_round(&ca->f, &ack);
+	ca->f.round_lost = 0;
+	if (!tcp_in_slow_start(tp) && ndm_ca_state(sk) <= TCP_CA_Disorder)
+		ndm_set_target(ca, window + ndm_window_is_used(sk, window));
+	ndm_count(NDM_COUNT_ROUNDS, 1);
+	ndm_count(NDM_COUNT_NO_MEMORY, 1);
+}
+
 static NDM_RARE void ndm_end_round(struct sock *sk, const struct rate_sample *rs)
 {
 	struct ndm_more *more = ndm_more_of(sk, BPF_SK_STORAGE_GET_F_CREATE);
 
 	if (!more) {
-		ndm_count(NDM_COUNT_NO_MEMORY, 1);
+		ndm_end_without_memory(sk, rs);
 		return;
 	}
 	memset(&more->facts, 0, sizeof(more->facts));
@@ -350,9 +366,16 @@ static NDM_COMMON void ndm_on_ack(struct sock *sk, const struct rate_sample *rs,
 
 static NDM_RARE u32 ndm_on_loss(struct sock *sk)
 {
+	struct ndm *ca = inet_csk_ca(sk);
+
 	ndm_settle(sk);
 	ndm_begin_reduction(sk);
-	return ndm_ssthresh(sk);
+	if (ndm_shadow_of(sk))
+		return ndm_ssthresh(sk);
+	/* Without memory no round would end a slow start that this loss does not. */
+	ca->starting = 0;
+	ca->reducing = 1;
+	return max(tcp_snd_cwnd(tcp_sk(sk)) >> 1, ndm_min_ssthresh);
 }
 
 static NDM_RARE void ndm_on_state(struct sock *sk, u8 new_state)

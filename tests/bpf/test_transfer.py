@@ -84,6 +84,31 @@ def test_a_lone_transfer_fills_the_path(path: str, loaded: Path, tmp_path: Path)
     assert table["dport"].to_pylist().count(5201) == table.num_rows
 
 
+def test_a_flow_without_memory_does_as_reno(path: str, loaded: Path) -> None:
+    """No round's end steers it: it must neither flood the path nor shrink for good."""
+    knob = "/proc/sys/net/core/optmem_max"
+    sender = namespaces.inside(f"{path}s")
+    read = subprocess.run([*sender, "cat", knob], capture_output=True, text=True, check=False)
+    if read.returncode:
+        pytest.skip("this kernel has one limit of sockets' memory for the host")
+    before = counters(loaded)
+    subprocess.run([*sender, "sh", "-c", f"echo 0 >{knob}"], check=True)
+    try:
+        with namespaces.transfers(path, SECONDS, ["-C", loader.NAME]) as found:
+            pass
+    finally:
+        subprocess.run([*sender, "sh", "-c", f"echo {read.stdout.strip()} >{knob}"], check=True)
+    grew = {n: int(counters(loaded)[n]) - int(before[n]) for n in ("rounds", "no_memory")}
+    windows = [one["streams"][0]["snd_cwnd"] // 1448 for one in found[0]["intervals"]]
+    sent = found[0]["end"]["sum_sent"]
+    print(grew, windows, sent)
+    assert grew["no_memory"] == grew["rounds"] > 20
+    # A queue of 100 packets, and the path holds hardly any.
+    assert all(20 <= window <= 250 for window in windows[1:])
+    assert sent["retransmits"] * 1448 <= 0.02 * sent["bytes"]
+    assert found[0]["end"]["sum_received"]["bits_per_second"] > 0.5e6 * MBPS
+
+
 def test_readers_come_and_go(loaded: Path) -> None:
     """One at a time, also after one that was killed; and no count is lost by it."""
     words = [loaded / "ndm_bpf", "events"]
