@@ -157,8 +157,11 @@ static void ndm_enter_loss(struct sock *sk)
 	ca->starting = 0;
 	ca->spared = 0;
 	ndm_watchdog_forget(&ca->watchdog);
-	/* Without undo_marker it is a smaller MTU, after which nothing was lost. */
-	if (tp->undo_marker)
+	/*
+	 * Without undo_marker it is a smaller MTU, after which nothing was lost; but a mark
+	 * clears it, too.
+	 */
+	if (tp->undo_marker || ndm_ca_state(sk) == TCP_CA_CWR)
 		ndm_set_ssthresh(tp, ndm_prior_cwnd(tp) >> 1);
 }
 

@@ -173,6 +173,8 @@ static void ndm_restart(struct sock *sk)
 	WRITE_ONCE(tp->snd_ssthresh, tcp_current_ssthresh(sk));
 	ndm_watchdog_forget(&ca->watchdog);
 	ca->tail_lost = 0;
+	/* A mark's, which the next ACK would end by raising the window to the threshold. */
+	ca->reducing = 0;
 	ca->f.callers_flags &= ~NDM_WAS_FULL;
 	ca->starting = 0;
 	for (; idle > rto && cwnd > floor; idle -= rto)
