@@ -142,7 +142,8 @@ static NDM_COMMON void ndm_ack_arrived(struct sock *sk, const struct rate_sample
 	ndm_note_rtt(sk, rs->rtt_us);
 	ndm_fill_ack(sk, rs, &ack);
 	if (ndm_features_take(&ca->f, &ack)) {
-		if (ndm_is_quiet(sk, ack.acked, rs->is_app_limited))
+		/* The ACK of a SYN whose timer expired may come before init(). */
+		if (!ca->counted || ndm_is_quiet(sk, ack.acked, rs->is_app_limited))
 			ndm_pass_round(&ca->f, &ack);
 		else
 			ndm_end_round(sk, rs);

@@ -44,3 +44,21 @@ def test_a_flow_with_memory_uses_the_network(flow: Path, tmp_path: Path) -> None
     assert seen.rounds is not None
     assert "network" in seen.rounds["why"].to_pylist()
     assert seen.value("flows") == 0
+
+
+def test_the_answer_to_a_late_syn_does_not_count_as_a_round(flow: Path, tmp_path: Path) -> None:
+    """Without SACK the core stays in Loss then, and calls cong_control() before init()."""
+    script = """
+for n in s d; do guest in $n sh -c 'echo 0 >/proc/sys/net/ipv4/tcp_sack'; done
+ip -n d link set b1 address 02:00:00:00:00:02
+ip -n r neigh replace 10.2.0.2 lladdr 02:00:00:00:00:02 dev b0 nud permanent
+forth 60 delay 20ms loss 100%
+{ sleep 2.5; forth 1000 delay 20ms rate 8mbit; } &
+flow send 10.2.0.2 5000 ndm_tcp send:4000000 info
+parameter no_memory
+counter TCPTimeouts
+"""
+    seen = play(script, flow, tmp_path)
+    assert seen.value("TCPTimeouts") > 0 and seen.value("no_memory") == 0
+    assert seen.rounds is not None
+    assert "watchdog" not in seen.rounds["why"].to_pylist()
