@@ -19,8 +19,14 @@
 #include "ndm_blob.h"
 #include "generated/ndm_model.h"
 
-/* NULL: the compiled network. Written under the lock of the module's parameters. */
+/* All but the network itself is under the lock of the module's parameters. */
+static enum { NDM_LOADS, NDM_RUNS, NDM_LEAVES } ndm_life;
+
+/* NULL: the compiled network. */
 static struct ndm_blob __rcu *ndm_swapped;
+
+/* What insmod names: another parameter may yet fail, and then nothing frees a blob. */
+static char ndm_first_model[64];
 
 /* One network for all of a round. */
 static inline void ndm_infer_swapped(const s16 *x, s32 *out)
@@ -62,7 +68,7 @@ static struct ndm_blob *ndm_check_firmware(const struct firmware *file, const ch
 
 static struct ndm_blob *ndm_read_firmware(const char *path)
 {
-	/* Without an owner: sysfs does not have the module yet while it is loaded. */
+	/* Without an owner, which would only be a link in sysfs. */
 	struct device *device = __root_device_register(KBUILD_MODNAME, NULL);
 	const struct firmware *file;
 	struct ndm_blob *blob = NULL;
@@ -81,25 +87,61 @@ static struct ndm_blob *ndm_read_firmware(const char *path)
 	return blob;
 }
 
+/* Empty: the compiled network. */
+static int ndm_swap_to(const char *path)
+{
+	struct ndm_blob *blob = NULL;
+
+	if (*path) {
+		blob = ndm_read_firmware(path);
+		if (!blob)
+			return -EINVAL;
+	}
+	ndm_swap_in(blob);
+	return 0;
+}
+
 static int ndm_set_model(const char *value, const struct kernel_param *param)
 {
-	char path[64] = "ndm_tcp/", *name = path + strlen(path);
-	struct ndm_blob *blob;
+	char path[sizeof(ndm_first_model)] = "ndm_tcp/", *name = path + strlen(path);
 
 	if (strscpy(name, value, sizeof(path) - (name - path)) < 0)
 		return -ENAMETOOLONG;
 	name[strcspn(name, "\n")] = '\0';
 	if (!*name || *name == '.' || strchr(name, '/'))
 		return -EINVAL;
-	if (!strcmp(name, "built-in")) {
-		ndm_swap_in(NULL);
+	if (!strcmp(name, "built-in"))
+		*path = '\0';
+	switch (ndm_life) {
+	case NDM_LOADS:
+		strscpy(ndm_first_model, path, sizeof(ndm_first_model));
 		return 0;
+	case NDM_RUNS:
+		return ndm_swap_to(path);
+	default:
+		return -ENODEV;
 	}
-	blob = ndm_read_firmware(path);
-	if (!blob)
-		return -EINVAL;
-	ndm_swap_in(blob);
-	return 0;
+}
+
+/* The module is about to run: with the network that insmod named. */
+static int __init ndm_swap_begins(void)
+{
+	int err;
+
+	kernel_param_lock(THIS_MODULE);
+	ndm_life = NDM_RUNS;
+	err = ndm_swap_to(ndm_first_model);
+	kernel_param_unlock(THIS_MODULE);
+	return err;
+}
+
+/* The files of the parameters outlive the module's own exit. */
+static void ndm_swap_ends(void)
+{
+	kernel_param_lock(THIS_MODULE);
+	ndm_life = NDM_LEAVES;
+	ndm_swap_in(NULL);
+	kernel_param_unlock(THIS_MODULE);
 }
 
 static const struct kernel_param_ops ndm_model_ops = {

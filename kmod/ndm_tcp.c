@@ -211,7 +211,7 @@ MODULE_PARM_DESC(no_memory, "rounds without the network, for want of memory (rea
 
 static void ndm_free(void)
 {
-	ndm_swap_in(NULL);
+	ndm_swap_ends();
 	kmem_cache_destroy(ndm_memories);
 }
 
@@ -237,7 +237,9 @@ static int __init ndm_register(void)
 	} else if (!ndm_memories) {
 		err = -ENOMEM;
 	} else {
-		err = tcp_register_congestion_control(&ndm_ops);
+		err = ndm_swap_begins();
+		if (!err)
+			err = tcp_register_congestion_control(&ndm_ops);
 	}
 	if (err)
 		ndm_free();

@@ -59,6 +59,7 @@ STEPS = (
     "corrupt-refused",
     "begin-swapped",
     "begin-refused",
+    "begin-leaves-nothing",
     "reload",
     "small-window",
     "final-unload",

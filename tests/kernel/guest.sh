@@ -95,6 +95,26 @@ begin_refused() {
 	dmesg | grep -o 'ndm_tcp: ndm_tcp/bad.blob: .*'
 }
 
+free_kb() { awk '$1 == "MemFree:" { print $2 }' /proc/meminfo; }
+
+refuse_times() {
+	i=$1
+	while [ $i -gt 0 ]; do
+		insmod /ndm_tcp.ko model=other.blob flows=1 2>insmod.txt && return 1
+		i=$((i - 1))
+	done
+}
+
+# A later parameter is refused: the network that `model` names must not stay in memory.
+begin_leaves_nothing() {
+	refuse_times 3 || return 1
+	before=$(free_kb)
+	refuse_times 60 || return 1
+	kept=$((before - $(free_kb)))
+	echo "kept=$kept KB"
+	test $kept -lt 2500
+}
+
 # Without a moment in between in which nothing is delayed; what is not named stays.
 netem_change() {
 	/usr/sbin/tc qdisc change dev lo root netem "$@" limit 1000
@@ -153,6 +173,7 @@ step unload unload
 step corrupt-refused corrupt_refused
 step begin-swapped begin_swapped
 step begin-refused begin_refused
+step begin-leaves-nothing begin_leaves_nothing
 step reload load /ndm_tcp.ko selftest_full=1
 
 # A receiver that offers little: windows of a few packets, never window-limited.
