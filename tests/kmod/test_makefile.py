@@ -109,6 +109,8 @@ def test_a_checkout_with_a_space_in_its_name(tmp_path: Path) -> None:
     command = ["make", "-s", "-C", str(tmp_path / "k mod")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode and "Kbuild builds nothing in a folder with a space" in done.stderr
+    for verb in ("selftest", "status", "help"):  # they need no Kbuild
+        subprocess.run([*command, verb], check=True)
 
 
 def test_load_needs_a_build(tmp_path: Path) -> None:
