@@ -144,16 +144,14 @@ int require_unpinned(void)
 		fail(NAME " is loaded already; unload it first: ndm bpf unload") : 0;
 }
 
-/* Zero, or what fail() returned: somebody else put a folder or a file there. */
-static int remove_pins(void)
+/* NULL, or what stays, with errno: somebody else put a folder or a file there. */
+static const char *remove_pins(void)
 {
 	for (size_t i = 0; i < sizeof(pins) / sizeof(*pins); i++)
 		if (unlink(pins[i]) && errno != ENOENT)
-			return fail("%s: %s; remove it, then unload again", pins[i], strerror(errno));
+			return pins[i];
 	rmdir(READER);
-	if (rmdir(PINS) && errno != ENOENT)
-		return fail(PINS ": %s; remove what is in it", strerror(errno));
-	return 0;
+	return rmdir(PINS) && errno != ENOENT ? PINS : NULL;
 }
 
 static bool pin_map(const struct loaded *loaded, const char *name, const char *path)
@@ -221,6 +219,7 @@ int attach_and_pin(const struct loaded *loaded)
 
 int detach(void)
 {
+	const char *left;
 	int map, link;
 	u32 zero = 0;
 
@@ -233,7 +232,8 @@ int detach(void)
 		return fail(NAME " cannot be unregistered: %s", strerror(errno));
 	if (map >= 0 && bpf_map_delete_elem(map, &zero))
 		return fail(NAME " cannot be unregistered: %s", strerror(errno));
-	return remove_pins();
+	left = remove_pins();
+	return left ? fail("%s: %s; remove it", left, strerror(errno)) : 0;
 }
 
 /* The pinned counters and the map's descriptor; NULL, or why there are none. */
