@@ -378,8 +378,8 @@ DEB_PACKAGES = dpkg-dev debhelper dh-dkms lintian
 DEB_VERSION = $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' kmod/dkms.conf)
 DEB_OUT = $(CURDIR)/$(OUT)/deb
 # Without what a build left.
-MODULE_SOURCES = $(filter-out %.mod.c,$(wildcard $(addprefix kmod/,Kbuild Makefile README.md dkms.conf *.[ch])) \
-	$(wildcard kmod/generated/*.h kmod/generated/*.json))
+MODULE_SOURCES = $(filter-out %.mod.c,$(wildcard $(addprefix kmod/,Kbuild Makefile README.md dkms.conf *.[ch] \
+	generated/*.h generated/*.json)))
 deb: ## the module's source as a Debian package for DKMS, checked by lintian: out/deb
 	@$(call need,$(DEB_PACKAGES))
 	@build=$$(mktemp -d) && trap 'rm -rf "$$build"' EXIT && mkdir "$$build/ndm-tcp" && \

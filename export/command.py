@@ -10,7 +10,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ndm_tcp import checkout, files
-from ndm_tcp.errors import NdmError
 from ndm_tcp.export import judge
 from ndm_tcp.export.integers import generated
 
@@ -65,10 +64,8 @@ def main(args: argparse.Namespace) -> int:
     from ndm_tcp.export import chain, source
     from ndm_tcp.export.report import screen
 
-    if args.out == generated.GENERATED and not checkout.is_here():
-        raise NdmError(
-            "--shipped: this is no checkout, but an installed package; name a folder: -o"
-        )
+    if args.out == generated.GENERATED:
+        checkout.require("--shipped", "name a folder: -o")
     out = args.out or source.folder_of(args.what) / "generated"
     report = chain.export(args.what, out, args.qat, args.measure, args.even_if_worse)
     if args.json:

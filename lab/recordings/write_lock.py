@@ -202,8 +202,7 @@ def main(args: argparse.Namespace) -> int:
     Raises:
         NdmError: see `make`; or there is no checkout.
     """
-    if not checkout.is_here():
-        raise NdmError("data lock: this is no checkout, but an installed package; run it in one")
+    checkout.require("data lock", "run it in one")
     found = make(args.folder, rounds_lock.LOCK.parent)
     files.write_text(rounds_lock.LOCK, rounds_lock.text(found))
     print(f"{rounds_lock.LOCK}: {len(found.files)} files, {len(found.recordings)} recordings")

@@ -26,7 +26,6 @@ from .conftest import build
 PAGE = (ROOT / "docs" / "recipes.md").read_text()
 ELSEWHERE = "203.0.113.1"
 PORT = 5301
-ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
 LISTEN = f"""
 import socket, sys, time
 server = socket.create_server(("", {PORT}))
@@ -73,9 +72,9 @@ def listening(path: str) -> Iterator[str]:
 @pytest.fixture
 def allowed() -> Iterator[None]:
     """The host's list of allowed algorithms, restored afterwards."""
-    before = ALLOWED.read_text()
+    before = default.ALLOWED.read_text()
     yield
-    ALLOWED.write_text(before)
+    default.ALLOWED.write_text(before)
 
 
 @contextlib.contextmanager
@@ -153,7 +152,7 @@ def test_one_container(listening: str, loaded: Path, allowed: None) -> None:
     host = default.SYSCTL.read_text()
     allow, choose = there.splitlines()
     # Not tried before it is allowed: a refusal leaks a reference to the algorithm.
-    assert loader.NAME not in ALLOWED.read_text().split(), "the host had not allowed it"
+    assert loader.NAME not in default.ALLOWED.read_text().split(), "the host had not allowed it"
     assert run([], f"{allow}\n{choose}").returncode == 0
     assert used(listening, RECEIVER) == loader.NAME
     assert default.SYSCTL.read_text() == host

@@ -112,15 +112,16 @@ def test_unloading_counts_the_connections_that_stay(
     assert "connections that keep it until they close: 1" in capsys.readouterr().out
 
 
-def load_default(folder: Path) -> list[object]:
-    command = [sys.executable, "-c", "from ndm_tcp.cli import main; main()", "bpf", "load"]
-    return [*command, "--default", "--folder", folder]
+def ndm(folder: Path, *words: str) -> list[str]:
+    """The command line of `ndm bpf`, for a process of its own."""
+    main = "from ndm_tcp.cli import main; main()"
+    return [sys.executable, "-c", main, "bpf", *words, "--folder", str(folder)]
 
 
 def test_a_namespace_that_may_not_choose_it_loads_nothing(namespace: str, unloaded: Path) -> None:
     """It may choose only what the host allows; where the kernel refuses, references would stay."""
     add(namespace)
-    done = within(namespace, *load_default(unloaded))
+    done = within(namespace, *ndm(unloaded, "load", "--default"))
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "not the host's network namespace" in done.stderr
     assert loader.NAME not in default.available()
@@ -130,17 +131,14 @@ def test_a_namespace_that_may_not_choose_it_loads_nothing(namespace: str, unload
 def test_a_default_that_cannot_be_written_loads_nothing(unloaded: Path) -> None:
     """As in a container whose /proc/sys is read-only."""
     script = 'mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && exec "$@"'
-    command = ["unshare", "--mount", "sh", "-ec", script, "sh"]
-    words = [*command, *map(str, load_default(unloaded))]
+    words = ["unshare", "--mount", "sh", "-ec", script, "sh", *ndm(unloaded, "load", "--default")]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert f"{default.SYSCTL}: not writable" in done.stderr
     assert loader.NAME not in default.available() and not PINS.exists()
 
 
-def test_a_namespace_goes_back_only_to_what_it_may_choose(
-    namespace: str, unloaded: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_namespace_goes_back_only_to_what_it_may_choose(namespace: str, unloaded: Path) -> None:
     """The default from before was the host's, and the namespace may not choose that."""
     before, allowed = default.SYSCTL.read_text(), default.ALLOWED.read_text()
     assert run_command(["bpf", "load", "--folder", str(unloaded)]) == 0
@@ -149,8 +147,7 @@ def test_a_namespace_goes_back_only_to_what_it_may_choose(
         default.ALLOWED.write_text(f"reno {loader.NAME}")
         add(namespace)
         assert within(namespace, "sysctl", "-w", f"{KEY}={loader.NAME}").returncode == 0
-        words = [sys.executable, "-c", "from ndm_tcp.cli import main; main()", "bpf", "unload"]
-        done = within(namespace, *words, "--folder", unloaded)
+        done = within(namespace, *ndm(unloaded, "unload"))
         assert (done.returncode, done.stderr) == (0, "")
         assert "the default is reno again" in done.stdout
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .test_cases import Seen, play
+from .test_cases import play
 
 MARKED = """
 for n in s d; do guest in $n sh -c 'echo 1 >/proc/sys/net/ipv4/tcp_ecn'; done
@@ -34,8 +34,9 @@ counter TCPTimeouts
     assert timeout["ssthresh"] <= 0.52 * window
 
 
-def silence(flow: Path, folder: Path) -> Seen:
-    """A mark for the last packet before a silence: the core waits for the next ACK."""
+def test_a_silence_ends_what_a_mark_began(flow: Path, tmp_path: Path) -> None:
+    """The mark of the last packet: the core waits in CWR for the next ACK, which must not raise
+    the window to the threshold at once."""
     script = f"""{MARKED}
 state tcp_slow_start_after_idle 0
 path rate 30mbit
@@ -44,12 +45,7 @@ state tcp_slow_start_after_idle 1; }} &
 flow send 10.2.0.2 5000 ndm_tcp send:3000000 sleep:3000 send:1000 info sleep:6000 \
 put:1000 info sleep:200 info
 """
-    return play(script, flow, folder)
-
-
-def test_a_silence_ends_what_a_mark_began(flow: Path, tmp_path: Path) -> None:
-    """Else the first ACK after it raises the window to the threshold at once."""
-    seen = silence(flow, tmp_path)
+    seen = play(script, flow, tmp_path)
     assert int(seen.info[0]["ce"]) == 1 and int(seen.info[1]["ssthresh"]) > 40
     assert seen.cwnd(1) <= 10  # of one packet in flight the core takes less than the initial window
     assert seen.cwnd(2) <= 12

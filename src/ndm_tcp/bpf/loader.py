@@ -9,12 +9,12 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from ndm_tcp import files, interrupts
+from ndm_tcp import checkout, files, interrupts
 from ndm_tcp.errors import NdmError
 
 NAME = "ndm_tcp_bpf"
 """of the algorithm; the module's is ndm_tcp, so both may be loaded"""
-CHECKOUT = Path(__file__).resolve().parents[3] / "bpf"
+CHECKOUT = checkout.ROOT / "bpf"
 INSTALLED = (Path("/usr/local/lib/ndm-tcp"), Path("/usr/lib/ndm-tcp"))
 """where `make -C bpf install` puts it"""
 
