@@ -44,3 +44,14 @@ def test_shipped_boards_know_their_paths() -> None:
         scenarios = suite.load_suite(path.stem.removeprefix("rivals-"))
         board.require_same_paths(tables.read(path), scenarios, [], False)
         assert all(cell.path for cell in tables.read(path))
+
+
+def test_an_algorithm_that_failed_has_no_old_result(tmp_path: Path) -> None:
+    """All its runs failed: its cell of the earlier board is of another module."""
+    fails, ends_well = outcome("ndm_tcp", 1, 9.1, 40, tmp_path), outcome("reno", 1, 9, 40, tmp_path)
+    runs = [replace(fails, result=None, error="guest panicked"), ends_well]
+    name = fails.job.scenario.name
+    earlier = [cell(cc, name, goodput_mbps=1) for cc in ("ndm_tcp", "reno", "cubic")]
+    shown = board.build(runs, [fails.job.scenario], ["ndm_tcp", "reno"], "x", earlier)
+    assert {c.cc: c.mean["goodput_mbps"] for c in shown.cells} == {"reno": 9, "cubic": 1}
+    assert shown.failed

@@ -190,7 +190,7 @@ def build(
     order = {s.name: i for i, s in enumerate(scenarios)}
     lo = {s.name for s in scenarios if s.topology == "lo" and suite.CEILING in ccs}
     board = _only_best_window(_cells(outcomes, order), ccs, lo)
-    shown = {cell.cc for cell in board}
+    shown = {*ccs, *(cell.cc for cell in board)}  # one whose runs all failed has no old result
     paths = {s.name: where(s, simulated) for s in scenarios}
     board = [replace(cell, path=paths[cell.scenario]) for cell in board]
     board += [c for c in earlier if c.cc not in shown and c.scenario in order]
