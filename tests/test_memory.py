@@ -216,10 +216,16 @@ class Other(Memory):
             following = torch.cat([following[:, :1] * 0 + 2.5, following[:, 1:]], 1)
         elif self.kind == "rounded":
             dense = torch.cat([x, following[:, :] - 2], 1)
+        elif self.kind == "an input's highest":
+            following = following - (x[:, self.of] == 2) / 16384
+        elif self.kind == "a state's lowest":
+            following = following + (state * 16384 == 16384) / 16384
         return dense, following
 
 
-@pytest.mark.parametrize("kind", ["longer", "one mean", "rounded"])
+@pytest.mark.parametrize(
+    "kind", ["longer", "one mean", "rounded", "an input's highest", "a state's lowest"]
+)
 def test_another_memory_is_refused(kind: str, tmp_path: Path) -> None:
     """Also one whose means differ in less than an input's step."""
     path = tmp_path / "m.onnx"

@@ -141,12 +141,21 @@ def session(model: bytes) -> onnxruntime.InferenceSession:
 
 
 def probes() -> tuple[Floats, Floats]:
-    """[PROBES, inputs] and [PROBES, means]: random points of the box, some without a state."""
+    """[PROBES, inputs] and [PROBES, means]: points of the box, many on its faces; some without a
+    state."""
     rng = np.random.Generator(np.random.PCG64(SEED))
-    lo, hi = np.array([(i.lo_q, i.hi_q) for i in c.INPUTS]).T
-    x = rng.integers(lo, hi, size=(PROBES, c.N_INPUTS), endpoint=True) / (1 << c.Q_INPUT)
-    low, high = np.array([(i.lo, i.hi) for i in c.MEANS]).T
-    means = rng.integers(low * ONE, np.minimum(high * ONE, HIGHEST), size=(PROBES, c.N_MEANS))
+
+    def points(lo: npt.NDArray[Any], hi: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """[PROBES, columns] a third of them one of the two lowest or highest integers."""
+        shape = (PROBES, len(lo))
+        inside = rng.integers(lo, hi, size=shape, endpoint=True)
+        near = rng.integers(0, 2, size=shape)
+        face = np.where(rng.random(shape) < 0.5, lo + near, hi - near)
+        return np.where(rng.random(shape) < 1 / 3, face, inside)
+
+    x = points(*np.array([(i.lo_q, i.hi_q) for i in c.INPUTS]).T) / (1 << c.Q_INPUT)
+    low, high = np.array([(i.lo, i.hi) for i in c.MEANS]).T * int(ONE)
+    means = points(low, np.minimum(high, int(HIGHEST)))
     state = (means + c.MEAN_OFFSET) / ONE
     state[rng.random(PROBES) < 1 / 16] = 0.0
     return x.astype(np.float32), state.astype(np.float32)
