@@ -162,7 +162,7 @@ def write_reports(report: Report, network: IntegerNetwork, folder: Path) -> None
     """`export.json`, the model card and the page."""
     data = orjson.dumps(asdict(report), option=orjson.OPT_INDENT_2).decode()
     files.write_text(folder / "export.json", data + "\n")
-    text = card.model_card(report, network) + chosen.text(folder)
+    text = card.model_card(report, network) + chosen.text(folder, network.model.hash())
     files.write_text(folder / "MODEL_CARD.md", text)
     files.write_text(folder / "report.html", page.page(report, network))
 

@@ -22,6 +22,7 @@ from ndm_tcp.export.report import chosen
 from ndm_tcp.lab.guest import suite, uml_build
 from ndm_tcp.lab.guest.workers import ONE
 from ndm_tcp.lab.paths import scenario
+from ndm_tcp.training import checkpoint as ckpt
 
 ALONE = {
     "goodput_mbps": 10.0,
@@ -143,6 +144,14 @@ def test_a_population_is_measured_and_the_card_shows_all_of_it(
     shutil.copytree(population / "seed-1", population / "other")
     export(population / "other", population / "out")
     assert "networks that differ" not in (population / "other" / "MODEL_CARD.md").read_text()
+    # A seed that was trained anew is not the network that was scored.
+    checkpoint = ckpt.load(population / "seed-1" / ckpt.MODEL)
+    checkpoint.tensors["layers.2.bias"] += 0.1
+    ckpt.save(population / "seed-1" / ckpt.MODEL, checkpoint)
+    capsys.readouterr()
+    export(population / "seed-1", population / "out")
+    assert "networks that differ" not in (population / "seed-1" / "MODEL_CARD.md").read_text()
+    assert "scored another network in seed-1" in capsys.readouterr().err
 
 
 def test_a_run_of_another_scenario_or_module_is_no_result_of_this_one(
@@ -187,10 +196,10 @@ def test_copies_of_one_network_show_the_noise(
     networks = {"seed-1": {"score": 0.1, "standard_error": 0.05, "val_loss": 0.06}}
     found = {"networks": networks, "refused": {}, "suites": ["lan"], "lab_seeds": 3}
     (tmp_path / chosen.SELECTION).write_text(json.dumps(found))
-    assert "one bias a unit off" not in chosen.text(tmp_path / "seed-1")
+    assert "one bias a unit off" not in chosen.text(tmp_path / "seed-1", "1234")
     found["noise"] = {"copies": 3, "standard_deviation": 0.0079}
     (tmp_path / chosen.SELECTION).write_text(json.dumps(found))
-    assert "deviation of 0.0079:" in chosen.text(tmp_path / "seed-1")
+    assert "deviation of 0.0079:" in chosen.text(tmp_path / "seed-1", "1234")
 
 
 ONE_PATH = str(generated.ROOT / "lab" / "scenarios" / "share-with-cubic.toml")
@@ -213,7 +222,7 @@ def test_bad_input_is_one_line(
         assert not (population / chosen.SELECTION).exists()
     (population / chosen.SELECTION).write_text("{}")
     with pytest.raises(NdmError, match="not written by ndm select"):
-        chosen.text(population / "seed-1")
+        chosen.text(population / "seed-1", "1234")
 
 
 def test_a_population_without_a_fit_network_is_refused(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import orjson
@@ -12,8 +13,12 @@ from ndm_tcp.errors import NdmError
 SELECTION = "selection.json"
 
 
-def text(run: Path) -> str:
-    """All networks of the population, best first; empty if `ndm select` has not seen this run.
+def text(run: Path, network: str) -> str:
+    """All networks of the population, best first; empty if `ndm select` has not seen this one.
+
+    Args:
+        run: its folder.
+        network: its number, as of `model_json.number`.
 
     Raises:
         NdmError: `selection.json` beside the run is damaged.
@@ -25,6 +30,13 @@ def text(run: Path) -> str:
         found = orjson.loads(path.read_bytes())
         networks = found["networks"]
         if run.name not in networks:
+            return ""
+        if found.get("numbers", {}).get(run.name, network) != network:  # older files have none
+            print(
+                f"ndm: {path}: scored another network in {run.name}, so the card leaves it out; "
+                f"run: ndm select {run.parent}",
+                file=sys.stderr,
+            )
             return ""
         order = sorted(networks, key=lambda name: -networks[name]["score"])
         rank = [name for name in order if name != "shipped"].index(run.name) + 1

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from ndm_tcp import files
+from ndm_tcp import files, model_json
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export.report.chosen import SELECTION
 from ndm_tcp.lab.guest import workers
@@ -116,7 +116,6 @@ def moved(kmod: Path, units: int, to: Path) -> Path:
         units: of the last bias, in its last place.
         to: the folder to make, or to make anew.
     """
-    from ndm_tcp import model_json
     from ndm_tcp.export.integers import generated
     from ndm_tcp.export.integers.network import IntegerNetwork
 
@@ -336,6 +335,10 @@ def select(
         "lab_seeds": lab_seeds,
         "chosen": chosen,
         "networks": placed,
+        "numbers": {
+            name: model_json.number(work / "kmod" / name / "generated" / model_json.NAME)
+            for name in placed
+        },
         "refused": refused,
         "points": measured,
     }
