@@ -260,6 +260,7 @@ three were fitted to the rounds that trained the networks.
 
 {spread}
 """
+NAMED = "Those that are named after it; other paths of these suites have jitter, too."
 RULE_PAGE = """# The module without one of its rules
 
 {meaning}
@@ -283,12 +284,12 @@ def _meaning(part: Part) -> str:
 
 
 def policy_page(part: Part, parameters: int) -> str:
-    """docs/worth.md: all paths, those with jitter, and each suite; parameters: of a network."""
+    """docs/worth.md: all paths, those of jitter, and each suite; parameters: of a network."""
     seeds = [name for name in part.found if name.startswith("seed-")]
     rows = {name: seeds for name in policies.NAMES}
     tables = [
         f"## On all\n\n{_table(part.found, rows, 'policy')}",
-        f"## On paths with jitter\n\n{_table(part.found, rows, 'policy', 'jitter')}",
+        f"## On paths with jitter\n\n{NAMED}\n\n{_table(part.found, rows, 'policy', 'jitter')}",
         *(f"## On `{one}`\n\n{_table(part.on(one), rows, 'policy')}" for one in part.suites),
     ]
     return _counted(
