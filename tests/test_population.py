@@ -64,6 +64,25 @@ def test_it_is_carried_on(dataset: Path, tmp_path: Path) -> None:
     assert both[1] == first[1] and list(both) == [1, 2]
 
 
+def test_networks_that_differ_in_more_than_the_seed_are_no_population(
+    dataset: Path, tmp_path: Path
+) -> None:
+    """Seed 2 of other settings beside seed 1: before it is trained, and where it was copied to."""
+    population.train([dataset], tmp_path / "many", replace(FEW, epochs=1), 1, quiet=True)
+    other = replace(FEW, epochs=1, gamma=0.8, seed=2)
+    with pytest.raises(NdmError, match=r"seed-1: differs .* in more than its seed: gamma; choose"):
+        population.train([dataset], tmp_path / "many", other, 1, quiet=True)
+    assert not (tmp_path / "many" / "seed-2").exists()
+    Trainer([dataset], tmp_path / "many" / "seed-2", other).run(quiet=True)
+    with pytest.raises(NdmError, match=r"seed-2: differs .* in more than its seed: gamma; choose"):
+        population.members(tmp_path / "many")
+    two = ckpt.load(tmp_path / "many" / "seed-2" / ckpt.MODEL)
+    of_other_data = replace(two, config=replace(two.config, seed=1), dataset_sha256="0" * 64)
+    ckpt.save(tmp_path / "many" / "seed-1" / ckpt.MODEL, of_other_data)
+    with pytest.raises(NdmError, match="in more than its seed: dataset; choose"):
+        population.members(tmp_path / "many")
+
+
 def stops_after(epochs: int, validate: Callable[..., Any]) -> Callable[..., Any]:
     """Ctrl-C in the epoch after so many."""
     calls = iter(range(epochs + 1))

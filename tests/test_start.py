@@ -22,6 +22,7 @@ from ndm_tcp.training import start
 from ndm_tcp.training.config import RESULTS, TrainConfig
 from ndm_tcp.training.loop import Trainer
 from ndm_tcp.training.model import Policy
+from ndm_tcp.training.prepared import prepare
 
 from .conftest import TRACES
 
@@ -119,6 +120,26 @@ def test_a_frozen_run_resumes_to_the_same_bytes(captures: Path, tmp_path: Path) 
     again.run(quiet=True)
     whole, resumed = ((tmp_path / n / ckpt.MODEL).read_bytes() for n in ("whole", "cut"))
     assert whole == resumed
+
+
+def test_held_out_rounds_that_tell_nothing_do_not_choose_the_epoch(
+    dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Congestion alone learns, and no held-out loss has a known cause: training rounds choose."""
+    config = replace(FEW, epochs=6, init="shipped", freeze=("cwnd_gain",))
+    data = prepare([dataset], config)
+    assert (data.val.cause >= 0).any() and data.judges is data.val
+    blind = replace(data, val=replace(data.val, cause=torch.full_like(data.val.cause, -1)))
+    assert len(blind.val.x) and (blind.val.weight > 0).any()
+    trainer = Trainer(blind, tmp_path, config)
+    results = trainer.run(name="mine")
+    assert results["epoch"] == len(trainer.history) and results["epoch_chosen_by"] == "train"
+    assert capsys.readouterr().err.rstrip().endswith(", held-out paths tell nothing")
+    reference = Policy(trainer.config.hidden)
+    start.load("shipped").copy_to(reference)
+    x = torch.rand(500, contract.N_DENSE)
+    assert not torch.equal(trainer.policy.act(x)[:, CONGESTION], reference.act(x)[:, CONGESTION])
+    assert Trainer(blind, tmp_path, config).run(quiet=True) == results  # finished
 
 
 def test_random_weights_for_an_output_without_labels_are_refused(

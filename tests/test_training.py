@@ -232,6 +232,10 @@ def test_shares_are_of_the_weight_that_trains(taught: Path, tmp_path: Path) -> N
         rows = found.policy & (part == 0)
         ratio = found.weight[rows] / plain.weight[rows]
         assert ratio.max() == pytest.approx(ratio.min(), rel=1e-5)  # within one, as before
+    data = prepared.prepare(folders, TrainConfig(objective="awbc", shares=(0.3, 0.7))).examples
+    rows = data.policy & (data.split == "train")
+    weight, mine = data.weight[rows], data.part[rows] == 0
+    assert weight[mine].sum() / weight.sum() == pytest.approx(0.3, rel=1e-5)  # of an advantage, too
     with pytest.raises(NdmError, match="3 given for 2 datasets"):
         prepared.prepare(folders, TrainConfig(shares=(0.2, 0.3, 0.5)))
     with pytest.raises(NdmError, match="sum up to 1"):
@@ -461,7 +465,8 @@ def test_losses_of_unknown_cause_are_not_said_to_be_none(
 def test_a_population_without_held_out_rounds_has_no_held_out_loss(rounds: int, shown: str) -> None:
     val = {"rounds": rounds, "gain_mae": None, "congestion_auc": None}
     val |= {"congestion_losses": 0, "noise_losses": 0}
-    row = population.summary({1: {"val_loss": 0.5, "val": val}}).splitlines()[1]
+    found = {"val_loss": 0.5, "epoch_chosen_by": "val" if rounds else "train", "val": val}
+    row = population.summary({1: found}).splitlines()[1]
     assert row.split()[1] == shown
 
 

@@ -110,3 +110,14 @@ def test_a_file_of_this_contract_needs_no_conversion(
         assert run_command(["convert", *words]) == 2
         said = capsys.readouterr().err
         assert said.endswith("already, which is this code's; use it as it is\n")
+
+
+def test_rounds_without_weight_are_no_labels(
+    folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All flows are other algorithms', which are to count for nothing: nothing would be learned."""
+    words = ("--data", folders["runs"], "--pool-weight", 0)
+    assert train(tmp_path / "run", *words) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "have no weight; leave --pool-weight 0 out" in said
+    assert not (tmp_path / "run").exists()

@@ -114,6 +114,6 @@ def execute(
             raise NdmError(back.error)
         cluster.keep(back.files, task.run)
         if say:
-            held_out = val_text(back.results["val_loss"], data.val)
+            held_out = val_text(back.results["val_loss"], data.val, data.judges)
             print(f"seed {task.seed}: done, {held_out}", file=sys.stderr)
         yield task.seed, back.results

@@ -156,7 +156,7 @@ class Trainer:
         self.folder, self.dataset_sha256 = run, data.dataset_sha256
         self.learned_sha256 = data.learned_sha256
         self.examples, self.balance = data.examples, data.balance
-        self.train, self.val = data.train, data.val
+        self.train, self.val, self.judges = data.train, data.val, data.judges
         self.config = config = replace(data.config, seed=config.seed)
         torch.manual_seed(config.seed)
         self.policy = Policy(config.hidden, config.mask)
@@ -170,7 +170,8 @@ class Trainer:
         self.schedule = schedule(self.optimizer, config, self.steps)
         self.best = {k: v.clone() for k, v in self.policy.state_dict().items()}
         # Fine-tuning that never improves leaves the network as it was.
-        self.best_loss = self._validate()[0] if data.start else math.inf
+        self.start_loss = self._validate()[0] if data.start else math.inf
+        self.best_loss = self.start_loss
         self.epoch = 0
         self.history: list[dict[str, float]] = []
         self._resume()
@@ -278,14 +279,11 @@ class Trainer:
         }
 
     def _validate(self) -> tuple[float, float]:
-        """Loss on held-out rounds, and the gain's mean error where the window is a decision.
-
-        Where none is held out, those of the training rounds.
-        """
-        held_out = self.val if len(self.val.x) else self.train
+        """Loss on the rounds that choose the epoch, and the gain's mean error where the window is
+        a decision."""
         sums = torch.zeros(5, dtype=torch.float64)
         with torch.no_grad():
-            for batch in held_out.split(AT_ONCE):
+            for batch in self.judges.split(AT_ONCE):
                 out = self.policy.raw(batch.x)
                 gain = out[:, 0].clamp(self.policy.lo[0], self.policy.hi[0])
                 error = ((gain - batch.action).abs() * (batch.weight > 0)).sum()
@@ -293,6 +291,12 @@ class Trainer:
         gain, logit, decisions, known, error = sums.tolist()
         loss = gain / max(decisions, 1) + self.config.congestion_weight * logit / max(known, 1)
         return loss, error / max(decisions, 1)
+
+    def _best_epoch(self) -> int:
+        """The epoch with the lowest validation loss; 0: none had a lower one than the start."""
+        if self.best_loss == self.start_loss:
+            return 0
+        return [row["val_loss"] for row in self.history].index(self.best_loss) + 1
 
     def run(self, quiet: bool = False, name: str = "", board: bool = False) -> dict[str, Any]:
         """Train to the last epoch, write model and metrics.
@@ -332,7 +336,7 @@ class Trainer:
             if writer:
                 for key, number in row.items():
                     writer.add_scalar(key, number, self.epoch)
-            held_out = val_text(row["val_loss"], self.val)
+            held_out = val_text(row["val_loss"], self.val, self.judges)
             bar.set_postfix_str(f"train {row['train_loss']:.4f}, {held_out}")
             end = self.epoch == self.config.epochs
             if lines and (end or self.epoch % -(-self.config.epochs // SAY) == 0):
@@ -351,10 +355,8 @@ class Trainer:
         results = {
             "parameters": sum(p.numel() for p in self.policy.parameters()),
             "val_loss": self.best_loss,
-            # Of a fine-tuning that never improved: 0.
-            "epoch": next(
-                (e for e, row in enumerate(self.history, 1) if row["val_loss"] == self.best_loss), 0
-            ),
+            "epoch": self._best_epoch(),
+            "epoch_chosen_by": "val" if self.judges is self.val else "train",
             "masked_rounds": self.examples.masked,
             "start": self.config.init,
             "frozen": list(self.config.freeze),
@@ -373,9 +375,17 @@ def _csv(rows: list[dict[str, float]]) -> str:
     return stream.getvalue()
 
 
-def val_text(loss: float, val: Batch) -> str:
-    """The loss that chose the epoch; without held-out rounds it is that of the training rounds."""
-    return f"on held-out paths {loss:.4f}" if len(val.x) else "no held-out paths"
+def val_text(loss: float, val: Batch, judges: Batch) -> str:
+    """The loss that chose the epoch, if it is that of held-out rounds.
+
+    Args:
+        loss: of the rounds that choose the epoch.
+        val: the held-out rounds.
+        judges: see `Prepared.judges`.
+    """
+    if judges is val:
+        return f"on held-out paths {loss:.4f}"
+    return "held-out paths tell nothing" if len(val.x) else "no held-out paths"
 
 
 def require_tensorboard() -> Any:

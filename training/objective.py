@@ -61,7 +61,7 @@ class Examples:
     policy: npt.NDArray[np.bool_]
     """[n] rounds whose action is a decision worth learning"""
     weight: npt.NDArray[np.float32]
-    """[n] of the round beside others, before any advantage"""
+    """[n] of the round beside others"""
     cause: npt.NDArray[np.int8]
     """[n] 1: overflow loss, 0: random loss, -1: nothing lost, or cause unknown"""
     split: npt.NDArray[np.str_]
@@ -159,13 +159,13 @@ def _taught(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _split(
-    texts: dict[str, Named], edges: npt.NDArray[np.intp], config: TrainConfig
+    texts: dict[str, Named], edges: npt.NDArray[np.intp], config: TrainConfig, beside_lab: bool
 ) -> npt.NDArray[np.str_]:
     """[n] the split of every round; a flow begins at each of the edges."""
     if config.split_by == "flow":
         return texts["split"].text()
     names = ("flow_id", "source", "path", "split")
-    of_flow = splits.by_path(*(texts[name].at(edges) for name in names))
+    of_flow = splits.by_path(*(texts[name].at(edges) for name in names), beside_lab=beside_lab)
     return np.repeat(of_flow, np.diff(np.append(edges, len(texts["split"].number))))
 
 
@@ -221,7 +221,7 @@ def _returns(
     return _standardised(to_go, bucket, policy).astype(np.float32)
 
 
-def _shared_out(
+def shared_out(
     weight: Floats,
     policy: npt.NDArray[np.bool_],
     split: npt.NDArray[np.str_],
@@ -266,12 +266,13 @@ def _causes(data: dict[str, Any]) -> npt.NDArray[np.int8]:
     return cause
 
 
-def examples(table: pa.Table, config: TrainConfig) -> Examples:
+def examples(table: pa.Table, config: TrainConfig, beside_lab: bool = False) -> Examples:
     """Everything the trainer needs from a dataset.
 
     Args:
         table: rounds by `columns.SCHEMA`, at least the columns that `needed` names.
         config: discount, kind of sampling, objective and weight of other algorithms' flows.
+        beside_lab: see `splits.by_path`.
 
     Raises:
         NdmError: no round of that kind, or an input is outside the contract's box.
@@ -310,11 +311,11 @@ def examples(table: pa.Table, config: TrainConfig) -> Examples:
     for reason, rows in reasons.items():
         masked[reason] = int((policy & rows).sum())
         policy &= ~rows
-    split = _split(texts, edges, config)
+    split = _split(texts, edges, config, beside_lab)
     part = np.zeros(n, dtype=np.int16)
     if PART.name in table.column_names:  # else of one dataset, which need not be one of the run's
         part = table[PART.name].to_numpy()
-        weight = _shared_out(weight, policy, split, part, config)
+        weight = shared_out(weight, policy, split, part, config)
         action = _moved(action, part, config)
     x = derived.dense(table).astype(np.float32)
     x *= np.float32(1 / (1 << contract.Q_INPUT))

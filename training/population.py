@@ -45,7 +45,29 @@ def members(folder: Path) -> dict[int, Path]:
     for path in found.values():
         if not (path / ckpt.MODEL).is_file():
             raise NdmError(f"{path}: not trained to its end; run the ndm train of {folder} again")
-    return dict(sorted(found.items()))
+    found = dict(sorted(found.items()))
+    first, *others = found.values()
+    one = ckpt.load(first / ckpt.MODEL)
+    for path in others:
+        _require_alike(path, one.config, one.dataset_sha256)
+    return found
+
+
+def _require_alike(run: Path, config: TrainConfig, dataset_sha256: str) -> None:
+    """Networks of other settings or data are no population: their scores do not tell seeds apart.
+
+    Raises:
+        NdmError: names the settings in which the run differs.
+    """
+    saved = ckpt.load(run / ckpt.MODEL)
+    mine, theirs = saved.config.to_dict(), config.to_dict()
+    apart = [name for name in mine if name != "seed" and mine[name] != theirs[name]]
+    apart += ["dataset"] * (saved.dataset_sha256 != dataset_sha256)
+    if apart:
+        raise NdmError(
+            f"{run}: differs from the rest of the population in more than its seed: "
+            f"{', '.join(apart)}; choose another -o, or remove it"
+        )
 
 
 def every(paths: Sequence[Path]) -> tuple[str, ...]:
@@ -99,6 +121,9 @@ def train(
     prepared = prepare(data, config)
     seeds = range(config.seed, config.seed + count)
     runs = {seed: folder / f"seed-{seed}" for seed in seeds}
+    for run in sorted({*folder.glob("seed-*")} - {*runs.values()}):  # those refuse by themselves
+        if (run / ckpt.MODEL).is_file():
+            _require_alike(run, prepared.config, prepared.dataset_sha256)
     if engine == cluster.RAY:
         return dict(sorted(away.execute(prepared, runs, board, not quiet)))
     return _here(prepared, runs, quiet, board)
@@ -142,8 +167,8 @@ def summary(results: dict[int, dict[str, Any]]) -> str:
     rows = []
     for seed, found in results.items():
         part = found["val"]
-        held_out = any(part[key] for key in ("rounds", "congestion_losses", "noise_losses"))
-        loss = found["val_loss"] if held_out else None  # else of the training rounds
+        # Else it is the loss of the training rounds.
+        loss = found["val_loss"] if found["epoch_chosen_by"] == "val" else None
         row = (loss, part["gain_mae"], part["congestion_auc"])
         rows.append([np.nan if value is None else value for value in row])
         lines.append(f"{seed:6}{rows[-1][0]:15.5f}{rows[-1][1]:10.4f}{rows[-1][2]:16.3f}")

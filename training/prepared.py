@@ -24,8 +24,8 @@ from ndm_tcp.training import teachers
 from ndm_tcp.training.advantage import Value, weights
 from ndm_tcp.training.config import TrainConfig
 from ndm_tcp.training.model import Policy
-from ndm_tcp.training.objective import Examples, examples, needed
-from ndm_tcp.training.start import CONGESTION, Start, resolve
+from ndm_tcp.training.objective import Examples, examples, needed, shared_out
+from ndm_tcp.training.start import CONGESTION, GAIN, Start, resolve
 
 BATCH, STEPS, FEWEST = 4096, 64, 64
 """Rounds per step, if the config leaves it open: fewer where an epoch would have less than STEPS
@@ -68,6 +68,14 @@ class Prepared:
     val: Batch
     balance: Tensor
     """[2] weight of a loss by its cause"""
+
+    @functools.cached_property
+    def judges(self) -> Batch:
+        """The rounds that choose the epoch: those held out, if they tell anything about what
+        learns; else those that train."""
+        gain = GAIN not in self.config.freeze and bool((self.val.weight > 0).any())
+        known = CONGESTION not in self.config.freeze and bool((self.val.cause >= 0).any())
+        return self.val if gain or known else self.train
 
     @functools.cached_property
     def learned_sha256(self) -> str:
@@ -115,11 +123,15 @@ def prepare(data: Sequence[Path], config: TrainConfig) -> Prepared:
         print(f"ndm: {said}", file=sys.stderr)
     del dataset
     config, start = resolve(config, found, data)
-    value = None
     if config.objective == "awbc" and found.return_to_go is not None:
         taught = (found.split == "train") & found.policy
         value = Value.fit(found.x[taught], found.return_to_go[taught])
-    train, val = (_batch(found, split, value, config) for split in ("train", "val"))
+        better = weights(value, found.x, found.return_to_go, config.beta)
+        # Anew: of an advantage one dataset has more than another.
+        weight = (found.weight * better).astype(np.float64)
+        shared = shared_out(weight, found.policy, found.split, found.part, config)
+        found = replace(found, weight=shared.astype(np.float32))
+    train, val = (_batch(found, split, config) for split in ("train", "val"))
     config = replace(config, batch=batch_of(config, len(train.x)))
     share = torch.tensor([float((train.cause == k).sum()) for k in (0, 1)])
     # Both kinds of loss weigh the same in sum; a frozen logit is not trained.
@@ -196,12 +208,9 @@ def _rows(data: Examples, split: str, config: TrainConfig) -> npt.NDArray[np.boo
     return np.asarray(found, dtype=np.bool_)
 
 
-def _batch(data: Examples, split: str, value: Value | None, config: TrainConfig) -> Batch:
+def _batch(data: Examples, split: str, config: TrainConfig) -> Batch:
     rows = _rows(data, split, config)
-    weight, x = data.weight[rows], data.x[rows]
-    if value is not None and data.return_to_go is not None:
-        weight = weight * weights(value, x, data.return_to_go[rows], config.beta)
-    weight = np.where(data.policy[rows], weight, np.float32(0))
+    x, weight = data.x[rows], np.where(data.policy[rows], data.weight[rows], np.float32(0))
     if weight.any():
         weight = weight / max(float(weight[weight > 0].mean()), 1e-6)
     return Batch(

@@ -45,7 +45,9 @@ def split_of(scenario: str) -> str:
     return {0: "val", 1: "test"}.get(rank % HELD_OUT, "train")
 
 
-def by_path(flow: Names, source: Names, path: Names, split: Names) -> Names:
+def by_path(
+    flow: Names, source: Names, path: Names, split: Names, *, beside_lab: bool = False
+) -> Names:
     """The split of each flow, such that flows of one path share it.
 
     Args:
@@ -53,13 +55,14 @@ def by_path(flow: Names, source: Names, path: Names, split: Names) -> Names:
         source: [n] the recording it is of.
         path: [n] the path that its recording names; empty if unknown.
         split: [n] that of the dataset, which has held out whole flows.
+        beside_lab: these are a part of what trains, and the rest has `FEWEST` paths of the lab.
 
     Returns:
         [n] of recordings of the lab the split of their scenario. Other flows over a path with a
         name take the split of the first flow of that path; the rest keep theirs.
     """
     scenarios = [scenario_of(name) for name in source.tolist()]
-    enough = len(set(scenarios) - {None}) >= FEWEST
+    enough = beside_lab or len(set(scenarios) - {None}) >= FEWEST
     first: dict[str, str] = {}
     for number in np.argsort(flow, kind="stable").tolist():
         first.setdefault(str(path[number]), str(split[number]))

@@ -113,7 +113,7 @@ def unlabelled(data: Examples) -> tuple[str, ...]:
     """The outputs that the training rounds have no labels for; congestion needs both causes."""
     train = data.split == "train"
     causes = data.cause[train]
-    missing = [] if (train & data.policy).any() else [GAIN]
+    missing = [] if (train & data.policy & (data.weight > 0)).any() else [GAIN]
     if not ((causes == 0).any() and (causes == 1).any()):
         missing.append(CONGESTION)
     return tuple(missing)
@@ -140,7 +140,9 @@ def resolve(
     missing = unlabelled(data)
     if GAIN in missing and GAIN not in config.freeze:
         hint = "add longer captures"
-        if data.policy.any():
+        if (data.policy & (data.split == "train")).any():
+            hint = "all that teach have no weight; leave --pool-weight 0 out"
+        elif data.policy.any():
             hint = "all that teach are held out; add captures of more paths"
         elif data.masked.get("no truth"):
             hint = "the card says why; flows without a target window take --objective awbc"
