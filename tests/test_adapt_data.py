@@ -20,7 +20,7 @@ from ndm_tcp.paths.model import Value
 from ndm_tcp.training.config import TrainConfig
 from ndm_tcp.training.objective import examples, needed
 
-from .conftest import TRACES
+from .conftest import ROOT, TRACES
 from .test_adapt import path
 
 
@@ -55,7 +55,7 @@ def test_what_the_search_found_is_what_trains(
             pass
 
     monkeypatch.setattr("ndm_tcp.training.loop.Trainer", Fake)
-    monkeypatch.setattr(steps, "_teach", lambda _: True)
+    monkeypatch.setattr(steps, "_teach", lambda *_: True)
     lab = command.shipped_rounds()
     setting = steps.Steps(tmp_path, lab, 1, 1, ONE)
     steps.train(setting, tmp_path / "recorded", 0, targets=targets, offset=offset)
@@ -91,3 +91,24 @@ def test_captures_are_held_out_as_the_training_holds_them_out(tmp_path: Path) ->
     trained = dict(zip(data.flows.text().tolist(), data.split.tolist(), strict=True))
     assert {m.name: trained[m.flow_id] for m in models} == found
     assert {*found.values()} >= {"train", "test"}
+
+
+def test_a_few_recordings_of_the_lab_are_held_out_beside_its_rounds_as_the_training_does(
+    tmp_path: Path,
+) -> None:
+    """Two paths of the lab alone would all train; with its rounds there are enough of them."""
+    places = sorted((TRACES / "lab").glob("train-0[03]*--cubic--1"))
+    places += sorted((TRACES / "lab").glob("train-0[03]*--reno--1"))
+    lab = ROOT / "datasets" / "lab-rounds" / "lan-short"
+    build(places, tmp_path / "first", quiet=True)
+    rounds = store.load(tmp_path / "first").rounds
+    pairs = zip(rounds["source"].to_pylist(), rounds["flow_id"].to_pylist(), strict=True)
+    models = [replace(path(source), flow_id=flow) for source, flow in sorted({*pairs})]
+    setting = steps.Steps(tmp_path, (lab,), 1, 1, ONE)
+    found = steps.captures(places, setting, models)
+    config = TrainConfig()
+    table = store.load_all([tmp_path / "captures", lab], needed(config)).rounds
+    data = examples(table, config)
+    trained = dict(zip(data.flows.text().tolist(), data.split.tolist(), strict=True))
+    assert {m.name: trained[m.flow_id] for m in models} == found
+    assert {*found.values()} == {"train", "val"}

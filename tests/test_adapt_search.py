@@ -54,7 +54,7 @@ def test_the_loop_chooses_what_to_teach(
 @pytest.mark.parametrize(
     ("gains", "draws", "wins"),
     [
-        ([0.3, -0.28, 0.01] + [0.03] * 9, 12, True),  # unclear in three and six, but not worse
+        ([0.3, -0.28, 0.01] + [0.05] * 9, 12, True),  # unclear in three and six, but not worse
         ([0.3, -0.3, 0.0] + [-0.1] * 9, 12, False),
         ([0.1, 0.11, 0.12], 3, True),
         ([-0.1, -0.11, -0.12], 3, False),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ndm_tcp.adapt import report, steps, verdict
@@ -50,12 +51,32 @@ def test_flows_of_one_path_are_no_independent_witnesses() -> None:
     assert apart.pairs == 5
     two = {"a": 1, "b": 1, "c": 1, "d": 1, "e": 2}
     few = verdict.difference(flows, "shipped", two)
-    assert few.pairs == 10  # fewer than three paths: the draws
+    assert few.pairs == 5  # fewer than three paths: the flows
+    pair = verdict.difference({name: flows[name] for name in "ab"}, "shipped")
+    assert pair.pairs == 2  # fewer than three flows, too: the draws
     three = verdict.difference(flows, "shipped", {"a": 1, "b": 1, "c": 1, "d": 2, "e": 3})
     assert three.pairs == 3 and three.high - three.low > apart.high - apart.low
     assert verdict.count(flows, two) == 2 and verdict.count(flows, {}) == 5
     use, said = verdict.sentence({"shipped": three}, None)
     assert use and f"(score {three.score:+.3f} [{three.low:+.3f}, {three.high:+.3f}]" in said
+
+
+@pytest.mark.parametrize("flows", [1, 2, 3, 6])
+def test_chance_is_significant_as_seldom_as_the_interval_says(flows: int) -> None:
+    """On one path two equal networks differ by flow and by draw; 2.5 % may look better."""
+    rng = np.random.default_rng(1)
+    names = [f"f{number}" for number in range(flows)]
+    # What flows share is a part of the path, so of one flow or two only draws can tell.
+    of_flow = 0.02 if flows > 2 else 0.0
+    better, cases = 0, 400
+    for _ in range(cases):
+        of: verdict.Of = {}
+        for name in names:
+            apart = rng.normal(0, of_flow) + rng.normal(0, 0.01, 3)
+            adapted = prediction(*(10 * np.exp(apart)))
+            of[name] = {"adapted": adapted, "shipped": prediction(10.0, 10.0, 10.0)}
+        better += verdict.difference(of, "shipped", dict.fromkeys(names, 1)).low > 0
+    assert better <= 0.05 * cases  # 2.5 % are expected; 4.4 standard errors above
 
 
 def test_flows_between_the_same_hosts_count_as_one_path() -> None:

@@ -96,7 +96,8 @@ def captures(paths: Sequence[Path], steps: Steps, models: Sequence[PathModel]) -
     edges = np.flatnonzero(begins(rounds))
     columns = [Named.of(rounds[name]).at(edges) for name in names]
     # As the training holds them out: recordings of the lab by their scenario.
-    split = dict(zip(columns[0].tolist(), splits.by_path(*columns).tolist(), strict=True))
+    of_flow = splits.by_path(*columns, beside_lab=bool(steps.lab_rounds))
+    split = dict(zip(columns[0].tolist(), of_flow.tolist(), strict=True))
     return {model.name: split.get(model.flow_id, "train") for model in models}
 
 
@@ -158,7 +159,7 @@ def dataset(steps: Steps, folders: list[Path], turn: int) -> Path:
     return recorded
 
 
-def _teach(captures: Path) -> bool:
+def _teach(captures: Path, beside_lab: bool) -> bool:
     """Does a round of the captures have a target window, and is it of no path that is held out?"""
     from ndm_tcp.datasets.store import store
     from ndm_tcp.datasets.store.describe import labels
@@ -168,7 +169,7 @@ def _teach(captures: Path) -> bool:
     if not labels(store.manifest_of(captures))[0]:
         return False
     config = TrainConfig()
-    found = examples(store.load(captures, needed(config)).rounds, config)
+    found = examples(store.load(captures, needed(config)).rounds, config, beside_lab)
     return bool((found.policy & (found.split == "train")).any())
 
 
@@ -202,7 +203,7 @@ def train(
     captures = steps.out / "captures"
     # Held-out rounds are the user's alone: what the lab's lose, the guard measures in the loop.
     data, shares, held_out = [recorded], [SHARE], [1.0]
-    if _teach(captures):
+    if _teach(captures, bool(steps.lab_rounds)):
         data.append(captures)
         shares, held_out = [SHARE * (1 - CAPTURED), SHARE * CAPTURED], [1.0, 0.0]
     data += steps.lab_rounds

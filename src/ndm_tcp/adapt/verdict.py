@@ -38,7 +38,7 @@ class Difference:
     goodput: Ratio
     rtt: Ratio
     pairs: int
-    """paths, or draws where there are fewer than three paths"""
+    """paths, with fewer than three flows, with fewer than three of these draws"""
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ def numbers(models: Iterable[PathModel]) -> Paths:
 
 
 def scores(of: Of, name: str, paths: Paths) -> list[float]:
-    """Scores of one algorithm: one a path, or one a draw with few paths."""
+    """Scores of one algorithm, one a witness: see `_witnesses`."""
     each = {model: [[score(run)] for run in runs[name].draws] for model, runs in of.items()}
-    return [row[0] for row in _by_path(each, paths)]
+    return [row[0] for row in _witnesses(each, paths)]
 
 
 def count(models: Iterable[str], paths: Paths) -> int:
@@ -82,18 +82,21 @@ def count(models: Iterable[str], paths: Paths) -> int:
     return len({paths.get(name) or name for name in models})
 
 
-def _by_path(each: Mapping[str, Rows], paths: Paths) -> Rows:
-    """The mean row of each path, or with few paths the rows of all draws.
+def _witnesses(each: Mapping[str, Rows], paths: Paths) -> Rows:
+    """One mean row of each path; with few paths of each flow; with few flows of each draw's number.
 
-    Flows over one path share what is peculiar to it: they are no independent witnesses.
+    Flows over one path share what is peculiar to it, and draws of one flow what is peculiar to
+    the flow: they are no independent witnesses.
     """
     of_path: dict[int | str, Rows] = {}
-    for name, rows in each.items():
-        mean = np.mean(rows, axis=0).tolist()
-        of_path.setdefault(paths.get(name) or name, []).append(mean)
+    flows = {name: np.mean(rows, axis=0).tolist() for name, rows in each.items()}
+    for name, row in flows.items():
+        of_path.setdefault(paths.get(name) or name, []).append(row)
     if len(of_path) >= FEWEST:
-        return [np.mean(means, axis=0).tolist() for means in of_path.values()]
-    return [row for rows in each.values() for row in rows]
+        return [np.mean(rows, axis=0).tolist() for rows in of_path.values()]
+    if len(flows) >= FEWEST:
+        return list(flows.values())
+    return [np.mean(rows, axis=0).tolist() for rows in zip(*each.values(), strict=True)]
 
 
 def grows(new: Sequence[float], old: Sequence[float], errors: float = 2.0) -> bool:
@@ -117,7 +120,7 @@ def _logs(runs: Mapping[str, Prediction], other: str) -> Rows:
 
 def difference(of: Of, other: str, paths: Paths = APART) -> Difference:
     """The adapted network less another on the user's paths."""
-    rows = _by_path({name: _logs(runs, other) for name, runs in of.items()}, paths)
+    rows = _witnesses({name: _logs(runs, other) for name, runs in of.items()}, paths)
     return Difference(
         *student([row[0] for row in rows]),
         interval([row[1] for row in rows]),
@@ -145,7 +148,7 @@ def guard(suites: str, adapted: Mapping[str, float], shipped: Mapping[str, float
     apart = {name: adapted[name] - shipped[name] for name in sorted(shipped)}
     of_suite: dict[str, list[float]] = {}
     for name, value in apart.items():
-        of_suite.setdefault(name.partition("/")[0], []).append(value)
+        of_suite.setdefault(name.rpartition("/")[0], []).append(value)
     every = Guard(suites, len(apart), *student([*apart.values()]))
     found = [every, *(Guard(one, len(v), *student(v)) for one, v in of_suite.items())]
     refuse = [one for one in found if not one.passed]
