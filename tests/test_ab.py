@@ -59,6 +59,15 @@ def test_a_flow_counts_from_its_first_poll() -> None:
     assert (flow.start_s, flow.end_s) == (100, 110)
 
 
+def test_counters_of_segments_may_wrap() -> None:
+    """They are u32 in the kernel: at 100 Gbit/s in less than ten minutes."""
+    wraps = bulk(
+        sent=lambda k: (2**32 - 5000 + 1000 * k) % 2**32,
+        retransmitted=lambda k: (2**32 - 50 + 10 * k) % 2**32,
+    )
+    assert measured(wraps).retransmission_rate == pytest.approx(0.01)
+
+
 def test_goodput_is_by_the_time_with_data_in_flight() -> None:
     """Busy for six of ten seconds; without the counter, as the polls show it."""
     assert measured(bulk(busy_us=lambda k: 600_000 * k)).goodput_mbps == pytest.approx(10 / 0.6)
@@ -212,6 +221,15 @@ def test_what_a_host_adds_makes_no_other_path(one_ms: float, other_ms: float, di
     assert any("baseline RTTs" in text for text in pair.warnings) == differ
 
 
+def test_flows_without_a_baseline_rtt_leave_the_rest_to_compare() -> None:
+    rng = np.random.default_rng(5)
+    cubic, bbr = drawn("cubic", 40, 10, rng), drawn("bbr", 40, 10, rng, base_ms=60)
+    bbr[3] = replace(bbr[3], base_rtt_ms=0.0)
+    assert "baseline RTTs, medians" in warned(bbr, cubic)
+    bbr[:25] = [replace(flow, base_rtt_ms=0.0) for flow in bbr[:25]]
+    assert "the paths may differ: of most flows of a group" in warned(bbr, cubic)
+
+
 def test_few_flows_other_times_and_much_that_is_left_out() -> None:
     rng = np.random.default_rng(6)
     cubic, bbr = drawn("cubic", 40, 10, rng), drawn("bbr", 40, 10, rng)
@@ -312,6 +330,21 @@ def test_a_rotated_log_counts_a_flow_once(tmp_path: Path, capsys: Capture) -> No
     again = whole.read_text().replace("17000000", "17000900")
     (tmp_path / "again.log").write_text(again)
     assert [group["flows"] for group in groups(whole, tmp_path / "again.log")] == [24, 24]
+
+
+def test_a_clock_that_is_set_back_does_not_mix_polls(tmp_path: Path, capsys: Capture) -> None:
+    path = log(tmp_path / "ss.log", seconds=12)
+    found = []
+    for back_s in (0, 3, 3600):
+        text = path.read_text()
+        for second in range(6, 12):
+            text = text.replace(
+                f"{1_700_000_000 + second}.5", f"{1_700_000_000 + second - back_s}.5"
+            )
+        (tmp_path / "back.log").write_text(text)
+        assert run_command(["ab", str(tmp_path / "back.log"), "--json"]) == 0
+        found.append(json.loads(capsys.readouterr().out)["groups"])
+    assert found[0] == found[1] == found[2]
 
 
 def test_the_terminal_and_one_network(tmp_path: Path, capsys: Capture) -> None:

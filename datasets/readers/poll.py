@@ -131,6 +131,21 @@ class PollColumns:
         return PollColumns(**{name: getattr(self, name)[index] for name in NAMES})
 
 
+def steady(time_us: Ints) -> Ints:
+    """Times of a log in its order, as a clock would show them that nobody set back.
+
+    How much time passed across such a step is not known: the median of the others stands for it.
+
+    Args:
+        time_us: [polls] as logged.
+    """
+    step = np.diff(time_us)
+    if (step >= 0).all():
+        return time_us
+    usual = int(np.median(step[step > 0])) if (step > 0).any() else 0
+    return np.cumsum(np.concatenate([time_us[:1], np.where(step < 0, usual, step)]))
+
+
 def _changed(polls: PollColumns) -> npt.NDArray[np.bool_]:
     """False where a poll repeats the one before in everything but its time."""
     values = np.stack([getattr(polls, name) for name in NAMES if name != "time_us"])

@@ -29,6 +29,7 @@ from ndm_tcp.datasets.readers.poll import (
     flow,
     prevailing,
     quiet,
+    steady,
     tally,
     warn_of_times,
 )
@@ -305,9 +306,14 @@ def flows_of(path: Path, log: Log) -> list[npt.NDArray[np.intp]]:
 
 
 def columns(rows: npt.NDArray[Any]) -> PollColumns:
-    """Columns; counters that the kernel has but ss leaves out at zero become zero."""
+    """Columns of one of `flows_of`, with times that never go back where its order is sure.
+
+    Counters that the kernel has but ss leaves out at zero become zero.
+    """
     values = {name: rows[name].copy() for name in SS_POLL}
     values["time_us"] = np.maximum(values["time_us"], 0)
+    if (values["bytes_acked"] != MISSING).any():  # by which `flows_of` knows the order
+        values["time_us"] = steady(values["time_us"])
     for counter in (values["delivered"], values["bytes_acked"]):
         if (counter != MISSING).any():
             counter[counter == MISSING] = 0
@@ -346,9 +352,10 @@ def read(path: Path, parse: Callable[[Path], Log] = parse, warn: Warn = quiet) -
     """
     log, digest = parse(path), files.sha256(path)
     refuse_damaged(path, log)
-    flows = []
+    flows, set_back = [], 0
     for number, item in enumerate(flows_of(path, log)):
         rows = log.rows[item]
+        set_back = max(set_back, int((np.diff(rows["time_us"]) < 0).sum()))
         cc_name = prevailing(tally(rows["cc"], log.ccs))
         # Bare words that are not its name; before its first they are what the socket began with.
         other = np.array(log.ccs)[rows["cc"][rows["cc"] >= 0]] != cc_name
@@ -382,5 +389,10 @@ def read(path: Path, parse: Callable[[Path], Log] = parse, warn: Warn = quiet) -
         warn(f"{n} sockets with a damaged value were left out, the first is in line {first}")
     if log.cut:
         warn("the last line is cut off and left out")
+    if set_back:
+        warn(
+            f"the log's clock was set back {set_back} times; the usual time between two polls "
+            "stands for what passed"
+        )
     warn_of_times(flows, warn)
     return flows

@@ -17,6 +17,9 @@ MOST_LIMITED = 0.5
 PREFIX_BITS = {4: 24, 6: 48}
 """of a destination: addresses that share them are one place"""
 
+U32 = 0xFFFFFFFF
+"""The kernel's counters of segments begin again after it."""
+
 ONCE = "seen by one poll only"
 SHORT = "too short"
 SWITCHED = "changed its algorithm"
@@ -176,8 +179,8 @@ def measure(ends: Ends, seen: Watched, least_s: float, cgroup: str = "") -> Flow
         cgroup: of its socket; empty: not known.
     """
     first, last, busy_us = seen.first, seen.last, seen.busy_us
-    acked, sent = last.acked_bytes - first.acked_bytes, last.sent - first.sent
-    retransmitted = last.retransmitted - first.retransmitted
+    acked, sent = last.acked_bytes - first.acked_bytes, (last.sent - first.sent) & U32
+    retransmitted = (last.retransmitted - first.retransmitted) & U32
     return Flow(
         ends=ends,
         cc=last.cc,

@@ -18,7 +18,7 @@ import numpy as np
 
 from ndm_tcp.ab.flows import Ends, Flow, Poll, Watched, measure, plain
 from ndm_tcp.datasets.readers import ss, streams
-from ndm_tcp.datasets.readers.poll import MISSING
+from ndm_tcp.datasets.readers.poll import MISSING, PollColumns
 from ndm_tcp.datasets.readers.sources import discover
 from ndm_tcp.errors import NdmError
 
@@ -45,12 +45,15 @@ class _Part:
     rows: np.ndarray[tuple[int], np.dtype[np.intp]]
 
     @cached_property
+    def columns(self) -> PollColumns:
+        """The polls, in the order of the log."""
+        return ss.columns(self.log.rows[self.rows])
+
+    @cached_property
     def span(self) -> tuple[float, float, int, int]:
         """Time in us and acknowledged bytes, of the first and of the last poll."""
-        rows = self.log.rows[self.rows]
-        times, acked = (rows[name].clip(0) for name in ("time_us", "bytes_acked"))
-        first, last = int(times.argmin()), int(times.argmax())
-        return float(times[first]), float(times[last]), int(acked[first]), int(acked[last])
+        times, acked = self.columns.time_us, self.columns.bytes_acked
+        return float(times[0]), float(times[-1]), int(acked[0]), int(acked[-1])
 
     def goes_on(self, parts: Sequence[_Part]) -> bool:
         """Is it of the flow of these parts? Then it is in another log, and counts from there on."""
@@ -62,12 +65,11 @@ class _Part:
 
     def polls(self) -> Iterator[Poll]:
         """In order of time."""
-        rows, log = self.log.rows[self.rows], self.log
-        columns = ss.columns(rows)
+        rows, log, columns = self.log.rows[self.rows], self.log, self.columns
         delivered = columns.delivered
         if (delivered == MISSING).any():
             delivered = columns.bytes_acked // max(int(rows["mss"].max()), 1)
-        for k in np.argsort(columns.time_us, kind="stable").tolist():
+        for k in range(len(rows)):
             cc = int(rows["cc"][k])
             yield Poll(
                 time_s=float(columns.time_us[k]) / 1e6,
