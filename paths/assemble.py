@@ -102,7 +102,7 @@ def model(flow: FlowRecords, name: str, source: str, o: Observed, f: Found) -> P
         rtt_us=_base(f),
         queue_packets=_queue(f, mean(levels, o.seconds)),
         qdisc=f.early or "droptail",
-        loss=_loss(o, f.losses),
+        loss=_loss(f.losses),
         burst=f.losses.burst,
         jitter_us=_jitter(f),
         reorder=f.order.reorder,
@@ -196,10 +196,10 @@ def _jitter(f: Found) -> Value:
     return Value(sigma_us, sigma_us / 2, 2 * sigma_us)
 
 
-def _loss(o: Observed, lost: Losses) -> Value:
+def _loss(lost: Losses) -> Value:
     """Twice the square root of a count is a 95 % interval of a Poisson rate."""
-    slack = (2 * float(np.sqrt(lost.n_random + 1)) + 1) / (lost.passed or o.packets)
-    if slack > 1:  # never alone
+    slack = (2 * float(np.sqrt(lost.n_random + 1)) + 1) / max(lost.passed, 1)
+    if slack > 1:  # too few packets passed where a loss is a random one
         return Value.exact(lost.random, Kind.ASSUMED)
     return Value(lost.random, max(0.0, lost.random - slack), lost.random + slack)
 

@@ -25,6 +25,9 @@ MOST_QUEUE_PACKETS, QUEUE_PERCENTILE = 4.0, 90
 """of the ACKs around losses: more is a queue"""
 SAME_RATE = 0.06
 """of the log rate: what such stretches scatter"""
+STEADY = 0.05
+"""of the log of the packets in flight: a flow that offers the same all the time, as its application
+or the receiver's window lets it, loses packets at random at the same rate, too"""
 LEAST_BUCKET = 2.0
 """packets; with one it would be a link"""
 OFTEN_LOST = 0.02
@@ -57,6 +60,9 @@ def measure(o: Observed, order: Order, rate: Rates) -> Policer | None:
     around = np.searchsorted(o.at, o.t[at]).clip(0, len(o.rtt) - 1)
     queue = (o.rtt[around] - order.base) * pps
     if np.percentile(queue, QUEUE_PERCENTILE) > MOST_QUEUE_PACKETS:
+        return None
+    between = (o.at >= o.t[first]) & (o.at <= o.t[last])
+    if spread(np.log(o.flight[between].clip(1))) < STEADY:
         return None
     rates = _between_losses(o, at)
     if len(rates) < LEAST_STRETCHES or spread(np.log(rates.clip(1))) > SAME_RATE:

@@ -71,6 +71,9 @@ def test_flows_of_one_capture_are_each_others_rivals() -> None:
     assert mbps == pytest.approx(2 * estimate(flow, "a").seen.goodput_mbps, rel=0.05)
     made = estimate(alone, "a", [alone, beside])
     assert made.rivals and made.label_error_log2 > 0.24
+    assert 0 < made.loss.high < 0.1  # of the half second before
+    never = estimate(alone, "a", [alone, replace(beside, start_us=0)])
+    assert never.loss == model.Value.exact(0.0, model.Kind.ASSUMED)
     assert made.notes[0].startswith("Another flow between the same hosts")
     before = replace(alone, start_us=-int(flow.acks["now_us"][-1]))
     for other in (before, replace(beside, group="b"), replace(beside, start_us=None)):

@@ -221,7 +221,7 @@ def test_a_policer_is_found_with_its_rate_and_bucket(cc: str, tmp_path: Path) ->
     found = estimate(replace(flow, truth=None), "run")
     assert found.rate_bps == pytest.approx(12e6, rel=0.02)
     assert found.bucket_packets.value == pytest.approx(120, rel=0.1)
-    assert found.loss.value == 0 and not found.rivals
+    assert (found.loss.value, found.loss.kind) == (0, Kind.ASSUMED) and not found.rivals
     labelled = label(replace(flow, truth=None))
     assert labelled.truth is not None and "bucket_packets" in labelled.truth.scenario
 
