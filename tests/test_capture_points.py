@@ -14,11 +14,11 @@ import pytest
 from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.readers import capture
 
-from .captures import SENDER, Captured, captured
+from .captures import ACK, SENDER, SYN, Captured, captured, stamps
 from .conftest import TRACES
 from .test_field_captures import at, connection, outward, time_us
 
-BEHIND, ONLY_ACKS = capture.REASONS[11], capture.REASONS[12]
+BEHIND, ONLY_ACKS, MIDWAY = (capture.REASONS[number] for number in (11, 12, 13))
 RUNS = ("cubic-01-clean", "reno-03-lossy", "bbr-04-lossy", "reno-06-lossy-jitter")
 
 
@@ -89,7 +89,10 @@ def test_overtaken_records_are_no_such_sign(late_us: int, tmp_path: Path) -> Non
     for k in data[20:400:20]:
         made.records[k] = at(made.records[k], time_us(made.records[k]) + 1000 + late_us)
     (flow,), refused = capture.read(made.sort().write())
-    assert not refused and flow.facts["capture_holes"] > 8
+    assert not refused
+    # What overtook them is no hole before them, and they are no retransmissions.
+    lost = int(flow.acks["lost"].sum()), flow.facts["retransmitted"], flow.facts["capture_holes"]
+    assert lost == (0, 0, 0) and int(flow.acks["delivered"][-1]) == 400
 
 
 @pytest.mark.parametrize("handshake", [True, False])
@@ -139,3 +142,36 @@ def test_parts_of_a_flow_are_named_with_how_to_join_them(
     told = [line for line in capsys.readouterr().err.splitlines() if "parts of one flow" in line]
     joined = " ".join(map(str, found))
     assert len(told) == 1 and told[0].endswith(f"mergecap -w whole.pcap {joined}")
+
+
+@pytest.mark.parametrize(("from_sender_us", "refused"), [(8_000, True), (1_000, False)])
+@pytest.mark.parametrize("run", RUNS[:2])
+def test_a_capture_midway_is_refused(
+    run: str, from_sender_us: int, refused: bool, tmp_path: Path
+) -> None:
+    """On a router: of the RTT it shows only what lies behind it."""
+    header, whole = captured(TRACES / run)
+    sender = whole[0][16 + 12 : 16 + 16]  # it opens the connection
+    moved = []
+    for record in whole:
+        out = record[16 + 12 : 16 + 16] == sender
+        seconds, ns = struct.unpack_from("<II", record)
+        ns += 10**9 * seconds + (1 if out else -1) * 1000 * from_sender_us
+        moved.append((ns, struct.pack("<II", ns // 10**9, ns % 10**9) + record[8:]))
+    moved.sort(key=lambda one: one[0])
+    path = without(tmp_path / "midway.pcap", header, [record for _, record in moved], set())
+    assert skipped(path) == ({MIDWAY: 1} if refused else {})
+
+
+def test_a_sender_that_waits_with_its_first_ack_is_not_midway(tmp_path: Path) -> None:
+    """Linux sends that ACK with the first data, if it may; it echoes time stamps at once."""
+    made, rtt_us = Captured(tmp_path / "x.pcap"), 20_000
+    mss = b"\x02\x04\x03\xe8"
+    made.packet(1_000_000, True, flags=SYN, options=mss + stamps(0, 0))
+    made.packet(1_020_000, False, flags=SYN | ACK, ack=1, options=mss + stamps(500, 0))
+    for k in range(150):
+        at_us, back = 1_055_000 + 1000 * k, k - rtt_us // 1000
+        echo = 500 if back < 0 else 535 + back
+        made.data(at_us, 1 + 1000 * k, 1000, options=stamps(55 + k, echo))
+        made.ack(at_us + rtt_us - 100, 1001 + 1000 * k, options=stamps(535 + k, 55 + k))
+    assert not skipped(made.sort().write())

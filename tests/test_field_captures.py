@@ -203,7 +203,7 @@ def test_copies_under_a_translated_address_are_left_out(
     copies = [translated(r, old, b"\xc0\0\2\1", later_us) for r in made.records]
     made.records += copies[missing:]
     (flow,), skipped, _ = read(made.sort())
-    assert skipped == {"a copy of another connection under another address (NAT)": 1}
+    assert skipped == {"a copy of another connection under another address (NAT) or VLAN tag": 1}
     assert flow.facts["segments"] == 150 and flow.facts["retransmitted"] == 0
 
 

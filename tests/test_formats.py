@@ -258,6 +258,24 @@ def test_the_same_ports_in_two_vlans_are_two_flows(tmp_path: Path) -> None:
     assert [len(flow.acks) for flow in flows] == [ROWS, ROWS]
 
 
+@pytest.mark.parametrize("tagged_first", [True, False])
+def test_a_flow_with_and_without_its_vlan_tag_is_one(tagged_first: bool, tmp_path: Path) -> None:
+    """`tcpdump -i any`, or on the card that carries a VLAN's interface: each packet twice."""
+    path = tmp_path / "x.pcap"
+    out = pcap_header(1)
+    for at_us, data, wire in transfer(path).frames():
+        for tag in sorted((b"", b"\x81\x00\x00\x07"), reverse=tagged_first):
+            length = 14 + len(tag)
+            head = struct.pack(
+                "<IIII", at_us // 10**6, at_us % 10**6, len(data) + length, wire + length
+            )
+            out += head + MAC + tag + IPV4 + data
+    path.write_bytes(out)
+    (flow,), skipped = capture.read(path)
+    assert len(flow.acks) == ROWS and flow.facts["retransmitted"] == 0
+    assert dict(skipped) == {capture.REASONS[9]: 1}
+
+
 def test_a_snaplen_below_the_headers_is_counted(tmp_path: Path) -> None:
     path = tmp_path / "x.pcap"
     out = pcap_header(101)

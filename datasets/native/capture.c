@@ -354,6 +354,8 @@ void ndm_capture_end(struct ndm_capture *c)
 			f->status = NDM_FLOW_MERGED;
 		else if (ndm_flow_near_receiver(f))
 			f->status = NDM_FLOW_RECEIVER;
+		else if (ndm_flow_midway(f))
+			f->status = NDM_FLOW_MIDWAY;
 		else if (ndm_flow_behind_queue(f))
 			f->status = NDM_FLOW_BEHIND;
 		else if ((s->gaps + s->unseen) * MAX_HOLES > f->data[f->forward])

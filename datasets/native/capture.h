@@ -34,6 +34,7 @@ enum ndm_flow_status {
 	NDM_FLOW_UNORDERED,	/* further from their place in time than can be sorted */
 	NDM_FLOW_BEHIND,	/* captured behind the queue that drops its packets */
 	NDM_FLOW_ACKS,		/* the data were not captured */
+	NDM_FLOW_MIDWAY,	/* captured where a part of the RTT is not visible */
 };
 
 /* What is done about records that are older than the one before them. */

@@ -31,7 +31,7 @@ struct live {
 /* One half of a round trip between the capture and an end, timed by time stamps. */
 struct echo {
 	int64_t sent_ns, best_ns;	/* best: -1 none yet */
-	uint32_t value, newest;
+	uint32_t value, newest, n;	/* n: echoes timed */
 	bool waiting, any;
 };
 
@@ -110,6 +110,7 @@ int32_t ndm_flow_window_scale(const struct flow *f);
 bool ndm_flow_opened_by_sender(const struct flow *f);
 int64_t ndm_flow_handshake_rtt_us(const struct flow *f);
 bool ndm_flow_near_receiver(const struct flow *f);
+bool ndm_flow_midway(const struct flow *f);
 bool ndm_flow_behind_queue(const struct flow *f);
 bool ndm_flow_captured_twice(const struct flow *f);
 

@@ -3,6 +3,7 @@
 #include "capture_state.h"
 
 #define HEAD_PACKETS 16		/* a handshake is looked for in the first packets */
+#define ECHO_PACKETS 1024	/* and echoes of time stamps, without a handshake in all */
 #define DEFAULT_MSS 536
 
 /* A retransmitted SYN-ACK: the time stamp shows which of the two the ACK is for. */
@@ -54,9 +55,11 @@ static void learn_echo(struct flow *f, const struct ndm_segment *s, bool up,
 	if (theirs->waiting && (int32_t)(options->ts_echo - theirs->value) >= 0) {
 		int64_t took = s->time_ns - theirs->sent_ns;
 
-		if (options->ts_echo == theirs->value && took >= 0 &&
-		    (theirs->best_ns < 0 || took < theirs->best_ns))
-			theirs->best_ns = took;
+		if (options->ts_echo == theirs->value && took >= 0) {
+			theirs->n++;
+			if (theirs->best_ns < 0 || took < theirs->best_ns)
+				theirs->best_ns = took;
+		}
 		theirs->waiting = false;
 	}
 	if (mine->any && (int32_t)(options->ts_value - mine->newest) <= 0)
@@ -85,7 +88,7 @@ bool ndm_flow_learn(const struct ndm_capture *c, struct flow *f, const struct nd
 		ndm_points_take(&f->points[up], s);
 		ndm_least_take(f->least, s);
 	}
-	if (f->packets <= HEAD_PACKETS || f->offers < 2) {
+	if (f->packets <= ECHO_PACKETS || f->offers < 2) {
 		ndm_options_parse(s->options, s->option_bytes, &options);
 		if (f->packets <= HEAD_PACKETS)
 			learn_handshake(f, s, up, &options);

@@ -6,6 +6,8 @@
 #define DEFAULT_MSS 536
 #define LEAST_MSS 48		/* sysctl tcp_min_snd_mss */
 #define ECHO_NS 2000000LL	/* a sender answers an ACK sooner */
+#define LEAST_MIDWAY 10		/* one in 10 of the RTT */
+#define LEAST_ECHOES 4
 #define MAX_SAME_ID 10		/* one in 10 data packets */
 #define LEAST_SAME_ID 8		/* packets: fewer may be chance */
 #define MOST_RESENT 90		/* per cent: a sender whose data all occur twice was captured twice */
@@ -56,6 +58,19 @@ bool ndm_flow_near_receiver(const struct flow *f)
 	return to_receiver >= 0 && to_sender >= ECHO_NS && to_receiver * 4 < to_sender;
 }
 
+/*
+ * A part of the RTT lies between the sender and the capture. One that waits for data to send with
+ * the ACK of a handshake looks so too, until it echoes time stamps.
+ */
+bool ndm_flow_midway(const struct flow *f)
+{
+	const struct echo *sender = &f->echo[!f->forward];
+	int64_t hidden = min64(f->gap_ns[ndm_flow_opened_by_sender(f)], sender->best_ns);
+
+	return f->gaps_known && sender->n >= LEAST_ECHOES && hidden >= ECHO_NS &&
+	       hidden * LEAST_MIDWAY > f->gap_ns[0] + f->gap_ns[1];
+}
+
 /* A filter by size, or by direction, left the ACKs only. */
 static bool only_acks(const struct ndm_capture *c, const struct flow *f)
 {
@@ -101,13 +116,13 @@ static int by_value(const void *a, const void *b)
 	return x->flow < y->flow ? -1 : x->flow > y->flow;
 }
 
-/* The same packets at about the same time, and at least one other host. */
+/* The same packets at about the same time, and at least one other host, or no VLAN's tag. */
 static bool is_copy_of(const struct flow *a, const struct flow *b)
 {
 	int64_t most = max64(a->packets, b->packets), apart = a->packets - b->packets;
 	int64_t ns = a->first_ns - b->first_ns;
 	size_t size = a->key.family == 4 ? 4 : 16;
-	bool same_hosts = a->key.family == b->key.family &&
+	bool same_hosts = a->key.family == b->key.family && !a->key.vlan == !b->key.vlan &&
 			  !memcmp(a->key.ends[0], b->key.ends[0], size) &&
 			  !memcmp(a->key.ends[1], b->key.ends[1], size);
 
@@ -116,7 +131,7 @@ static bool is_copy_of(const struct flow *a, const struct flow *b)
 	       (ns < 0 ? -ns : ns) < COPY_NS;
 }
 
-/* Address translation on the capturing host shows a flow twice: the second is a copy. */
+/* Address translation, or a VLAN's tag, shows a flow twice on one host: the second is a copy. */
 bool ndm_flow_find_copies(struct ndm_capture *c)
 {
 	struct print *print = malloc((c->flows * NDM_LEAST + 1) * sizeof(*print));

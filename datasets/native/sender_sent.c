@@ -172,11 +172,63 @@ static bool is_probe(struct ndm_sender *s, int64_t seq, uint32_t bytes)
 	return true;
 }
 
+/*
+ * Is it seen for the first time, in a hole that later packets left a moment ago? Then these
+ * overtook it before the capture. A retransmission of what the capture lost is not as soon.
+ */
+static bool was_overtaken(const struct ndm_sender *s, int64_t now_us, int64_t seq, int64_t end)
+{
+	size_t next = find(s, seq);
+	const struct ndm_out *later = &s->out[next];
+
+	if (next == s->end || later->resent || end > later->seq)
+		return false;
+	if (seq < (next > s->head ? s->out[next - 1].end : s->una))
+		return false;
+	return (now_us - later->sent_us) * 2 < srtt_us(s);
+}
+
+static void fill_hole(struct ndm_sender *s, int64_t seq, int64_t end)
+{
+	size_t next = find(s, seq);
+	int64_t before = next > s->head ? s->out[next - 1].end : s->una;
+	int64_t after = s->out[next].seq;
+
+	s->gaps = max64(s->gaps - (before == seq && end == after) + (before < seq && end < after), 0);
+	s->gap_bytes -= end - seq;
+}
+
+/* The segments of a packet that left for the first time. */
+static void put(struct ndm_sender *s, int64_t now_us, int64_t seq, int64_t end, uint16_t ip_id)
+{
+	int64_t first = seq;
+
+	while (seq < end) {
+		struct ndm_out *p;
+		size_t at;
+
+		if (!room_for_one(s)) {
+			s->failed = true;
+			return;
+		}
+		at = seq < s->nxt ? find(s, seq) : s->end;
+		p = &s->out[at];
+		memmove(p + 1, p, (s->end - at) * sizeof(*p));
+		memset(p, 0, sizeof(*p));
+		p->seq = seq;
+		p->end = min64(seq + s->mss, end);
+		p->ip_id = seq == first ? ip_id : 0;
+		stamp(s, p, now_us);
+		s->end++;
+		seq = p->end;
+	}
+}
+
 /* A data packet (or TSO super-packet) left the sender. */
 void ndm_sender_sent(struct ndm_sender *s, int64_t now_us, uint32_t seq32, uint32_t bytes,
 		     uint16_t ip_id, const struct ndm_options *options)
 {
-	int64_t seq, end, first;
+	int64_t seq, end;
 
 	if (s->failed)
 		return;
@@ -191,7 +243,9 @@ void ndm_sender_sent(struct ndm_sender *s, int64_t now_us, uint32_t seq32, uint3
 	if (options->stamps)
 		note_stamp(s, options->ts_value, now_us);
 	s->sent_segments += (bytes + s->mss - 1) / s->mss;
-	if (seq < s->nxt) {
+	if (seq < s->nxt && was_overtaken(s, now_us, seq, end)) {
+		fill_hole(s, seq, end);
+	} else if (seq < s->nxt) {
 		sent_again(s, now_us, seq, min64(end, s->nxt), ip_id);
 		seq = s->nxt;
 	} else if (seq > s->nxt && seq > s->beyond) {
@@ -201,23 +255,7 @@ void ndm_sender_sent(struct ndm_sender *s, int64_t now_us, uint32_t seq32, uint3
 	}
 	if (!packets_out(s) && s->rows && end > seq)
 		s->app_limited = s->delivered + 1;
-	first = seq;
-	while (seq < end) {
-		struct ndm_out *p;
-
-		if (!room_for_one(s)) {
-			s->failed = true;
-			return;
-		}
-		p = &s->out[s->end];
-		memset(p, 0, sizeof(*p));
-		p->seq = seq;
-		p->end = min64(seq + s->mss, end);
-		p->ip_id = seq == first ? ip_id : 0;
-		stamp(s, p, now_us);
-		s->end++;
-		seq = p->end;
-	}
+	put(s, now_us, seq, end, ip_id);
 	s->nxt = max64(s->nxt, end);
 	if (s->nxt >= s->unseen_end) {	/* its ACK was only written before it */
 		s->unseen -= s->early;

@@ -54,11 +54,13 @@ REASONS = {
     5: "the capture lost more than 5 % of the sender's packets",
     6: "too many segments in flight",
     8: "two capture points are merged in one file; take the sender's capture alone",
-    9: "a copy of another connection under another address (NAT)",
+    9: "a copy of another connection under another address (NAT) or VLAN tag",
     10: "packets not in time order, too far apart to sort; run: reordercap IN OUT",
     11: "captured behind the queue that drops its packets: neither its losses nor its RTT are "
     "visible; capture where data are sent, before any shaper",
     12: "only ACKs captured: no data; capture without a filter on size or flags",
+    13: "captured midway: the part of the RTT between sender and capture is not visible; capture "
+    "where data are sent",
 }
 """enum ndm_flow_status in words"""
 AS_USUAL = (REASONS[2], REASONS[9])

@@ -125,7 +125,7 @@ class SenderReplay:
         if options.ts:
             self.stamps.note(options.ts[0], now_us)
         self.sent_segments += -(-length // self.mss)
-        if seq < self.nxt:
+        if seq < self.nxt and not self._was_overtaken(now_us, seq, end):
             self._resent(now_us, seq, min(end, self.nxt))
             seq = self.nxt
         if not self._packets_out() and self.rows and end > seq:
@@ -133,11 +133,22 @@ class SenderReplay:
         while seq < end:
             packet = _Packet(seq, min(seq + self.mss, end))
             self._stamp(packet, now_us)
-            self.packets.append(packet)
-            self.starts.append(seq)
+            at = max(bisect_left(self.starts, seq, self.head), self.head)
+            self.packets.insert(at, packet)
+            self.starts.insert(at, seq)
             seq = packet.end
         self.nxt = max(self.nxt, end)
         self.peak = max(self.peak, self.inflight())
+
+    def _was_overtaken(self, now_us: int, seq: int, end: int) -> bool:
+        """Is it seen for the first time, a moment after later packets?"""
+        at = max(bisect_left(self.starts, seq, self.head), self.head)
+        before = self.packets[at - 1].end if at > self.head else self.una
+        if at == len(self.packets) or seq < before:
+            return False
+        later = self.packets[at]
+        soon = (now_us - later.sent_us) * 2 < self.rtt.srtt_us
+        return not later.resent and end <= later.seq and soon
 
     def finished(self, seq32: int, alone: bool) -> None:
         """A FIN with this sequence number left, alone or behind data."""

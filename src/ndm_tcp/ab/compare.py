@@ -210,9 +210,7 @@ def _warnings(
     pair = [*one, *other]
     known = [[f.base_rtt_ms for f in side if f.base_rtt_ms > 0] for side in (one, other)]
     if any(2 * len(bases) < len(side) for bases, side in zip(known, (one, other), strict=True)):
-        found.append(
-            "the paths may differ: of most flows of a group the baseline RTT is not known"
-        )
+        found.append("the paths may differ: of most flows of a group the baseline RTT is not known")
     elif _differ(_rtt_distance(np.concatenate(known)), *map(len, known)):
         medians = " and ".join(f"{g.base_rtt_ms:.3g} ms" for g in groups)
         found.append(
