@@ -198,6 +198,22 @@ def test_urls_with_the_local_engine(tmp_path: Path) -> None:
         assert sources.digest(copy) == sources.digest(path)
 
 
+@pytest.mark.parametrize("scheme", ["file://", ""], ids=["URL", "path"])
+def test_what_else_lies_where_parts_go_stays(scheme: str, tmp_path: Path) -> None:
+    """A file of the user, and the parts of a build that runs at the same time."""
+    path = TRACES / "third_party" / "mlab_tcpinfo_jdczh_00183.jsonl.zst"
+    shared = tmp_path / "shared"
+    (shared / "thesis").mkdir(parents=True)
+    (shared / "thesis" / "text").write_text("ten years")
+    names = {build._name_among_builds(tmp_path / name) for name in "ab"}
+    assert len(names) == 2
+    build.build([path], tmp_path / "a", quiet=True, parts_url=f"{scheme}{shared}")
+    assert [p.name for p in shared.iterdir()] == ["thesis"]
+    assert (shared / "thesis" / "text").read_text() == "ten years"
+    build.build([path], tmp_path / "a", quiet=True, parts_url=f"{scheme}{shared}/new/")
+    assert not (shared / "new").exists()
+
+
 @pytest.mark.parametrize("url", ["file:///nowhere/at/all", "nonsense://x/y"])
 def test_bad_urls_are_one_line(
     url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import shutil
+import socket
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -94,6 +95,12 @@ def _own_folder(out: Path) -> Path:
     return out.parent / f".{out.name}.parts"
 
 
+def _name_among_builds(out: Path) -> str:
+    """Of the parts' folder where other builds, and whatever else, may lie beside it."""
+    whole = f"{socket.gethostname()}:{out.resolve()}"
+    return f"ndm-parts-{hashlib.sha256(whole.encode()).hexdigest()[:16]}"
+
+
 @contextmanager
 def _parts_folder(out: Path, parts_url: str | None) -> Iterator[tuple[Path, str]]:
     """A folder of this build's own, gone when it ends but not when it is killed; and the parts'."""
@@ -110,14 +117,15 @@ def _parts_folder(out: Path, parts_url: str | None) -> Iterator[tuple[Path, str]
             for rest in out.glob(f".{name}.*"):  # of a build that was killed
                 rest.unlink()
         try:
-            yield folder, parts_url or str(folder)
+            mine = f"{parts_url.rstrip('/')}/{_name_among_builds(out)}" if parts_url else ""
+            yield folder, mine or str(folder)
         except (KeyboardInterrupt, SystemExit):
             raise  # finished parts stay for the next run
         except BaseException:
             shutil.rmtree(folder)
             raise
         if parts_url:
-            remote.remove(parts_url)
+            remote.remove(mine, parts_url)
         shutil.rmtree(folder)
 
 

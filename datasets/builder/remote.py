@@ -92,8 +92,11 @@ def publish(source: Path, folder: str, name: str) -> None:
         filesystem.mv(f"{path}/.{name}", f"{path}/{name}")
 
 
-def remove(folder: str) -> None:
-    """Remove a folder behind a URL, if it is there."""
+def remove(folder: str, above: str) -> None:
+    """Remove a folder behind a URL, if it is there, and the one above it, if nothing is left."""
     filesystem, path = _filesystem(folder)
     if filesystem.exists(path):
         filesystem.rm(path, recursive=True)
+    path = filesystem._strip_protocol(above)
+    if filesystem.exists(path) and not filesystem.ls(path):
+        filesystem.rmdir(path)
