@@ -54,7 +54,7 @@ class Observed:
     t: Floats
     """[n] of each ACK"""
     delivered: Ints
-    """[n] packets until then"""
+    """[n] packets until then, of a log from its first poll on"""
     lost: Ints
     """[n] packets that this ACK marked lost"""
     used: Ints
@@ -153,15 +153,15 @@ def observe(flow: FlowRecords) -> Observed:
     _require_enough(flow, int(has.sum()), t, polled)
     limited = _app_limited(acks, float(t[-1]), polled)
     acked, inflight = acks["acked"].astype(np.int64), acks["inflight"].astype(np.float64)
-    lost = acks["lost"].astype(np.int64)
+    lost, delivered = acks["lost"].astype(np.int64), _delivered(acks, polled)
     at, rtt = t[has], rtt_us[has] / 1e6
-    most = max(int(acks["delivered"][-1]), int(acked.sum()), int(lost.sum()))
+    most = max(int(delivered[-1]), int(acked.sum()), int(lost.sum()))
     _require_possible(most, float(t[-1]), float(rtt.min()))
     sent = at - rtt
     at_sending = np.searchsorted(t, sent, side="right").clip(0, len(t) - 1)
     return Observed(
         t=t,
-        delivered=acks["delivered"].astype(np.int64),
+        delivered=delivered,
         lost=lost,
         used=(np.cumsum(acked) + np.cumsum(lost))[has],
         at=at,
@@ -179,6 +179,12 @@ def observe(flow: FlowRecords) -> Observed:
     )
 
 
+def _delivered(acks: AckArray, polled: bool) -> Ints:
+    """[n] packets until then; of a log since its first poll, before which the flow may be old."""
+    found: Ints = np.cumsum(acks["acked"], dtype=np.int64) if polled else acks["delivered"]
+    return found.astype(np.int64)
+
+
 def _rtts_us(flow: FlowRecords) -> npt.NDArray[Any]:
     if flow.sampling == Sampling.POLL:
         return flow.acks["srtt_us"]  # a poll has no sample of its own
@@ -186,7 +192,7 @@ def _rtts_us(flow: FlowRecords) -> npt.NDArray[Any]:
 
 
 def _require_enough(flow: FlowRecords, samples: int, t: Floats, polled: bool) -> None:
-    packets = int(flow.acks["delivered"][-1]) if len(t) else 0
+    packets = int(_delivered(flow.acks, polled)[-1]) if len(t) else 0
     seconds = float(t[-1]) if len(t) else 0.0
     if packets < MIN_PACKETS or seconds < MIN_SECONDS:
         digits = 1 if seconds >= MIN_SECONDS else 3
@@ -254,9 +260,12 @@ def seen(flow: FlowRecords, observed: Observed) -> Seen:
     srtt_ms = flow.acks["srtt_us"][at.clip(0)] / 1e3
     srtt_ms = srtt_ms[srtt_ms > 0]
     sent = int(flow.facts.get("segments", 0)) or observed.packets
+    again = int(flow.facts.get("retransmitted", 0))
+    if flow.sampling == Sampling.POLL:  # that fact is of the whole flow
+        again = int(observed.lost.sum())
     return Seen(
         goodput_mbps=observed.packets * observed.mss * 8 / max(observed.seconds, 1e-9) / 1e6,
         rtt_mean_ms=float(srtt_ms.mean()) if len(srtt_ms) else 0.0,
         rtt_p95_ms=float(np.percentile(srtt_ms, 95)) if len(srtt_ms) else 0.0,
-        retransmission_rate=int(flow.facts.get("retransmitted", 0)) / max(sent, 1),
+        retransmission_rate=again / max(sent, 1),
     )

@@ -43,7 +43,7 @@ def _baseline_us(flow: FlowRecords) -> Value:
     lowest = float(minima[minima > 0].min() if minima.any() else srtt[srtt > 0].min())
     # The reader takes the lowest smoothed RTT so far where the log has no min RTT.
     so_far = np.minimum.accumulate(np.where(srtt > 0, srtt, srtt.max()))
-    if (minima != so_far).any():
+    if (minima != so_far)[minima > 0].any():
         return Value(lowest, 0.98 * lowest, lowest)
     return Value(lowest, LEAST_OF_SRTT * lowest, lowest, Kind.AT_MOST)
 

@@ -59,7 +59,8 @@ def rates(times_ms: list[int], seconds: float) -> list[tuple[float, int]]:
     period_ms = times_ms[-1]
     bins = Counter[int]()
     end_ms = round(seconds * 1000)
-    for start_ms in range(0, end_ms, period_ms):
+    whole_ms = -(-end_ms // BIN_MS) * BIN_MS  # the last bin is as long as the others
+    for start_ms in range(0, whole_ms, period_ms):
         for at_ms in times_ms:
             # The last opportunity of a period stands at the start of the next.
             bins[(start_ms + at_ms) // BIN_MS] += 1

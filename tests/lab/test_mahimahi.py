@@ -19,6 +19,14 @@ def test_rates_are_opportunities_times_1504_bytes() -> None:
     assert steps == [(0.0, 3 * bits), (0.1, bits), (0.2, 4 * bits), (0.3, bits)]
 
 
+@pytest.mark.parametrize("lasts_ms", [10_010, 10_050])
+def test_the_last_part_of_a_trace_is_no_slower(lasts_ms: int) -> None:
+    """It repeats, so the bin that its end cuts goes on with its beginning."""
+    times = list(range(1, lasts_ms + 1))
+    steps = mahimahi.rates(times, lasts_ms / 1000)
+    assert min(rate for _, rate in steps) > 0.98 * max(rate for _, rate in steps)
+
+
 def test_no_opportunity_is_slow_but_not_never() -> None:
     assert mahimahi.rates([5, 250], 0.2)[1] == (0.1, mahimahi.SLOWEST_BPS)
 

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ndm_tcp.datasets.readers import sources
+from ndm_tcp.datasets.readers import sources, streams
 from ndm_tcp.paths import report
 from ndm_tcp.paths.estimate import estimate
 from ndm_tcp.paths.model import Kind, PathModel
+
+from ..conftest import TRACES
 
 WRITE = 1 << 17
 """bytes that iperf3 writes at a time"""
@@ -85,6 +87,36 @@ def test_a_log_without_min_rtt_bounds_the_baseline(tmp_path: Path) -> None:
     rtt = of_iperf3(tmp_path / "iperf3.json", 0.1, 10).rtt_us
     assert rtt.kind == Kind.AT_MOST
     assert rtt.low <= BASE_MS * 1000 <= rtt.high
+
+
+def test_a_first_poll_without_an_rtt_is_no_min_rtt(tmp_path: Path) -> None:
+    """The log begins before the handshake's end."""
+    path = tmp_path / "iperf3.json"
+    of_iperf3(path, 0.1, 10)
+    log = json.loads(path.read_text())
+    log["intervals"][0]["streams"][0]["rtt"] = 0
+    path.write_text(json.dumps(log))
+    (flow,) = sources.read(path).flows
+    assert flow.acks["srtt_us"][0] == 0
+    rtt = estimate(flow, "log").rtt_us
+    assert rtt.kind == Kind.AT_MOST and rtt.low <= BASE_MS * 1000 <= rtt.high
+
+
+@pytest.mark.parametrize("begun", [0.0, 0.5, 0.75])
+def test_what_was_sent_before_the_log_is_no_goodput(begun: float, tmp_path: Path) -> None:
+    """A log that begins in mid-flow: ss counts from the flow's start."""
+    (path,) = (TRACES / "cubic-03-lossy").glob("ss.txt*")
+    with streams.open_text(path) as stream:
+        lines = stream.read().splitlines(keepends=True)
+    times = [k for k, line in enumerate(lines) if line[:-1].replace(".", "").isdigit()]
+    (tmp_path / "ss.txt").write_text("".join(lines[times[int(begun * len(times))] :]))
+    flow = max(sources.read(tmp_path / "ss.txt").flows, key=lambda one: len(one.acks))
+    acks = flow.acks
+    grown, lasts_us = int(acks["acked"].sum()), int(acks["now_us"][-1])
+    found = estimate(flow, "log").seen
+    assert found is not None
+    assert found.goodput_mbps == pytest.approx(grown * (flow.mss or 0) * 8 / lasts_us)
+    assert found.retransmission_rate == pytest.approx(int(acks["lost"].sum()) / grown)
 
 
 @pytest.mark.parametrize(
