@@ -10,10 +10,12 @@ import tarfile
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from ndm_tcp.datasets.readers import flent, ndt7, sources
 from ndm_tcp.errors import NdmError
 
+from .conftest import TRACES
 from .test_field_logs import result, timed
 
 
@@ -32,7 +34,8 @@ LOG = "".join(timed(k) for k in range(40)).encode()
 
 
 def test_logs_in_an_archive_are_read(tmp_path: Path) -> None:
-    members = {f"2022/{k}.json.gz": gzip.compress(json.dumps(result()).encode()) for k in range(3)}
+    results = [json.dumps({"UUID": str(k), **result()}).encode() for k in range(3)]
+    members = {f"2022/{k}.json.gz": gzip.compress(data) for k, data in enumerate(results)}
     members |= {"ss.log": LOG, "notes.txt": b"nothing", "empty.json": b"", "x.json": b'{"Key":"'}
     path = tar(tmp_path / "a.tgz", members)
     assert sources._kind(path) == "tar"
@@ -56,6 +59,36 @@ def test_archives_without_a_log_or_of_a_run_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.tgz").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(NdmError, match="compressed data ends or breaks|damaged archive"):
         sources.read_rounds(tmp_path / "a.tgz", "0" * 64)
+
+
+@pytest.mark.parametrize("damage", ["a byte of a header", "cut in a header", "cut before it"])
+def test_a_damaged_header_is_not_the_end(damage: str, tmp_path: Path) -> None:
+    """Of the second of three logs: two thirds of an archive must not pass for all of it."""
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        for k in range(3):
+            about = tarfile.TarInfo(f"{k}.log")
+            data = LOG.replace(b":40000", b":%d" % (40_000 + k))
+            about.size = len(data)
+            archive.addfile(about, io.BytesIO(data))
+    whole = bytearray((tmp_path / "a.tar").read_bytes())
+    at = whole.index(b"1.log\0")
+    if damage == "a byte of a header":
+        whole[at + 100] ^= 1
+    else:
+        del whole[at + 200 * ("in" in damage) :]
+    (tmp_path / "a.tar").write_bytes(whole)
+    with pytest.raises(NdmError, match=rf"a.tar: damaged archive \(.* at byte {at}\); fetch it"):
+        sources.read_rounds(tmp_path / "a.tar", "0" * 64)
+
+
+def test_a_flow_that_an_archive_has_twice_is_used_once(tmp_path: Path) -> None:
+    """The same log under two names; a capture, and the same one compressed."""
+    (sender,) = (TRACES / "lab" / "train-00-clean--cubic--1").glob("sender.pcap.zst")
+    plain = zstandard.ZstdDecompressor().decompressobj().decompress(sender.read_bytes())
+    members = {"a.log": LOG, "b.log": LOG, "x.pcap": plain, "x.pcap.zst": sender.read_bytes()}
+    found = sources.read_rounds(tar(tmp_path / "a.tgz", members), "0" * 64)
+    assert [flow.format for flow in found.flows] == ["ss", "pcap"] and found.numbers == [0, 1]
+    assert "2 flows are in another file of the archive, too; used once" in found.warnings
 
 
 def test_flent_results_share_the_warning(tmp_path: Path) -> None:

@@ -468,6 +468,8 @@ RESULTS = {
     "BigQuery rows": (lines([row(k) for k in range(3)]), 3),
     "a list of BigQuery rows": (json.dumps([row(k) for k in range(3)]), 3),
     "events of the client": (lines(events()), 1),
+    "events of two runs": (lines(events() * 2), 2),
+    "events of two runs without their beginnings": (lines(events()[1:] * 2), 2),
     "a last line that is cut": (lines([result()] * 3) + json.dumps(result())[:-300], 3),
 }
 

@@ -9,6 +9,7 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
+from typing import Self
 
 from ndm_tcp.datasets.readers import streams
 from ndm_tcp.errors import NdmError
@@ -16,6 +17,19 @@ from ndm_tcp.errors import NdmError
 MAGIC_AT = 257
 FIRST = 20
 """Files that distinguish an archive of logs from any other archive."""
+
+
+class _Member(tarfile.TarInfo):
+    """A header; tarfile takes a damaged one behind the first for the archive's end."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
+        try:
+            return super().fromtarfile(archive)
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]  # zeros: the end
+            raise
+        except tarfile.HeaderError as error:
+            raise tarfile.ReadError(f"{error} at byte {archive.offset}") from None
 
 
 def sniff(head: bytes) -> bool:
@@ -44,7 +58,7 @@ def members(path: Path) -> Iterator[tuple[str, Path]]:
     try:
         with (
             streams.open_bytes(path) as stream,
-            tarfile.open(fileobj=stream, mode="r|") as archive,
+            tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member) as archive,
         ):
             for member in archive:
                 # A sparse file can have any size and take no room in the archive.

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ndm_tcp import files
 from ndm_tcp.datasets.readers import pcap
@@ -71,6 +72,9 @@ BEHIND_QUEUE = (
 )
 HIDDEN_RTT_US = 1000
 """The capture may miss this much of the kernel's RTT, or half of it: interrupts, small queues."""
+LEAST_TRACED = 0.95
+"""of the ACKs: with fewer events of tcp_probe the kernel's windows are of other ACKs"""
+NOT_TRACED = "acks_not_traced"
 PROBE_EARLY_S = 1.5e-6
 """by how much tcp_probe may seem to fire before the ACK was captured"""
 
@@ -115,20 +119,27 @@ class Truth:
     run: Run | None = None
 
 
-def _true_windows(
-    records: FlowRecords, start_us: int, probe: ProbeColumns, offset_s: float
-) -> None:
-    """Overwrite the estimated windows by the kernel's, by time.
+def _traced(
+    found: CapturedFlow, truth: Truth, cc_name: str | None
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]] | None:
+    """[n] number of the kernel's own record for each ACK, and whether there is one.
 
     tcp_probe fires when the ACK is received, just after the capture point saw it, and before the
-    ACK changes the window; but its text cuts the time down to a microsecond.
+    ACK changes the window; but its text cuts the time down to a microsecond. An event that comes
+    a round trip later is of another ACK.
+
+    Returns:
+        None: the flow has no trace, or its algorithm steers by pacing.
     """
-    at_s = (records.acks["now_us"].astype(np.float64) + start_us) / 1e6 - offset_s
-    index = np.searchsorted(probe.t_s, at_s - PROBE_EARLY_S, side="left").clip(
-        0, len(probe.t_s) - 1
-    )
-    records.acks["cwnd"] = probe.cwnd[index]
-    records.acks["ssthresh"] = probe.ssthresh[index]
+    probe = truth.probes.get((found.sender_port, found.receiver_port))
+    if probe is None or cc_name in PACED:
+        return None
+    acks = found.rows["ack"]
+    at_s = (acks["now_us"].astype(np.float64) + found.first_us) / 1e6 - truth.probe_offset_s
+    index = np.searchsorted(probe.t_s, at_s - PROBE_EARLY_S, side="left")
+    there = index < len(probe.t_s)
+    index = index.clip(0, len(probe.t_s) - 1)
+    return index, there & (probe.t_s[index] - at_s <= acks["srtt_us"] / 1e6)
 
 
 def _misses_rtt(found: CapturedFlow, truth: Truth) -> bool:
@@ -214,12 +225,16 @@ def read(
         if _misses_rtt(found, truth):
             skipped[BEHIND_QUEUE] += 1
             continue
-        ports = (found.sender_port, found.receiver_port)
-        cc_name = truth.cc_by_port.get(ports[0], truth.cc_name)
-        probe = None if cc_name in PACED else truth.probes.get(ports)
-        records = _records(found, digest, truth, cc_name, probe is not None)
-        if probe is not None:
-            _true_windows(records, found.first_us, probe, truth.probe_offset_s)
+        cc_name = truth.cc_by_port.get(found.sender_port, truth.cc_name)
+        traced = _traced(found, truth, cc_name)
+        whole = traced is not None and traced[1].mean() >= LEAST_TRACED
+        records = _records(found, digest, truth, cc_name, whole)
+        if traced is not None and whole:
+            probe = truth.probes[found.sender_port, found.receiver_port]
+            records.acks["cwnd"] = probe.cwnd[traced[0]]
+            records.acks["ssthresh"] = probe.ssthresh[traced[0]]
+        elif traced is not None:
+            records.facts[NOT_TRACED] = int((~traced[1]).sum())
         flows.append(records)
     return flows, skipped
 

@@ -114,14 +114,35 @@ def _of_event(entries: list[dict[str, Any]]) -> tuple[str, str] | None:
     return None
 
 
+class _Events:
+    """What the client printed, run by run: a log may have been appended to."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, list[list[dict[str, Any]]]] = {name: [[]] for name in DIRECTIONS}
+
+    def take(self, key: str, value: dict[str, Any]) -> None:
+        """One event."""
+        runs = self.runs.get(str(value.get("Test", "")).capitalize())
+        if runs is None:
+            return
+        if key == "starting":
+            runs.append([])
+        elif value.get("Origin") == "server":
+            if runs[-1] and 0 < _elapsed_us(value) < _elapsed_us(runs[-1][-1]):
+                runs.append([])  # a log of measurements alone
+            runs[-1].append(value)
+
+
+def _elapsed_us(value: dict[str, Any]) -> int:
+    return int((value.get("TCPInfo") or {}).get("ElapsedTime") or 0)
+
+
 def _tests(documents: list[Any]) -> list[_Test]:
-    """Every test of every result; all events of the client are of one run."""
-    tests, events = [], dict[str, list[dict[str, Any]]]()
+    """Every test of every result, and of every run whose events the client printed."""
+    tests, events = [], _Events()
     for number, document in enumerate(documents):
         if "Key" in document:
-            value = document.get("Value") or {}
-            if value.get("Origin") == "server":
-                events.setdefault(str(value.get("Test", "")).capitalize(), []).append(value)
+            events.take(str(document["Key"]), document.get("Value") or {})
             continue
         result, bbr = document.get("raw") or document, False
         for direction in DIRECTIONS:
@@ -131,8 +152,10 @@ def _tests(documents: list[Any]) -> list[_Test]:
                 hosts = str(result.get("ClientIP", "")), str(result.get("ServerIP", ""))
                 tests.append(_test(key, direction, entries, bbr, hosts))
                 bbr = tests[-1].bbr
-    for name in (name for name in DIRECTIONS if name in events):
-        tests.append(_test(name, name, events[name], False, _of_event(events[name])))
+    for name in DIRECTIONS:
+        for number, entries in enumerate(run for run in events.runs[name] if run):
+            key = f"{name}:{number}" if number else name
+            tests.append(_test(key, name, entries, False, _of_event(entries)))
     return tests
 
 

@@ -228,7 +228,14 @@ def _read_records(
     path: Path, kind: str, report: pcap.CaptureReport, warn: Warn
 ) -> tuple[list[FlowRecords], Counter[str]]:
     if kind == "run":
-        return run_folder.read(path, report)
+        flows, skipped = run_folder.read(path, report)
+        for flow in flows:
+            if n := flow.facts.get(capture.NOT_TRACED):
+                warn(
+                    f"tcp_probe has no event of {n} of {len(flow.acks)} ACKs of a flow, so its "
+                    "windows are taken from what is in flight; trace all of the transfer"
+                )
+        return flows, skipped
     if kind == "pcap":
         return capture.read(path, None, report)
     reader = next(read for name, _, read in POLL_READERS if name == kind)
@@ -287,7 +294,7 @@ def read_rounds(
 def _read_archive(path: Path, sha256: str, label: Label | None) -> SourceResult[FlowRounds]:
     """The flows of all files of an archive that some reader knows."""
     whole: SourceResult[FlowRounds] = SourceResult(files.shown(path.name), sha256, [])
-    unread, first = 0, ""
+    unread, first, again, seen = 0, "", 0, set[str]()
     for name, member in archive.members(path):
         if name.startswith(("sender.pcap", simulated.STEM)):
             raise NdmError(f"{path}: holds a recorded run; unpack it first: tar xf {path}")
@@ -299,13 +306,20 @@ def _read_archive(path: Path, sha256: str, label: Label | None) -> SourceResult[
             unread += 1
             first = first or str(error).replace(str(member), name)
             continue
-        whole.flows.extend(part.flows)
+        names = [{flow.flow_id, flow.fingerprint or flow.flow_id} for flow in part.flows]
+        new = [f for f, of in zip(part.flows, names, strict=True) if seen.isdisjoint(of)]
+        again += len(part.flows) - len(new)
+        seen.update(*names)  # after the file: two VLANs may have flows that look alike
+        whole.flows.extend(new)
         whole.skipped.update(part.skipped)
         whole.report.add(part.report)
         whole.warnings.extend(f"{name}: {warning}" for warning in part.warnings)
     whole.numbers.extend(range(len(whole.flows)))
     if unread and not whole.flows:
         raise NdmError(f"{path}: nothing to read in this archive ({first})")
+    if again:
+        said = f"{again} flows are in another file of the archive, too; used once"
+        whole.warnings.append(said)
     if unread:
         whole.warnings.append(f"{unread} files of the archive were left out, first {first}")
     return whole
