@@ -96,6 +96,11 @@ def kept_epoch(curves):
     return _results().get("epoch", int(np.argmin(curves["val_loss"])) + 1)
 
 
+def held_out_chose():
+    """Did held-out rounds choose the epoch? Else those that trained."""
+    return _results().get("epoch_chosen_by", "val") == "val"
+
+
 def kinds(sources):
     """What a path is like, from the names of recordings; `other` for foreign captures."""
     return np.array([kind_of(name.partition("--")[0]) or "other" for name in sources])

@@ -48,7 +48,7 @@ print("left out:", ", ".join(f"{reason} {count}" for reason, count in data.maske
 # %%
 curves = pyarrow.csv.read_csv(f.RUN / "metrics.csv").to_pydict()
 kept = f.kept_epoch(curves)
-held_out = bool((data.policy & (data.split == "val")).any())
+held_out = f.held_out_chose()
 other = "validation flows" if held_out else "training flows, at the epoch's end"
 figure, axes = plt.subplots(figsize=(6, 3.2))
 axes.plot(curves["epoch"], curves["train_loss"], color=f.ORANGE, label="training flows")
@@ -59,7 +59,7 @@ axes.set(xlabel="epoch", ylabel="loss", title=f"The loss on the {other.partition
 axes.legend()
 f.save(figure, "learning_curves")
 if not held_out:
-    print("No flow was held out for validation: the loss is that of the training flows.")
+    print("No flow was held out, or none that tells: the loss is that of the training flows.")
 if kept:
     lowest = curves["val_loss"][kept - 1]
     print(
