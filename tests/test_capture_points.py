@@ -16,6 +16,7 @@ from ndm_tcp.datasets.readers import capture
 
 from .captures import ACK, SENDER, SYN, Captured, captured, stamps
 from .conftest import TRACES
+from .test_capture_twin import compare
 from .test_field_captures import at, connection, outward, time_us
 
 BEHIND, ONLY_ACKS, MIDWAY = (capture.REASONS[number] for number in (11, 12, 13))
@@ -93,6 +94,7 @@ def test_overtaken_records_are_no_such_sign(late_us: int, tmp_path: Path) -> Non
     # What overtook them is no hole before them, and they are no retransmissions.
     lost = int(flow.acks["lost"].sum()), flow.facts["retransmitted"], flow.facts["capture_holes"]
     assert lost == (0, 0, 0) and int(flow.acks["delivered"][-1]) == 400
+    compare(made.path)
 
 
 @pytest.mark.parametrize("handshake", [True, False])

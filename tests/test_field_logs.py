@@ -247,10 +247,7 @@ def test_a_clock_that_is_set_back_does_not_mix_polls(tmp_path: Path, back_s: flo
     (flow,), warnings = read(tmp_path / "log", log)
     assert flow.acks["now_us"].tolist() == [round(k * STEP_S * 1e6) for k in range(24)]
     assert (np.diff(flow.acks["delivered"].astype(np.int64)) > 0).all()
-    assert warnings == [
-        "the log's clock was set back 1 times; the usual time between two polls stands for "
-        "what passed"
-    ]
+    assert len(warnings) == 1 and warnings[0].startswith("the log's clock was set back 1 times; ")
 
 
 # --- tcp_probe -------------------------------------------------------------------------------

@@ -47,9 +47,10 @@ def members(folder: Path) -> dict[int, Path]:
             raise NdmError(f"{path}: not trained to its end; run the ndm train of {folder} again")
     found = dict(sorted(found.items()))
     first, *others = found.values()
-    one = ckpt.load(first / ckpt.MODEL)
-    for path in others:
-        _require_alike(path, one.config, one.dataset_sha256)
+    if others:
+        one = ckpt.load(first / ckpt.MODEL)
+        for path in others:
+            _require_alike(path, one.config, one.dataset_sha256)
     return found
 
 

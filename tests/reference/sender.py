@@ -32,6 +32,7 @@ from .sender_state import (
     _RateSample,
     _Stamps,
     _unwrap,
+    overtaken,
 )
 from .tcp_options import Options
 
@@ -56,9 +57,7 @@ class SenderReplay:
         self.min_rtt = WindowedMin(MIN_RTT_WINDOW_US)
         self.packets: list[_Packet] = []
         self.starts: list[int] = []
-        self.head = 0
-        self.una = -1
-        self.nxt = -1
+        self.head, self.una, self.nxt = 0, -1, -1
         self.top_sacked = self.beyond = -1
         self.closed = self.fin = False
         self.fins_resent = 0
@@ -68,15 +67,13 @@ class SenderReplay:
         self.delivered = 0
         self.delivered_us = self.first_tx_us = 0
         self.app_limited = 1  # the first flight counts as limited, as in the kernel
-        self.state = OPEN
-        self.high_seq = 0
+        self.state, self.high_seq = OPEN, 0
         self.reordered = False
         self.rack_sent_us = self.rack_end = self.rack_rtt_us = 0
         self.rack_advanced = self.dsack_seen = False
         self.reo_steps, self.reo_persist, self.reo_mark = 1, 0, 0
         self.repeated, self.probe_end = 0, -1
-        self.window = 0
-        self.last_progress_us = 0
+        self.window = self.last_progress_us = 0
         self.stamps = _Stamps()
         self.ssthresh = INITIAL_SSTHRESH
         self.peak = self.last_peak = 0
@@ -125,30 +122,22 @@ class SenderReplay:
         if options.ts:
             self.stamps.note(options.ts[0], now_us)
         self.sent_segments += -(-length // self.mss)
-        if seq < self.nxt and not self._was_overtaken(now_us, seq, end):
+        at = max(bisect_left(self.starts, seq, self.head), self.head)
+        before = self.packets[at - 1].end if at > self.head else self.una
+        soon_us = now_us - self.rtt.srtt_us / 2
+        if seq < self.nxt and not overtaken(before, self.packets[at : at + 1], seq, end, soon_us):
             self._resent(now_us, seq, min(end, self.nxt))
-            seq = self.nxt
+            seq, at = self.nxt, len(self.packets)
         if not self._packets_out() and self.rows and end > seq:
             self.app_limited = self.delivered + 1
         while seq < end:
             packet = _Packet(seq, min(seq + self.mss, end))
             self._stamp(packet, now_us)
-            at = max(bisect_left(self.starts, seq, self.head), self.head)
             self.packets.insert(at, packet)
             self.starts.insert(at, seq)
-            seq = packet.end
+            seq, at = packet.end, at + 1
         self.nxt = max(self.nxt, end)
         self.peak = max(self.peak, self.inflight())
-
-    def _was_overtaken(self, now_us: int, seq: int, end: int) -> bool:
-        """Is it seen for the first time, a moment after later packets?"""
-        at = max(bisect_left(self.starts, seq, self.head), self.head)
-        before = self.packets[at - 1].end if at > self.head else self.una
-        if at == len(self.packets) or seq < before:
-            return False
-        later = self.packets[at]
-        soon = (now_us - later.sent_us) * 2 < self.rtt.srtt_us
-        return not later.resent and end <= later.seq and soon
 
     def finished(self, seq32: int, alone: bool) -> None:
         """A FIN with this sequence number left, alone or behind data."""

@@ -83,6 +83,13 @@ class _Stamps:
         return rtt if steady else captured, captured
 
 
+def overtaken(before: int, later: list[_Packet], seq: int, end: int, soon_us: float) -> bool:
+    """Is it seen for the first time, in a hole that the later packets left after `soon_us`?"""
+    return bool(later) and (
+        before <= seq and end <= later[0].seq and not later[0].resent and later[0].sent_us > soon_us
+    )
+
+
 def _unwrap(value: int, near: int) -> int:
     """The 64-bit number closest to `near` that ends in these 32 bits."""
     return near + ((value - near + 0x80000000) & 0xFFFFFFFF) - 0x80000000
