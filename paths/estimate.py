@@ -57,9 +57,9 @@ def estimate(flow: FlowRecords, source: str, others: Sequence[FlowRecords] = ())
         return polls.estimate(flow, o, name, source)
     found = find(o, flow.cc_name, rivals.of_capture(flow, others))
     if flow.facts.get("handshake") == 0 and not found.policer:
-        pps = assemble.mean(found.levels, o.seconds)
-        filled = not found.unfilled and rates.never_idle(o, found.rates, found.order.base, pps)
-        found = replace(found, begun=filled or found.shared.rivals > 0)
+        pps = at(found.levels, found.rates.windows.middle)
+        stood = rates.never_idle(o, found.rates, found.order.base, pps)
+        found = replace(found, begun=stood or found.shared.rivals > 0)
     return assemble.model(flow, name, source, o, found)
 
 

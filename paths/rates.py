@@ -167,19 +167,19 @@ def _queued(o: Observed, w: Windows, excess: Floats, queue_s: float) -> Bools:
     return found & (last > first + IN_WINDOW)
 
 
-def never_idle(o: Observed, rates: Rates, base: float, pps: float) -> bool:
+def never_idle(o: Observed, rates: Rates, base: float, pps: Floats) -> bool:
     """Did the flow get its level even at its lowest RTTs? Then a queue may have stood all the time.
 
     Args:
         base: the lowest RTT, s.
-        pps: the level.
+        pps: [w] the level of each window.
     """
     first, last = _span(o, rates.windows)
     some = last > first
     lowest = np.array([o.rtt[i:j].min() for i, j in zip(first[some], last[some], strict=True)])
     near = lowest < base + NEAR_BASE * (np.percentile(o.rtt, NEAR_TOP) - base)
-    rate = rates.windows.rate[some][near]
-    return bool(len(rate) and np.percentile(rate, NEAR_SLOWEST) >= NEVER_IDLE * pps)
+    share = (rates.windows.rate / pps)[some][near]
+    return bool(len(share) and np.percentile(share, NEAR_SLOWEST) >= NEVER_IDLE)
 
 
 def of_busy(o: Observed, rates: Rates) -> tuple[float, float]:

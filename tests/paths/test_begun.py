@@ -46,7 +46,7 @@ def test_a_queue_that_emptied_leaves_measures() -> None:
 
 
 def test_most_wrong_baselines_are_called_bounds() -> None:
-    """Of the recordings without jitter: three of four wrong ones at least."""
+    """Of the recordings without jitter: nine of ten wrong ones at least."""
     wrong, bounds, right, kept = 0, 0, 0, 0
     for folder in sorted((TRACES / "lab").iterdir()):
         if "jitter" in folder.name or "reorder" in folder.name:
@@ -62,7 +62,7 @@ def test_most_wrong_baselines_are_called_bounds() -> None:
             bounds += off and made.rtt_us.kind == Kind.AT_MOST
             kept += not off and made.rtt_us.kind == Kind.MEASURED
     print(f"\n{bounds} of {wrong} wrong ones are bounds, {kept} of {right} right ones are not")
-    assert bounds > 0.75 * wrong > 30 and kept > 0.6 * right > 30
+    assert bounds > 0.9 * wrong > 30 and kept > 0.6 * right > 30
 
 
 def _estimate(flow: FlowRecords) -> PathModel | None:
