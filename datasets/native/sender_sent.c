@@ -179,13 +179,13 @@ static bool is_probe(struct ndm_sender *s, int64_t seq, uint32_t bytes)
 static bool was_overtaken(const struct ndm_sender *s, int64_t now_us, int64_t seq, int64_t end)
 {
 	size_t next = find(s, seq);
-	const struct ndm_out *later = &s->out[next];
+	const struct ndm_out *later;
 
-	if (next == s->end || later->resent || end > later->seq)
+	if (next == s->end || seq < (next > s->head ? s->out[next - 1].end : s->una))
 		return false;
-	if (seq < (next > s->head ? s->out[next - 1].end : s->una))
-		return false;
-	return (now_us - later->sent_us) * 2 < srtt_us(s);
+	later = &s->out[next];
+	return end <= later->seq && !later->resent &&
+	       (now_us - later->sent_us) * 2 < srtt_us(s);
 }
 
 static void fill_hole(struct ndm_sender *s, int64_t seq, int64_t end)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ndm_tcp.datasets.rounds.flow import ACK_DTYPE, CwndSource, FlowRecords, Sampling
+from ndm_tcp.datasets.rounds.flow import ACK_DTYPE, AckArray, CwndSource, FlowRecords, Sampling
 from ndm_tcp.paths.model import Kind, Level, PathModel, Seen, Value
 from ndm_tcp.paths.predict import Prediction, Range
 
@@ -59,6 +59,19 @@ def prediction(*goodput_mbps: float, rtt_ms: float = 50.0, lost: float = 0.0) ->
     return Prediction(goodput, rtt, rtt, share, draws)
 
 
+def captured(acks: AckArray) -> FlowRecords:
+    """CUBIC's flow of these ACKs, as a capture has it."""
+    return FlowRecords(
+        flow_id="0" * 16,
+        sampling=Sampling.PER_ACK,
+        cwnd_source=CwndSource.INFLIGHT,
+        acks=acks,
+        format="pcap",
+        cc_name="cubic",
+        mss=1448,
+    )
+
+
 def jittered(
     levels: tuple[tuple[float, float], ...],
     jitter_s: float,
@@ -101,12 +114,4 @@ def jittered(
     acks["rtt_us"] = acks["srtt_us"] = np.round(np.array(rtts) * 1e6)
     acks["acked"], acks["inflight"] = 2, window - 2
     acks["delivered"] = 2 * np.arange(1, len(acked) + 1)
-    return FlowRecords(
-        flow_id="0" * 16,
-        sampling=Sampling.PER_ACK,
-        cwnd_source=CwndSource.INFLIGHT,
-        acks=acks,
-        format="pcap",
-        cc_name="cubic",
-        mss=1448,
-    )
+    return captured(acks)

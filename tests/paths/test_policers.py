@@ -6,12 +6,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ndm_tcp.datasets.rounds.flow import ACK_DTYPE, CwndSource, FlowRecords, Sampling
+from ndm_tcp.datasets.rounds.flow import ACK_DTYPE, FlowRecords
 from ndm_tcp.paths.estimate import estimate
 from ndm_tcp.paths.label import label
 from ndm_tcp.paths.model import Kind
 
-PPS, RTT_US, MSS = 500, 40_000, 1448
+from .made import captured
+
+PPS, RTT_US = 500, 40_000
 
 
 def paced(loss: float, packets: int = 6000) -> FlowRecords:
@@ -27,15 +29,7 @@ def paced(loss: float, packets: int = 6000) -> FlowRecords:
     acks["lost"] = np.diff(at, prepend=-1) - 1
     acks["inflight"] = acks["cwnd"] = PPS * RTT_US // 1_000_000
     acks["delivered"] = np.arange(1, len(at) + 1)
-    return FlowRecords(
-        flow_id="0" * 16,
-        sampling=Sampling.PER_ACK,
-        cwnd_source=CwndSource.INFLIGHT,
-        acks=acks,
-        format="pcap",
-        cc_name="cubic",
-        mss=MSS,
-    )
+    return captured(acks)
 
 
 @pytest.mark.parametrize("loss", [0.02, 0.03, 0.05])
