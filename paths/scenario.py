@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from dataclasses import replace
 from typing import Any
 
@@ -45,40 +46,66 @@ SPREAD = 1.96
 """standard deviations of a normal distribution on each side of a 95 % interval"""
 
 
-def _drawn(value: Value, rng: np.random.Generator) -> Value:
-    """A value from its interval: log-normal, so that no draw changes the sign."""
+def _drawn(value: Value, rng: Normals) -> Value:
+    """A value from its interval: log-normal on either side, so that no draw changes the sign."""
+    away = rng.normal()
     if value.value <= 0 or value.high <= value.low:
         return value
     low = max(value.low, value.value / 100)
-    width = math.log(value.high / low) / (2 * SPREAD)
-    drawn = value.value * math.exp(width * float(np.clip(rng.standard_normal(), -2, 2)))
-    return replace(value, value=drawn)
+    end = value.high if away > 0 else low
+    drawn = value.value * (end / value.value) ** (abs(away) / SPREAD)
+    return replace(value, value=min(max(drawn, low), value.high))
+
+
+class Normals:
+    """Normal numbers of a model and a draw; two draws in a row have the same with other signs.
+
+    So a few draws are not all on one side of the model, and those of two models have nothing in
+    common. Antithetic variates: Hammersley and Morton, 1956.
+    """
+
+    def __init__(self, name: str, draw: int) -> None:
+        number, second = divmod(draw - 1, 2)
+        self.rng = np.random.default_rng([zlib.crc32(name.encode()), number])
+        self.sign = -1 if second else 1
+
+    def normal(self) -> float:
+        """Within two standard deviations."""
+        return self.sign * float(np.clip(self.rng.standard_normal(), -2, 2))
+
+    def even(self) -> float:
+        """Between -1 and 1, each as likely."""
+        return self.sign * float(self.rng.uniform(-1, 1))
 
 
 def draw(model: PathModel, seed: int) -> PathModel:
     """A model whose values are drawn from their intervals; seed 0: the model itself."""
     if seed == 0:
         return model
-    rng = np.random.default_rng(seed)
+    rng = Normals(model.name, seed)
     # One factor for all levels: their errors have one cause, the clock and the gathering.
     factor = _drawn(model.levels[0].rate_bps, rng).value / model.levels[0].rate_bps.value
     levels = tuple(
         Level(v.from_s, replace(v.rate_bps, value=v.rate_bps.value * factor)) for v in model.levels
     )
     rivals = tuple(
-        Rival(r.cc, r.kind, max(0.0, r.start_s + 0.25 * float(rng.uniform(-1, 1))))
-        if r.start_s
-        else r
+        Rival(r.cc, r.kind, max(0.0, r.start_s + 0.25 * rng.even())) if r.start_s else r
         for r in model.rivals
     )
+    loss, burst = _drawn(model.loss, rng), model.burst
+    if burst and model.loss.value > 0:
+        more = loss.value / model.loss.value
+        burst = replace(burst, start=min(burst.start * more, 1.0))
     return replace(
         model,
         levels=levels,
         rivals=rivals,
         rtt_us=_drawn(model.rtt_us, rng),
         queue_packets=_drawn(model.queue_packets, rng),
-        loss=_drawn(model.loss, rng),
+        loss=loss,
+        burst=burst,
         jitter_us=_drawn(model.jitter_us, rng),
+        bucket_packets=_drawn(model.bucket_packets, rng),
     )
 
 

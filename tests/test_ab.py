@@ -263,7 +263,16 @@ def test_connections_opened_are_read(tmp_path: Path) -> None:
     snmp.write_text(
         "Ip: A\nIp: 1\nTcp: RtoMin ActiveOpens PassiveOpens AttemptFails\nTcp: 200 12 30 2\n"
     )
-    assert host.opened(snmp) == 40
+    assert host.opened(snmp) == (12, 30, 2)
+
+
+def test_scans_do_not_hide_connections_that_no_poll_saw(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A SYN that is answered and then reset is a failed attempt, but was never opened."""
+    monkeypatch.setattr(host, "opened", lambda: (112, 230, 502))
+    seen = host.Host(1.0, opened_before=(100, 200, 0))
+    assert seen.missed() == 30  # at least: those of other hosts
+    seen = host.Host(1.0, opened_before=(100, 200, 500))
+    assert seen.missed() == 40
 
 
 def test_names_of_control_groups(tmp_path: Path) -> None:

@@ -239,17 +239,6 @@ def test_times_that_repeat_are_warned_of(tmp_path: Path, per_second: int) -> Non
     )
 
 
-@pytest.mark.parametrize("back_s", [0.6, 3600])
-def test_a_clock_that_is_set_back_does_not_mix_polls(tmp_path: Path, back_s: float) -> None:
-    """By NTP, or at the end of summer time: the order of the log is that of the polls."""
-    seconds = [k * STEP_S - back_s * (k >= 12) for k in range(24)]
-    log = "".join(f"{EPOCH + s:.6f}\n{record(k + 1)}" for k, s in enumerate(seconds))
-    (flow,), warnings = read(tmp_path / "log", log)
-    assert flow.acks["now_us"].tolist() == [round(k * STEP_S * 1e6) for k in range(24)]
-    assert (np.diff(flow.acks["delivered"].astype(np.int64)) > 0).all()
-    assert len(warnings) == 1 and warnings[0].startswith("the log's clock was set back 1 times; ")
-
-
 # --- tcp_probe -------------------------------------------------------------------------------
 def probe(k: int, before: str = "x-1 [001] ..s. {}: ", time: str = "") -> str:
     return (

@@ -285,7 +285,8 @@ def parse(path: Path) -> Log:
 def flows_of(path: Path, log: Log) -> list[npt.NDArray[np.intp]]:
     """Record numbers of each flow, flows in order of their first record.
 
-    A counter of acknowledged bytes that goes back means that the ports were reused.
+    A counter of acknowledged bytes that goes back means that the ports were reused. Records before
+    a flow's first time stamp are left out: of a log that has the times behind the calls.
     """
     flows = []
     order = np.argsort(log.rows["ends"], kind="stable")
@@ -294,8 +295,9 @@ def flows_of(path: Path, log: Log) -> list[npt.NDArray[np.intp]]:
         back = np.flatnonzero(np.diff(log.rows["bytes_acked"][of_ends]) < 0) + 1
         flows += np.split(of_ends, back)
     flows = sorted((item for item in flows if len(item)), key=lambda item: int(item[0]))
-    for item in flows:
+    for number, item in enumerate(flows):
         timed = log.rows["time_us"][item] >= 0
+        flows[number] = item[np.argmax(timed) :]
         if not timed[1:].all() and not timed[0]:
             hint = f" (line {log.foreign[0]} is not understood as one)" if log.foreign else ""
             raise NdmError(
@@ -389,6 +391,9 @@ def read(path: Path, parse: Callable[[Path], Log] = parse, warn: Warn = quiet) -
         warn(f"{n} sockets with a damaged value were left out, the first is in line {first}")
     if log.cut:
         warn("the last line is cut off and left out")
+    untimed = int((log.rows["time_us"] < 0).sum())
+    if untimed and untimed < len(log.rows):
+        warn(f"{untimed} sockets before the first time stamp were left out")
     if set_back:
         warn(
             f"the log's clock was set back {set_back} times; the usual time between two polls "

@@ -164,6 +164,36 @@ def test_the_receivers_buffer_arrives_where_it_decides(
     assert "buffer_bytes" not in scenario.text(dataclasses.replace(one, buffer_bytes=0))
 
 
+def test_draws_stay_within_intervals_that_are_longer_on_one_side() -> None:
+    """A few random losses, an upper bound, and a bucket."""
+    given = model(
+        loss=Value(0.0002, 0.0, 0.0005),
+        rtt_us=Value(40_000, 28_000, 40_000, Kind.AT_MOST),
+        bucket_packets=Value(20, 15, 30),
+    )
+    drawn = [scenario.draw(given, seed) for seed in range(1, 401)]
+    for name in ("loss", "rtt_us", "bucket_packets"):
+        value = getattr(given, name)
+        found = np.array([getattr(one, name).value for one in drawn])
+        assert (found > 0).all() and (found >= value.low).all() and (found <= value.high).all()
+        assert len(set(found.tolist())) > 100
+        below = float(np.mean(found < value.value))
+        assert below == pytest.approx(0.5, abs=0.05)
+    bursts = model(loss=Value(0.01, 0.005, 0.02), burst=Burst(0.001, 0.1, 1.0))
+    one = scenario.draw(bursts, 1)
+    assert one.burst is not None
+    assert one.burst.start / 0.001 == pytest.approx(one.loss.value / 0.01) != 1
+
+
+def test_few_draws_lie_on_both_sides_and_two_paths_have_others() -> None:
+    given = model("a", queue_packets=Value(60, 50, 72))
+    values = [scenario.draw(given, draw).queue_packets.value for draw in (1, 2)]
+    assert values[0] * values[1] == pytest.approx(60**2, rel=0.02)  # the interval is nearly even
+    assert min(values) < 60 < max(values)
+    other = scenario.draw(dataclasses.replace(given, name="b"), 1)
+    assert other.queue_packets.value not in values
+
+
 def test_all_draws_of_a_model_have_the_same_buffers() -> None:
     """Just at the limit some draws need more, some less."""
     for mbps in np.linspace(60, 90, 16):

@@ -39,11 +39,12 @@ def poll_of(info: Mapping[str, int], cc: str, time_s: float) -> Poll:
     )
 
 
-def opened(path: Path = SNMP) -> int:
-    """Connections opened in this network namespace since its beginning, failed ones not."""
+def opened(path: Path = SNMP) -> tuple[int, int, int]:
+    """Counts of this network namespace since its beginning: connections opened by it, opened by
+    others, and attempts that failed, of which those of others were never opened."""
     rows = [line.split() for line in path.read_text().splitlines() if line.startswith("Tcp:")]
     tcp = {name: int(value) for name, value in zip(*rows[:2], strict=True) if name != "Tcp:"}
-    return tcp["ActiveOpens"] + tcp["PassiveOpens"] - tcp["AttemptFails"]
+    return tcp["ActiveOpens"], tcp["PassiveOpens"], tcp["AttemptFails"]
 
 
 def cgroup_names(root: Path = CGROUPS) -> dict[int, str]:
@@ -67,7 +68,7 @@ class Host:
     """cookie and ends to the polls and the number of the cgroup"""
     there_before: int = 0
     """of these, connections of the first poll"""
-    opened_before: int = 0
+    opened_before: tuple[int, int, int] = (0, 0, 0)
     polls: int = 0
 
     def poll(self, sockets: Any) -> None:
@@ -114,8 +115,11 @@ class Host:
         ]
 
     def missed(self) -> int:
-        """Connections that were opened and closed between two polls."""
-        return max(opened() - self.opened_before - (len(self.watched) - self.there_before), 0)
+        """Connections that were opened and closed between two polls, at least."""
+        grown = [now - then for now, then in zip(opened(), self.opened_before, strict=True)]
+        active, passive, failed = grown
+        new = len(self.watched) - self.there_before
+        return max(active - min(failed, active) + passive - new, 0)
 
 
 def watch(seconds: float, every_s: float, host: Host) -> Iterator[float]:
