@@ -10,7 +10,9 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +20,7 @@ import orjson
 import pytest
 
 from ndm_tcp.cli import run_command
-from ndm_tcp.datasets.readers import mlab, run_folder, streams
+from ndm_tcp.datasets.readers import capture, mlab, run_folder, streams
 from ndm_tcp.datasets.recorder import record
 from ndm_tcp.datasets.recorder.inet_diag import Diag
 from ndm_tcp.datasets.recorder.record import Wanted
@@ -114,8 +116,6 @@ def test_a_real_transfer(tmp_path: Path) -> None:
 @needs_root
 def test_sockets_of_a_process_or_port(tmp_path: Path) -> None:
     """Over loopback: this test's own sockets, found by its pid."""
-    import threading
-
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)) as client, server.accept()[0] as peer:
@@ -140,6 +140,77 @@ def test_sockets_of_a_process_or_port(tmp_path: Path) -> None:
                 record.record(tmp_path / "none", [], other, 0.2, "lo")
     assert facts["connections"] == 1 and facts["packets"] > 40
     assert sorted(p.name for p in tmp_path.iterdir()) == ["run"]
+
+
+@contextlib.contextmanager
+def served(ccs: list[bytes]) -> Iterator[int]:
+    """Flows from one port of a server, one of each algorithm; they send while it lasts."""
+    stop = threading.Event()
+
+    def send(peer: socket.socket, client: socket.socket) -> None:
+        while not stop.wait(0.01):
+            peer.sendall(bytes(20_000))
+            client.recv(20_000)
+
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        threads = []
+        for cc in ccs:
+            client = stack.enter_context(socket.create_connection(server.getsockname()))
+            peer = stack.enter_context(server.accept()[0])
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, cc)
+            threads.append(threading.Thread(target=send, args=(peer, client)))
+        for thread in threads:
+            thread.start()
+        try:
+            yield server.getsockname()[1]
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+
+
+@needs_root
+def test_flows_of_one_port_have_each_their_algorithm(tmp_path: Path) -> None:
+    """As on a server: `--port 443` finds all of them, and their own port is the same."""
+    with served([b"cubic", b"reno"]) as port:
+        record.record(tmp_path / "run", [], Wanted(port=port), 2.0, "lo")
+    told = run_folder._cc_by_ports(tmp_path / "run")
+    assert sorted(told.values()) == ["cubic", "reno"] and {ends[0] for ends in told} == {port}
+    truth = capture.Truth(cc_by_ports=told)
+    assert [truth.cc_of((port, peer or 0)) for _, peer in told] == [*told.values()]
+    assert truth.cc_of((port, 1)) is None
+    polled = mlab.read(tmp_path / "run" / "tcp_info.jsonl.zst")
+    assert sorted(str(flow.cc_name) for flow in polled) == ["cubic", "reno"]
+    facts = tomllib.loads((tmp_path / "run" / "run.toml").read_text())
+    assert "cc" not in facts
+
+
+def test_sockets_with_the_same_ports_are_not_mixed() -> None:
+    """To two addresses: no algorithm is told for what two of them may have sent."""
+    seen = record._Seen()
+    for cookie, ends, cc in (
+        (b"a", (443, 5000), "cubic"),
+        (b"b", (443, 5000), "reno"),
+        (b"c", (443, 5001), "reno"),
+    ):
+        seen.sockets[cookie], seen.ccs[cookie] = ends, cc
+    assert seen.flows() == [{"port": 443, "peer_port": 5001, "cc": "reno"}]
+
+
+@needs_root
+def test_a_capture_that_ends_early_is_no_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk, or a device that is gone."""
+    real = shutil.which("tcpdump")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "tcpdump").write_text(f'#!/bin/sh\nexec timeout -s KILL 1 {real} "$@"\n')
+    (tmp_path / "bin" / "tcpdump").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    with served([b"cubic"]) as port, pytest.raises(NdmError, match="tcpdump ended before"):
+        record.record(tmp_path / "run", [], Wanted(port=port), 4.0, "lo")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_socket_is_seen_until_its_last_byte() -> None:

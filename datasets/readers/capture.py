@@ -104,9 +104,10 @@ class Truth:
     """Facts that the capturing machine recorded beside the capture."""
 
     cc_name: str | None = None
-    """of every flow that `cc_by_port` does not name"""
-    cc_by_port: dict[int, str] = field(default_factory=dict)
-    """sender's port to congestion control"""
+    """of every flow that `cc_by_ports` does not name"""
+    cc_by_ports: dict[tuple[int, int | None], str] = field(default_factory=dict)
+    """(sender's port, receiver's port, None: any) to congestion control"""
+
     path: str | None = None
     probes: dict[tuple[int, int], ProbeColumns] = field(default_factory=dict)
     """(sender's port, receiver's port) to the kernel's own cwnd and ssthresh"""
@@ -117,6 +118,11 @@ class Truth:
     drops: dict[int, list[tuple[int, int]]] | None = None
     """32-bit sequence number to [(capture clock in us, LossCause)]"""
     run: Run | None = None
+
+    def cc_of(self, ports: tuple[int, int]) -> str | None:
+        """Of the flow from the first of these ports to the second; None: not known."""
+        names = self.cc_by_ports
+        return names.get(ports, names.get((ports[0], None), self.cc_name))
 
 
 def _traced(
@@ -225,7 +231,7 @@ def read(
         if _misses_rtt(found, truth):
             skipped[BEHIND_QUEUE] += 1
             continue
-        cc_name = truth.cc_by_port.get(found.sender_port, truth.cc_name)
+        cc_name = truth.cc_of((found.sender_port, found.receiver_port))
         traced = _traced(found, truth, cc_name)
         whole = traced is not None and traced[1].mean() >= LEAST_TRACED
         records = _records(found, digest, truth, cc_name, whole)

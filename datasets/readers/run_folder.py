@@ -125,11 +125,15 @@ def _cc_name(folder: Path, facts: dict[str, Any]) -> str | None:
     return str(name) if name else None
 
 
-def _cc_by_port(folder: Path) -> dict[int, str]:
-    """Sender's port to algorithm, where a lab's run had several flows."""
+def _cc_by_ports(folder: Path) -> dict[tuple[int, int | None], str]:
+    """Ports of a run's flows to their algorithm; the lab names the sender's alone."""
     path = find(folder, "result.json")
     flows = _json(path).get("flows", []) if path else []
-    return {int(f["port"]): str(f["cc"]) for f in flows if "port" in f and "cc" in f}
+    return {
+        (int(f["port"]), int(f["peer_port"]) if "peer_port" in f else None): str(f["cc"])
+        for f in flows
+        if "port" in f and "cc" in f
+    }
 
 
 PATH_KEYS = ("rate_bps", "rtt_us", "queue_packets", "loss", "jitter_us", "reorder", "rate_steps")
@@ -224,7 +228,7 @@ def read(
     probes = _probes(probe, offset_s is not None) if probe else {}
     truth = capture.Truth(
         cc_name=_cc_name(folder, facts),
-        cc_by_port=_cc_by_port(folder),
+        cc_by_ports=_cc_by_ports(folder),
         path=_path_name(facts),
         probes=probes if offset_s is not None else {},
         srtt_us=_kernel_srtt_us(folder, probes),

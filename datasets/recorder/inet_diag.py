@@ -17,6 +17,7 @@ STATES = 1 << 1 | 1 << 4 | 1 << 8 | 1 << 9 | 1 << 11
 """ESTABLISHED, FIN_WAIT1, CLOSE_WAIT, LAST_ACK, CLOSING: those that may have data in flight."""
 HEADER = struct.Struct("=IHHII")  # nlmsghdr
 MESSAGE_BYTES = 72  # inet_diag_msg
+COOKIE = slice(44, 52)
 INODE_AT = 68
 RECEIVE_BYTES = 1 << 18
 
@@ -27,6 +28,8 @@ class Socket:
 
     port: int
     peer_port: int
+    cookie: bytes
+    """of this socket alone: others may have the same ports, to another address or later"""
     inode: int
     """0 once no process holds it"""
     cc: str
@@ -88,4 +91,4 @@ def _socket(message: bytes) -> Socket | None:
     port, peer_port = struct.unpack_from(">HH", message, 4)
     (inode,) = struct.unpack_from("=I", message, INODE_AT)
     cc = attributes.get(CONG, b"").rstrip(b"\0").decode("ascii", errors="replace")
-    return Socket(port, peer_port, inode, cc, attributes[INFO])
+    return Socket(port, peer_port, message[COOKIE], inode, cc, attributes[INFO])

@@ -62,14 +62,26 @@ class Wanted:
 class _Seen:
     """Sockets that the polls have met."""
 
-    ccs: dict[int, str] = field(default_factory=dict)
-    """local port to congestion control"""
-    connections: dict[tuple[int, int], int] = field(default_factory=dict)
-    """(local port, remote port) to its number"""
-    last: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    sockets: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+    """cookie to (local port, remote port), in the order of their numbers"""
+    ccs: dict[bytes, str] = field(default_factory=dict)
+    """cookie to congestion control"""
+    last: dict[bytes, bytes] = field(default_factory=dict)
+    """cookie to its newest tcp_info"""
     polls: int = 0
     late: int = 0
     """polls more than one period late"""
+
+    def flows(self) -> list[dict[str, int | str]]:
+        """Ports and congestion control, but of ports that several sockets had with several."""
+        found: dict[tuple[int, int], set[str]] = {}
+        for cookie, ends in self.sockets.items():
+            found.setdefault(ends, set()).add(self.ccs[cookie])
+        return [
+            {"port": port, "peer_port": peer, "cc": next(iter(ccs))}
+            for (port, peer), ccs in sorted(found.items())
+            if len(ccs) == 1
+        ]
 
 
 def clocks_ns() -> tuple[int, int]:
@@ -134,28 +146,28 @@ class _Poller:
         seen = self.seen
         seen.polls += 1
         for found in self.diag.sockets():
-            ends = (found.port, found.peer_port)
+            ends, cookie = (found.port, found.peer_port), found.cookie
             if self.wanted.port is not None and self.wanted.port not in ends:
                 continue
-            if inodes is not None and found.inode not in inodes and ends not in seen.connections:
+            if inodes is not None and found.inode not in inodes and cookie not in seen.sockets:
                 continue
             if not any(found.info[DATA_SEGMENTS_OUT]):
                 continue  # it may still get another congestion control
-            number = seen.connections.setdefault(ends, len(seen.connections))
-            seen.ccs[found.port] = found.cc
-            if seen.last.get(ends) == found.info:
+            seen.sockets.setdefault(cookie, ends)
+            seen.ccs[cookie] = found.cc
+            if seen.last.get(cookie) == found.info:
                 continue
-            seen.last[ends] = found.info
-            with (self.folder / f"{number}.jsonl").open("ab") as stream:
+            seen.last[cookie] = found.info
+            with (self.folder / f"{cookie.hex()}.jsonl").open("ab") as stream:
                 stream.write(_line(at_ns, found.info, found.cc))
 
     def finish(self, target: Path) -> None:
         """One file of all connections, each after the line that begins it."""
         self.diag.close()
         with _zstd(target) as out:
-            for number in range(len(self.seen.connections)):
+            for number, cookie in enumerate(self.seen.sockets):
                 out.write(orjson.dumps({"Metadata": {"UUID": str(number)}}) + b"\n")
-                out.write((self.folder / f"{number}.jsonl").read_bytes())
+                out.write((self.folder / f"{cookie.hex()}.jsonl").read_bytes())
 
 
 @contextlib.contextmanager
@@ -235,6 +247,23 @@ def _tcpdump(device: str, port: int | None, target: Path) -> Iterator[subprocess
         process.communicate()
 
 
+def _stop(tcpdump: subprocess.Popen[bytes]) -> bytes:
+    """End a capture; what it says of it.
+
+    Raises:
+        NdmError: it had ended before.
+    """
+    tcpdump.send_signal(signal.SIGINT)
+    _, said = tcpdump.communicate(timeout=20)
+    if tcpdump.returncode:
+        last = said.decode(errors="replace").strip().splitlines()[-1:]
+        raise NdmError(
+            f"tcpdump ended before the recording ({''.join(last) or tcpdump.returncode}); "
+            "make room for the capture, and record again"
+        )
+    return said
+
+
 def _ip_at(record: bytes, link: int) -> int:
     if link == LINK_COOKED_V2:
         return 20
@@ -312,11 +341,16 @@ def _check(out: Path) -> None:
         raise NdmError(f"{out}: exists already; name another folder")
 
 
-def _watch(poller: _Poller, process: subprocess.Popen[bytes] | None, until_s: float | None) -> None:
-    """Poll until the command or the process ends, the time is over, or Ctrl-C."""
+def _watch(
+    poller: _Poller,
+    process: subprocess.Popen[bytes] | None,
+    until_s: float | None,
+    tcpdump: subprocess.Popen[bytes],
+) -> None:
+    """Poll until the command, the process or the capture ends, the time is over, or Ctrl-C."""
     due = time.monotonic()
     with contextlib.suppress(KeyboardInterrupt):
-        while until_s is None or due < until_s:
+        while (until_s is None or due < until_s) and not tcpdump.poll():
             poller.poll()
             if process is not None and process.poll() is not None:
                 return
@@ -392,16 +426,16 @@ def record(
                 wanted = Wanted(pid=process.pid)
             poller = _Poller(work, wanted)
             try:
-                _watch(poller, process, None if seconds is None else time.monotonic() + seconds)
+                until_s = None if seconds is None else time.monotonic() + seconds
+                _watch(poller, process, until_s, tcpdump)
             finally:
                 if process is not None and process.poll() is None:
                     process.terminate()
                     process.wait()
             time.sleep(0.2)  # the last ACKs
-            tcpdump.send_signal(signal.SIGINT)
-            _, said = tcpdump.communicate(timeout=20)
+            said = _stop(tcpdump)
             seen = poller.seen
-            connections = set(seen.connections)
+            connections = {*seen.sockets.values()}
             facts: dict[str, Any] = {"device": device, "seconds": seconds or 0.0}
             ccs = sorted(set(seen.ccs.values()))
             if len(ccs) == 1:
@@ -418,15 +452,14 @@ def record(
                 "let the transfer send data while it is recorded, or name another --device"
             )
         poller.finish(folder / "tcp_info.jsonl.zst")
-        facts |= {"connections": len(connections), "polls": seen.polls, "late_polls": seen.late}
+        facts |= {"connections": len(seen.sockets), "polls": seen.polls, "late_polls": seen.late}
         if process is not None:
             facts["exit_code"] = process.returncode
         end = clocks_ns()
         facts["clock"] = {"realtime_ns": begin[0], "monotonic_ns": begin[1]}
         facts["clock_at_end"] = {"realtime_ns": end[0], "monotonic_ns": end[1]}
         facts["host"] = _host()
-        flows = [{"port": port, "cc": cc} for port, cc in sorted(seen.ccs.items())]
-        (folder / "result.json").write_bytes(orjson.dumps({"flows": flows}))
+        (folder / "result.json").write_bytes(orjson.dumps({"flows": seen.flows()}))
         (folder / "run.toml").write_text(_toml(facts), encoding="utf-8")
         folder.rename(out)
     return facts
