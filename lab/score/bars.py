@@ -224,14 +224,10 @@ def _access(board: Board) -> Iterator[str]:
         lost = (f"{100 * cells[cc].mean['retransmitted_share']:.2f}" for cc in (OWN, "bbr"))
         yield f"| {name} | {_verdict(part >= LEAST, f'{part:.3f}')} | {best} | {' / '.join(lost)} |"
     for name in (name for name in board if "late-cubic" in name):
-        own, same = (_rest(board[name][cc]) for cc in (OWN, "cubic"))
-        text = _verdict(own >= LATE * same, f"{own / same:.2f}")
+        own, same = (1 - board[name][cc].mean["share"] for cc in (OWN, "cubic"))
+        part = round(own / same, 6)  # shares are rounded
+        text = _verdict(part >= LATE, f"{part:.2f}")
         yield f"\n{name}: the CUBIC that comes late gets {text} of what it gets beside CUBICs."
-
-
-def _rest(cell: Cell) -> float:
-    """Mbit/s of the flows beside those of the algorithm."""
-    return cell.mean["goodput_mbps"] * (1 / cell.mean["share"] - 1)
 
 
 def _outside(suites: Mapping[str, Board]) -> Iterator[str]:
