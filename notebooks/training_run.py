@@ -59,7 +59,7 @@ axes.set(xlabel="epoch", ylabel="loss", title=f"The loss on the {other.partition
 axes.legend()
 f.save(figure, "learning_curves")
 if not held_out:
-    print("No flow was held out, or none that tells: the loss is that of the training flows.")
+    print("No flow was held out, or none with labels: the loss is that of the training flows.")
 if kept:
     lowest = curves["val_loss"][kept - 1]
     print(

@@ -66,7 +66,7 @@ def test_chance_is_significant_as_seldom_as_the_interval_says(flows: int) -> Non
     """On one path two equal networks differ by flow and by draw; 2.5 % may look better."""
     rng = np.random.default_rng(1)
     names = [f"f{number}" for number in range(flows)]
-    # What flows share is a part of the path, so of one flow or two only draws can tell.
+    # What flows share is a part of the path, so with one flow or two only draws are independent.
     of_flow = 0.02 if flows > 2 else 0.0
     better, cases = 0, 400
     for _ in range(cases):

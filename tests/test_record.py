@@ -187,7 +187,7 @@ def test_flows_of_one_port_have_each_their_algorithm(tmp_path: Path) -> None:
 
 
 def test_sockets_with_the_same_ports_are_not_mixed() -> None:
-    """To two addresses: no algorithm is told for what two of them may have sent."""
+    """To two addresses: ports of two algorithms name none."""
     seen = record._Seen()
     for cookie, ends, cc in (
         (b"a", (443, 5000), "cubic"),

@@ -134,7 +134,7 @@ def test_held_out_rounds_that_tell_nothing_do_not_choose_the_epoch(
     trainer = Trainer(blind, tmp_path, config)
     results = trainer.run(name="mine")
     assert results["epoch"] == len(trainer.history) and results["epoch_chosen_by"] == "train"
-    assert capsys.readouterr().err.rstrip().endswith(", held-out paths tell nothing")
+    assert capsys.readouterr().err.rstrip().endswith(", held-out paths without labels")
     reference = Policy(trainer.config.hidden)
     start.load("shipped").copy_to(reference)
     x = torch.rand(500, contract.N_DENSE)

@@ -385,7 +385,7 @@ def val_text(loss: float, val: Batch, judges: Batch) -> str:
     """
     if judges is val:
         return f"on held-out paths {loss:.4f}"
-    return "held-out paths tell nothing" if len(val.x) else "no held-out paths"
+    return "held-out paths without labels" if len(val.x) else "no held-out paths"
 
 
 def require_tensorboard() -> Any:

@@ -55,7 +55,7 @@ def members(folder: Path) -> dict[int, Path]:
 
 
 def _require_alike(run: Path, config: TrainConfig, dataset_sha256: str) -> None:
-    """Networks of other settings or data are no population: their scores do not tell seeds apart.
+    """Refuse a network of other settings or data: its score differs by more than the seed's luck.
 
     Raises:
         NdmError: names the settings in which the run differs.

@@ -71,8 +71,8 @@ class Prepared:
 
     @functools.cached_property
     def judges(self) -> Batch:
-        """The rounds that choose the epoch: those held out, if they tell anything about what
-        learns; else those that train."""
+        """The rounds that choose the epoch: those held out, if they have labels of what learns;
+        else those that train."""
         gain = GAIN not in self.config.freeze and bool((self.val.weight > 0).any())
         known = CONGESTION not in self.config.freeze and bool((self.val.cause >= 0).any())
         return self.val if gain or known else self.train
