@@ -357,7 +357,8 @@ def read(path: Path, parse: Callable[[Path], Log] = parse, warn: Warn = quiet) -
     flows, set_back = [], 0
     for number, item in enumerate(flows_of(path, log)):
         rows = log.rows[item]
-        set_back = max(set_back, int((np.diff(rows["time_us"]) < 0).sum()))
+        if (rows["bytes_acked"] != MISSING).any():  # else the times give the order
+            set_back = max(set_back, int((np.diff(rows["time_us"]) < 0).sum()))
         cc_name = prevailing(tally(rows["cc"], log.ccs))
         # Bare words that are not its name; before its first they are what the socket began with.
         other = np.array(log.ccs)[rows["cc"][rows["cc"] >= 0]] != cc_name
