@@ -115,12 +115,17 @@ def seen(result: dict[str, Any]) -> Seen:
 
 
 def distance(one: Seen, other: Seen | None) -> float:
-    """How far apart two flows are: logarithms of goodput, mean RTT and its 95th percentile."""
+    """How far a flow is from another: logarithms of goodput, mean RTT and its 95th percentile.
+
+    An RTT that only the other has is infinitely far; one that only this has is not compared.
+    """
     if other is None:
         return 0.0
 
     def log(a: float, b: float) -> float:
-        return abs(math.log(a / b)) if a > 0 and b > 0 else 0.0
+        if not b > 0:
+            return 0.0
+        return abs(math.log(a / b)) if a > 0 else math.inf
 
     return (
         log(max(one.goodput_mbps, 1e-3), max(other.goodput_mbps, 1e-3))

@@ -117,6 +117,12 @@ def test_set_one_is_won_by_throughput_squared_over_delay_within_ten_percent() ->
     assert list(rates)[:2] == ["good", "nearly"]
 
 
+def test_an_algorithm_without_a_result_has_not_won() -> None:
+    cells = [cell("sound", "a", goodput_mbps=5, rtt_mean_ms=20)]
+    cells += [cell(cc, "b", goodput_mbps=5, rtt_mean_ms=20) for cc in ("sound", "frail")]
+    assert metrics.winning_rates(cells, set_two=False) == {"sound": 1.0, "frail": 0.5}
+
+
 def test_set_two_is_won_by_the_fairest() -> None:
     cells = [cell("shy", "a", share=0.1), cell("fair", "a", share=0.48)]
     cells += [

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import orjson
 import pytest
 
+from ndm_tcp import selection
 from ndm_tcp.lab.guest import suite
 from ndm_tcp.lab.paths.scenario import Scenario, parse
 from ndm_tcp.lab.score import board
@@ -37,6 +39,28 @@ def test_a_page_beside_a_flow_has_its_part_of_the_goodput(tmp_path: Path) -> Non
     figures = board.metrics(beside)
     assert figures.goodput_mbps == 2.5 and figures.share == pytest.approx(0.25)
     assert figures.jain == pytest.approx(100 / (2 * (7.5**2 + 2.5**2)))
+
+
+def test_a_page_of_another_algorithm_is_not_the_tested_one(tmp_path: Path) -> None:
+    page = PAGE + 'cc = "cubic"\n'
+    beside = outcome(made(FLOW.replace("cubic", "$cc") + page), "reno", 7.5, tmp_path)
+    assert beside.result is not None
+    beside.result["web"] = {"mbps": 2.5, "segments": 80, "retransmissions": 40}
+    run = selection._figures(beside)
+    assert run.metrics.goodput_mbps == 7.5 and run.metrics.share == pytest.approx(0.75)
+    assert run.metrics.retransmissions == 0 and run.fair == 0.5
+    ours = outcome(made(FLOW + PAGE), "reno", 7.5, tmp_path)
+    assert ours.result is not None
+    ours.result["web"] = beside.result["web"]
+    tested = selection._figures(ours)
+    assert tested.fair == 0.5 and tested.metrics.share == pytest.approx(0.25)
+
+
+def test_seconds_without_a_write_are_unknown_where_no_program_writes(tmp_path: Path) -> None:
+    run = outcome(made(""), "cubic", 5.0, tmp_path)
+    assert run.result is not None
+    del run.result["flows"][0]["zero_intervals"]
+    assert math.isnan(board.metrics(run).zero_intervals)
 
 
 def test_a_page_beside_a_flow_begins_at_random() -> None:

@@ -76,7 +76,7 @@ def test_a_closed_window_opens_again(program: Path) -> None:
     link = "rate_bps = 7_243_788\nrtt_us = 68_609\nqueue_packets = 142\njitter_us = 4_085"
     more = "reorder = false\nloss = 0.0199\nslot_us = [274, 1097]"
     path = parse(f'seconds = 10\ntopology = "path"\n[link]\n{link}\n{more}', "drawn-93", "w")
-    assert simulate(program, path, "ndm_tcp", 1)["flows"][0]["zero_intervals"] == 0
+    assert simulate(program, path, "ndm_tcp", 1)["flows"][0]["silent_intervals"] == 0
 
 
 def test_the_same_seed_gives_the_same_run(program: Path) -> None:

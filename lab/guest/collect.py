@@ -306,7 +306,8 @@ def collect(
     drops = _drop_rows(scenario, (out / "drops").read_bytes(), _qdisc_drop(kernel.dir))
     causes = [row[3] for row in drops]
     result: dict[str, Any] = {"scenario": scenario.name, "title": scenario.title, "cc": cc}
-    result |= {"seed": seed, "kernel": kernel.release, "programs": guest_root().name}
+    result |= {"seed": seed, "kernel": kernel.release}
+    result |= {"kernel_build": kernel.dir.name, "programs": guest_root().name}
     model = (out / "model").read_text().strip()
     if model:
         result["model"] = model

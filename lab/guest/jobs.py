@@ -12,9 +12,10 @@ import orjson
 from ndm_tcp import files
 from ndm_tcp.datasets.readers.run_folder import is_run
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab.guest import externals
+from ndm_tcp.lab.guest import externals, uml_build
 from ndm_tcp.lab.guest import run as lab_run
 from ndm_tcp.lab.guest.externals import Externals
+from ndm_tcp.lab.guest.root import guest_root
 from ndm_tcp.lab.paths.scenario import Scenario
 
 RESULT = "result.json"
@@ -63,10 +64,23 @@ def load_result(folder: Path) -> dict[str, Any] | None:
 
 
 def was_other(job: Job) -> bool:
-    """Is the run in the job's folder one of another scenario or module?
+    """Is the run in the job's folder one of another scenario, module or guest?
 
     An earlier version left no tag: then the scenario's text decides.
     """
+    return _of_another_guest(job) or _of_another_scenario(job)
+
+
+def _of_another_guest(job: Job) -> bool:
+    """Had the kept run another kernel or other programs? One in the simulator had neither."""
+    done = load_result(job.folder) or {}
+    kernel = uml_build.built(patches=job.others.patches) if "kernel_build" in done else None
+    return (kernel is not None and kernel.dir.name != done["kernel_build"]) or (
+        "programs" in done and done["programs"] != guest_root().name
+    )
+
+
+def _of_another_scenario(job: Job) -> bool:
     tag, text = job.folder / TAG, job.folder / "scenario.toml"
     if not job.tag or not text.is_file():
         return False
@@ -77,7 +91,7 @@ def was_other(job: Job) -> bool:
 
 def finished(job: Job, light: bool) -> Outcome | None:
     """How a job ended before, unless it has to run: a light run left no recording, another
-    scenario or module was recorded, or an earlier version began its flows at other times."""
+    scenario, module or guest was recorded, or an earlier version began its flows at other times."""
     done = load_result(job.folder)
     if done is None or not (light or is_run(job.folder)) or was_other(job):
         return None

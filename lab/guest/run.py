@@ -226,7 +226,9 @@ def summary(result: dict[str, Any]) -> str:
         parts.append(f"{flow['retransmissions']} retransmissions")
         if "rtt_mean_ms" in flow:
             parts.append(f"RTT {flow['rtt_mean_ms']:.1f} ms (95 %: {flow['rtt_p95_ms']:.1f})")
-        parts.append(f"{flow['zero_intervals']}/{flow['intervals']} intervals without")
+        parts.append(
+            f"{flow['zero_intervals']}/{flow['intervals']} s in which iperf3 wrote nothing"
+        )
         if len(result["flows"]) > 1:
             parts.append(f"share {flow['share']:.3f}")
         lines.append(", ".join(parts))

@@ -291,7 +291,7 @@ def _one(
     if done := finished(job, light):
         return done
     if was_other(job):
-        print(f"{job.folder}: of another scenario or module; run again", file=sys.stderr)
+        print(f"{job.folder}: of another scenario, module or guest; run again", file=sys.stderr)
     if program and simulate.has(job.scenario, job.cc):
         return simulate.attempt(job, kmod, program, light)
     cpu = cpus.get()

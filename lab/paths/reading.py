@@ -20,7 +20,7 @@ Reader = Callable[[Any, str], Any]
 PUBLISHED_WORDS = {
     "mbps": "Mbit/s",
     "retransmissions": "retr.",
-    "zero_intervals": "silent s",
+    "zero_intervals": "zero s",
     "jain": "Jain",
     "rtt_max_ms": "ms RTT at most",
     "rtt_mean_ms": "ms RTT",

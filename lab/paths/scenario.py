@@ -95,6 +95,8 @@ MAX_RATE_BPS = 100_000_000_000
 FRAME_BITS = 8 * 1514
 SLOW_END_S = 2
 """a full queue that lasts longer at a link's last rate is emptied faster; see `_drained`"""
+STARTUP_RTTS = 6
+"""the random delay of a flow's begin, `begun`, and in which iperf3 has made its connections"""
 CC_NAME = re.compile(r"[A-Za-z0-9_.-]{1,15}")
 TC_WORDS = re.compile(r"[A-Za-z0-9.% _-]+")
 
@@ -410,7 +412,7 @@ def _drained(scenario: Scenario) -> Scenario:
     """The scenario, whose queue a link that ends slow empties at the highest rate after the end.
 
     A run lasts until every byte has arrived, and goodput counts the time to the last one: behind
-    an outage that is minutes.
+    an outage that is minutes. A flow that begins while the link is slow may still be sending.
     """
     link = scenario.link
     if link is None or not link.steps:
@@ -418,7 +420,10 @@ def _drained(scenario: Scenario) -> Scenario:
     last_bps, most_bps = link.steps[-1][1], max(link.rate_bps, *(bps for _, bps in link.steps))
     if link.queue_packets * FRAME_BITS <= SLOW_END_S * last_bps or last_bps == most_bps:
         return scenario
-    step = (max(scenario.end_s(), link.steps[-1][0]), most_bps)
+    rtts_us = [link.rtt_us, *(us for _, us in link.rtt_steps)]
+    rtt_us = max(rtts_us) + max((flow.extra_rtt_us for flow in scenario.flows), default=0)
+    rtt_s = rtt_us / 1e6 + link.queue_packets * FRAME_BITS / most_bps
+    step = (max(scenario.end_s() + STARTUP_RTTS * rtt_s, link.steps[-1][0]), most_bps)
     return dataclasses.replace(scenario, link=dataclasses.replace(link, steps=(*link.steps, step)))
 
 

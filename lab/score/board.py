@@ -58,15 +58,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def metrics(outcome: suite.Outcome) -> RunMetrics:
     """The figures of one run; flows of another algorithm than the tested count as others.
 
-    Shares and Jain's index are taken while all flows send. A web page counts as one flow of the
-    tested algorithm; its rate is that of all objects from the first request to the last byte.
+    Shares and Jain's index are taken while all flows send. A web page counts as one flow; its
+    rate is that of all objects from the first request to the last byte.
     """
     result, scenario = outcome.result, outcome.job.scenario
     assert result is not None
     flows: list[dict[str, Any]] = result["flows"]
     tested = [r for r, f in zip(flows, scenario.flows, strict=True) if f.cc == UNDER_TEST]
     web = result.get("web")
-    parts = tested + ([web] if web else [])
+    page = [web] if web and scenario.web and scenario.web.cc == UNDER_TEST else []
+    parts = tested + page
     sent = [float(part.get("segments", 0)) for part in parts]
     resent = sum(part["retransmissions"] for part in parts)
 
@@ -77,21 +78,20 @@ def metrics(outcome: suite.Outcome) -> RunMetrics:
 
     share, index = sum(f["share"] for f in tested), float(result.get("jain", 1.0))
     if web:
-        others = [float(flow["common_mbps"]) for flow in flows]
+        rates = [float(web["mbps"]), *(float(flow["common_mbps"]) for flow in flows)]
         ours = sum(float(part.get("common_mbps", web["mbps"])) for part in parts)
-        theirs = sum(f["common_mbps"] for f in flows if f not in tested)
-        share, index = ours / (ours + theirs), jain([web["mbps"], *others])
+        share, index = ours / sum(rates), jain(rates)
 
     return RunMetrics(
         scenario=scenario.name,
         cc=outcome.job.cc,
         seed=outcome.job.seed,
-        goodput_mbps=sum(f["goodput_mbps"] for f in tested) + (web["mbps"] if web else 0.0),
+        goodput_mbps=sum(f["goodput_mbps"] for f in tested) + sum(p["mbps"] for p in page),
         retransmissions=resent,
         retransmitted_share=resent / sum(sent) if sum(sent) else 0.0,
         rtt_mean_ms=mean("rtt_mean_ms"),
         rtt_p95_ms=mean("rtt_p95_ms"),
-        zero_intervals=sum(f["zero_intervals"] for f in tested),
+        zero_intervals=sum(f.get("zero_intervals", math.nan) for f in tested),
         share=min(share, 1.0),  # parts are rounded
         jain=index,
     )

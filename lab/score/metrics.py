@@ -35,7 +35,7 @@ class RunMetrics:
     rtt_mean_ms: float
     rtt_p95_ms: float
     zero_intervals: float
-    """seconds in which nothing arrived"""
+    """seconds in which iperf3's sender wrote nothing; NaN in the simulator, which has no program"""
     share: float
     """of the goodput of all flows"""
     jain: float
@@ -94,6 +94,8 @@ def friendliness(cell: Cell) -> float:
 def winning_rates(board: list[Cell], set_two: bool) -> dict[str, float]:
     """Algorithm to the share of scenarios it wins; several may win one.
 
+    One whose runs all failed in a scenario has not won it.
+
     Set II compares distances from the fair share, as ccBench does: within ten percent of the
     fair share of the smallest distance.
     """
@@ -101,7 +103,6 @@ def winning_rates(board: list[Cell], set_two: bool) -> dict[str, float]:
     for cell in board:
         scenarios[cell.scenario].append(cell)
     wins: dict[str, int] = defaultdict(int)
-    played: dict[str, int] = defaultdict(int)
     for group in scenarios.values():
         if set_two:
             best = max(friendliness(c) for c in group)
@@ -110,9 +111,8 @@ def winning_rates(board: list[Cell], set_two: bool) -> dict[str, float]:
             best = max(power(c) for c in group)
             winners = [c for c in group if power(c) >= (1 - MARGIN) * best]
         for cell in group:
-            played[cell.cc] += 1
             wins[cell.cc] += cell in winners
-    rates = {cc: wins[cc] / played[cc] for cc in played}
+    rates = {cc: won / len(scenarios) for cc, won in wins.items()}
     return dict(sorted(rates.items(), key=lambda item: (-item[1], item[0])))
 
 

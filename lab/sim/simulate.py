@@ -146,7 +146,7 @@ def _flow(flow: Flow, cc: str, line: list[float]) -> dict[str, Any]:
         "bytes": int(arrived) * MSS,
         "segments": int(sent),
         "retransmissions": int(resent),
-        "zero_intervals": int(silent),
+        "silent_intervals": int(silent),
         "rtt_mean_ms": rounded(rtt_us / 1e3),
         "rtt_p95_ms": rounded(late_us / 1e3),
     }

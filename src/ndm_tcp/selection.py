@@ -192,11 +192,12 @@ def _figures(outcome: Outcome) -> Measured:
     from ndm_tcp.lab.paths.scenario import UNDER_TEST
     from ndm_tcp.lab.score import board
 
-    m, flows = board.metrics(outcome), outcome.job.scenario.flows
-    tested = sum(flow.cc == UNDER_TEST for flow in flows)
-    fair = tested / len(flows) if tested else 1.0
+    m, scenario = board.metrics(outcome), outcome.job.scenario
+    ccs = [flow.cc for flow in scenario.flows] + ([scenario.web.cc] if scenario.web else [])
+    tested = ccs.count(UNDER_TEST)
+    fair = tested / len(ccs) if tested else 1.0
     worth = points(m.goodput_mbps, m.rtt_mean_ms, m.retransmitted_share, m.share, m.jain, fair)
-    return Measured(m, worth, fair, len(flows))
+    return Measured(m, worth, fair, len(ccs))
 
 
 def means(runs: Iterable[tuple[str, Measured]]) -> dict[str, float]:

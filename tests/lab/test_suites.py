@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab.guest import jobs, suite
+from ndm_tcp.lab.guest import jobs, suite, uml_build
 from ndm_tcp.lab.paths import ccbench, scenario, sealed_paths, training_paths
 from ndm_tcp.lab.score import board
 
@@ -66,6 +66,30 @@ def test_a_run_of_another_scenario_or_module_runs_again(tmp_path: Path) -> None:
     assert jobs.was_other(job(text, kmod)) and not jobs.was_other(job(text))
 
 
+@pytest.mark.parametrize("changed", ["kernel_build", "programs"])
+def test_a_run_of_another_guest_is_no_result(
+    changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = scenario.parse(
+        'seconds = 1\ntopology = "path"\n[link]\nrate_bps = 1_000_000\n'
+        "rtt_us = 1000\nqueue_packets = 9\n",
+        *("a", "a.toml"),
+    )
+    kernel = uml_build.UmlKernel(tmp_path / "6.12-k", tmp_path / "vmlinux", "6.12")
+    monkeypatch.setattr(jobs.uml_build, "built", lambda **_: kernel)
+    monkeypatch.setattr(jobs, "guest_root", lambda: tmp_path / "r")
+    job = suite.Job(made, "cubic", 1, tmp_path / "run")
+    job.folder.mkdir()
+    here = {"flows": [{"start_s": 0.0}], "kernel_build": "6.12-k", "programs": "r"}
+    (job.folder / jobs.RESULT).write_text(json.dumps(here))
+    assert jobs.finished(job, True)
+    (job.folder / jobs.RESULT).write_text(json.dumps({**here, changed: "old"}))
+    assert jobs.was_other(job) and not jobs.finished(job, True)
+    there = {key: value for key, value in here.items() if key not in ("kernel_build", "programs")}
+    (job.folder / jobs.RESULT).write_text(json.dumps({**there, "kernel": "simulator"}))
+    assert jobs.finished(job, True), "the simulator has no guest"
+
+
 def test_a_result_that_was_cut_short_is_none(tmp_path: Path) -> None:
     for text in ("", '{"flows": [', "\0", "{}", "[]", '{"flows": 3}'):
         (tmp_path / jobs.RESULT).write_text(text)
@@ -105,7 +129,23 @@ def test_a_link_that_ends_slow_is_emptied_fast(link: str, drained: int) -> None:
     text = f'seconds = 2\ntopology = "path"\n[link]\nrtt_us = 1000\nqueue_packets = 90\n{link}\n'
     made = scenario.parse(text, "a", "a.toml").link
     assert made is not None
-    assert (made.steps[-1] == (2.0, drained)) if drained else (2.0 not in dict(made.steps))
+    at_s, bps = made.steps[-1] if made.steps else (0.0, 0)
+    if drained:
+        assert bps == drained
+        assert at_s == pytest.approx(2 + 6 * (0.001 + 90 * 1514 * 8 / drained))
+    else:
+        assert at_s <= 2
+
+
+def test_a_slow_end_is_emptied_only_when_all_have_sent() -> None:
+    """A flow begins RTTs later than the scenario says; the fast link would carry its last data."""
+    text = 'seconds = 2\ntopology = "path"\n[link]\nrtt_us = 100_000\nqueue_packets = 90\n'
+    text += "rate_bps = 10_000_000\nsteps = [[1.0, 20_000]]\nrtt_steps = [[0.5, 150_000]]\n"
+    text += "[[flows]]\n[[flows]]\nstart_s = 1.0\nsender = 1\nextra_rtt_us = 50_000\n"
+    made = scenario.parse(text, "a", "a.toml").link
+    assert made is not None
+    assert made.steps[-1][1] == 10_000_000
+    assert made.steps[-1][0] > 3 + 6 * 0.2, "six of the longest RTTs, 200 ms, after 3 s"
 
 
 def test_fixed_windows_are_parameters() -> None:

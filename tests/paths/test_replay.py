@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -102,6 +103,9 @@ def test_the_closest_is_close_in_goodput_and_delay() -> None:
     assert replay.distance(seen, seen) == 0
     near, far = Seen(10.1, 52, 61, 0), Seen(10, 150, 200, 0)
     assert replay.distance(near, seen) < replay.distance(far, seen)
+    unknown = Seen(10, math.nan, math.nan, 0)
+    assert replay.distance(far, seen) < replay.distance(unknown, seen)
+    assert replay.distance(far, unknown) == 0, "the capture has no RTT to compare with"
 
 
 def test_a_capture_within_the_replays_of_a_random_path_is_met() -> None:
