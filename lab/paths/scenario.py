@@ -95,6 +95,7 @@ MAX_RATE_BPS = 100_000_000_000
 FRAME_BITS = 8 * 1514
 SLOW_END_S = 2
 """a full queue that lasts longer at a link's last rate is emptied faster; see `_drained`"""
+REPEAT = re.compile(r"^repeat\s*=.*\n", re.MULTILINE)
 STARTUP_RTTS = 6
 """the random delay of a flow's begin, `begun`, and in which iperf3 has made its connections"""
 CC_NAME = re.compile(r"[A-Za-z0-9_.-]{1,15}")
@@ -234,10 +235,13 @@ class Scenario:
     """the file"""
 
     def content(self) -> bytes:
-        """What a run depends on beside algorithms and seed: the file, and its trace's rates."""
+        """What a run depends on beside algorithms and seed: the file, and its trace's rates.
+
+        Not the number of runs.
+        """
         link = self.link
         rates = f"{link.rate_bps} {link.steps}" if link and link.trace else ""
-        return f"{self.text}{rates}".encode()
+        return f"{REPEAT.sub('', self.text)}{rates}".encode()
 
     def draws(self) -> bool:
         """Is anything random? netem on loopback, web pages and the begin of a second flow count."""

@@ -235,3 +235,26 @@ def test_a_board_says_whether_its_suite_may_steer_decisions() -> None:
     assert board.standing("training", 1) == []
     (one,), (more,) = board.standing("access", 1), board.standing("lan", 3)
     assert "development board with one lab seed" in one and "3 lab seeds" in more
+
+
+def test_the_number_of_runs_is_no_part_of_a_path() -> None:
+    """Results of one number of runs are results of the same path with another."""
+    text = 'seconds = 1\n{}topology = "path"\n[link]\nrate_bps = 1_000_000\nrtt_us = 9\nqueue_packets = 9\n'
+    one, six, longer = (
+        scenario.parse(text.format(more).replace("seconds = 1", seconds), "a", "a.toml")
+        for more, seconds in (
+            ("", "seconds = 1"),
+            ("repeat = 6\n", "seconds = 1"),
+            ("", "seconds = 2"),
+        )
+    )
+    assert (one.repeat, six.repeat) == (1, 6)
+    assert board.where(one, False) == board.where(six, False) != board.where(longer, False)
+    assert suite.tag(one, "cubic") == suite.tag(six, "cubic")
+
+
+def test_short_runs_of_random_paths_are_repeated() -> None:
+    """Their bars are narrower than the errors of five runs."""
+    short = [s for s in suite.load_suite("access") if s.seconds == 6]
+    assert len(short) == 7 and all(s.repeat == 6 for s in short)
+    assert all(s.repeat == 1 for s in suite.load_suite("validation-access"))
