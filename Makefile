@@ -50,7 +50,7 @@ CORE_SOURCES := $(wildcard kmod/ndm_*.h datasets/native/*) kmod/generated/ndm_co
 	src/ndm_tcp/core.c src/ndm_tcp/core_build.py setup.py pyproject.toml
 
 .PHONY: help setup docs pictures packages test-packages install-test-packages demo-packages demo test test-long test-debug test-ray fuzz \
-	bench-datasets board worth lint shipped generated check-generated notebooks ablation deb clean
+	bench-datasets board worth lint shipped shipped-run generated check-generated notebooks ablation deb clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -260,7 +260,7 @@ bench-datasets: setup ## readers beside scapy, dpkt, tshark, tcptrace; memory on
 
 worth: setup test-packages ## what the network and each rule of the module are worth: docs/worth.md, docs/rules.md, hours; ENGINE=ray
 	@$(PIP) --no-build-isolation -e '.[bench]' $(PIP_QUIET)
-	@test -d $(OUT)/shipped/data || $(MAKE) --no-print-directory shipped
+	@test -d $(OUT)/shipped/data || $(MAKE) --no-print-directory shipped-run
 	@test -d $(OUT)/worth/many || $(BIN)/ndm train --data $(OUT)/shipped/data $(ROUNDS) --shares $(SHARES) \
 		--seeds 5 --engine $(ENGINE) -o $(OUT)/worth/many
 	$(BIN)/ndm lab build
@@ -294,7 +294,7 @@ docs: setup ## the pages as a site, in out/site
 lint: setup ## ruff and mypy alone
 	$(BIN)/pytest -q tests/test_style.py
 
-shipped: setup ## make the committed network anew: kmod/generated from datasets/traces
+shipped-run: setup ## train the committed network anew, into out/shipped
 	rm -rf $(OUT)/shipped
 	$(BIN)/ndm dataset build datasets/traces --paths datasets/path-models -o $(OUT)/shipped/data
 	$(BIN)/ndm train --data $(OUT)/shipped/data $(ROUNDS) --shares $(SHARES) --seed $(SEED) \
@@ -302,6 +302,9 @@ shipped: setup ## make the committed network anew: kmod/generated from datasets/
 	ln -s seed-$(SEED) $(OUT)/shipped/run
 	@# What ndm select found of the whole population, for the card.
 	cp docs/selection.json $(OUT)/shipped/
+	$(BIN)/ndm export $(OUT)/shipped/seed-$(SEED)
+
+shipped: shipped-run ## make the committed network anew: kmod/generated from datasets/traces
 	$(BIN)/ndm export $(OUT)/shipped/seed-$(SEED) --shipped --measure
 	$(BIN)/ndm check
 	$(BIN)/ndm lab scenarios sealed
@@ -324,8 +327,8 @@ NDM_DATA=$$(echo $(1)/data $(ROUNDS) | tr ' ' :) NDM_RUN=$(1)/run \
 		>$(OUT)/notebook.log 2>&1 || { tail -n 20 $(OUT)/notebook.log >&2; exit 1; }
 endef
 
-notebooks: setup ## run the notebooks on the shipped network (make shipped leaves it)
-	@test -f $(OUT)/shipped/run/export.json || $(MAKE) --no-print-directory shipped
+notebooks: setup ## run the notebooks on the shipped network (make shipped-run leaves it)
+	@test -f $(OUT)/shipped/run/export.json || $(MAKE) --no-print-directory shipped-run
 	@test -d $(DEMO)/adapt || echo "your_path shows no adapted network; make demo leaves one"
 	@$(call run-notebooks,$(OUT)/shipped,notebooks,$(NOTEBOOKS))
 
@@ -351,7 +354,7 @@ $(ABLATION)/offline.json: $(ROUNDS)
 		--seeds $(words $(ABLATION_SEEDS))
 
 ablation: setup test-packages ## what inputs, size and training are worth: docs/ablation.md, over an hour; ENGINE=ray
-	@test -f $(OUT)/shipped/run/export.json || $(MAKE) --no-print-directory shipped
+	@test -f $(OUT)/shipped/run/export.json || $(MAKE) --no-print-directory shipped-run
 	OMP_NUM_THREADS=1 $(MAKE) --no-print-directory $(ABLATED:%=$(ABLATION)/run/%/trained) \
 		$(ABLATION)/offline.json
 	for seed in $(ABLATION_SEEDS); do $(BIN)/python -m ndm_tcp.training.experiments.ablation \

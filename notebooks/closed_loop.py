@@ -205,8 +205,9 @@ f.save(figure, "board_ccbench")
 # %% [markdown]
 # ## Sharing
 #
-# Jain's index of equal flows, and ndm_tcp's share beside other algorithms. The band marks the
-# shares that count as fair beside CUBIC.
+# Jain's index of flows of one algorithm, two of which may have RTTs of 40 and 120 ms, and ndm_tcp's
+# share beside other algorithms. The line is the bar of equal flows, the band marks the shares that
+# count as fair beside CUBIC.
 
 # %%
 path = f.ROOT / "docs" / "board" / "fairness.csv"

@@ -82,7 +82,7 @@ def load():
     policy, checkpoint = network()
     folders = data_folders()
     if not folders:
-        raise NdmError("no dataset: run make shipped, or set NDM_DATA")
+        raise NdmError("no dataset: run make shipped-run, or set NDM_DATA")
     dataset = store.load_all(folders)
     config = checkpoint.config
     print(f"{config.objective}, hidden {list(config.hidden)}, seed {config.seed}")

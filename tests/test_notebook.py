@@ -164,3 +164,9 @@ def test_the_stories_of_the_policy_are_recorded_ones() -> None:
             rf"at \d+ {kind} losses [^;\n]*probability of congestion (\d\.\d+)", text
         )
         assert found and all(low <= float(p) <= high for p in found), (kind, found)
+
+
+def test_no_other_target_replaces_the_committed_network() -> None:
+    """On another kind of processor training gives other bits, which nobody asked to ship."""
+    calls = re.findall(r"\$\(MAKE\)[^\n]* shipped(?!-)\b", (ROOT / "Makefile").read_text())
+    assert not calls
