@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -185,3 +187,24 @@ def test_the_digest_of_a_module_is_of_what_it_is_compiled_from(tmp_path: Path) -
     model = tmp_path / "kmod" / "generated" / "ndm_model.h"
     model.write_text(model.read_text() + "\n")
     assert uml_build.sources_digest(tmp_path / "kmod") != same
+
+
+def _is_shallow() -> bool:
+    words = ["git", "-C", str(ROOT), "rev-parse", "--is-shallow-repository"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    return done.stdout.strip() != "false"
+
+
+@pytest.mark.skipif(_is_shallow(), reason="no git history here")
+def test_each_commit_has_the_paths_that_it_recorded() -> None:
+    lacking = []
+    for one in rounds_lock.read().recordings:
+        numbers = re.fullmatch(r"(\d+) to (\d+)", one.paths)
+        if numbers is None:
+            continue
+        words = ["git", "-C", str(ROOT), "ls-tree", "-r", "--name-only", one.commit]
+        tree = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        there = {int(n) for n in re.findall(rf"{one.suite}/\w+-(\d+)-\S+\.toml\n", tree)}
+        if not set(range(int(numbers[1]), int(numbers[2]) + 1)) <= there:
+            lacking.append(f"{one.name}: {one.commit} lacks paths of {one.paths}")
+    assert not lacking

@@ -105,6 +105,8 @@ def main(argv: list[str] | None = None) -> int:
     workers.add_arguments(parser)
     args = parser.parse_args(argv)
     try:
+        if args.every < 1:
+            raise NdmError(f"--every {args.every}: expected 1 or more")
         chosen = [one for one in suite.load_suite(args.suite) if fits(one)][:: args.every]
         if not chosen:
             raise NdmError(f"{args.suite}: no path of one flow and one rate; name another suite")

@@ -12,6 +12,7 @@ import argparse
 import functools
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -223,6 +224,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Run `ndm dataset convert`."""
     folders = [f for f in args.folder if f.is_dir() or not f.is_file()]  # a README beside them
+    if not folders:
+        raise NdmError(f"{args.folder[0]}: a file, not a dataset; name folders of datasets")
+    names = Counter(folder.resolve().name for folder in folders)
+    if twice := [name for name, times in names.items() if times > 1]:
+        raise NdmError(f"{twice[0]}: the name of two datasets; convert them one by one")
     for folder in folders:
         out = args.out / folder.resolve().name
         if out.resolve() == folder.resolve():

@@ -32,7 +32,7 @@ THREE = "ccc0ac4"
 """the commit with the rounds of three later ones, whose network is in no commit"""
 NOISY = "the 95 paths with random loss or jitter but lo-rate, lo-scatter and lo-shaped"
 MORE_LOOPBACK = "lo-rate and lo-shaped with seeds 2 to 4"
-LATER = ("70b5dfd", "151b55b422b391ab")
+LATER = ("af32a2c", "151b55b422b391ab")
 """tree, and the network of seed 1 of the traces, `core` and `lan`"""
 QUIET = "clean, step, fast, lone, cubic, late-cubic, equals, long-equals"
 

@@ -91,3 +91,9 @@ def test_a_suite_without_such_a_path_has_an_empty_table(
     file.write_text(PATH + "[[flows]]\n[[flows]]\n")
     assert constant_windows.main([str(file), "-o", str(tmp_path / "runs")]) == 2
     assert "no path of one flow and one rate" in capsys.readouterr().err
+
+
+def test_each_zeroth_path_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for every in ("0", "-1"):
+        assert constant_windows.main(["core", "-o", str(tmp_path / "x"), "--every", every]) == 2
+        assert f"--every {every}: expected 1 or more" in capsys.readouterr().err

@@ -163,3 +163,18 @@ def test_a_dataset_of_yet_another_contract_is_to_be_built_anew(now: Path, tmp_pa
     for read in (store.load, lambda path: convert.convert(path, tmp_path / "out", False)):
         with pytest.raises(NdmError, match="made for contract 0000.*run: ndm dataset build"):
             read(old)
+
+
+def test_two_datasets_of_one_name_do_not_become_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for place in "ab":
+        (tmp_path / place / "pool").mkdir(parents=True)
+    words = [str(tmp_path / place / "pool") for place in "ab"]
+    assert run_command(["dataset", "convert", *words, "-o", str(tmp_path / "out")]) == 2
+    assert "pool: the name of two datasets" in capsys.readouterr().err
+    (tmp_path / "README").write_text("x")
+    readme = str(tmp_path / "README")
+    assert run_command(["dataset", "convert", readme, "-o", str(tmp_path / "out")]) == 2
+    assert "a file, not a dataset" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
