@@ -130,6 +130,9 @@ def test_the_shipped_plan_has_thirty_paths_and_none_of_the_evaluation() -> None:
         (GOOD.replace("rtt_us = 20000\n", ""), "rtt_us is missing"),
         (GOOD.replace("queue_packets = 10\n", ""), "queue_packets"),
         (GOOD + "loss = 1.5\n", "loss is a probability"),
+        (GOOD + 'loss = "much"\n', r"Expected `float`, got `str` - at `\$.loss`"),
+        (GOOD.replace("8000000", '"10M"'), r"Expected `int`, got `str` - at `\$.rate_bps`"),
+        (GOOD + "rate_steps = [[3.0]]\n", r"at `\$.rate_steps\[0\]`"),
         (GOOD.replace("8000000", "0"), "rate_bps must be positive"),
         (GOOD.replace("[a]", '["../a"]'), "becomes a folder"),
         (GOOD + "rate_steps = [[3.0, 1000000], [1.0, 2000000]]\n", "in order of time"),
@@ -236,7 +239,7 @@ def test_a_real_recording_agrees_with_its_truth(
     ]
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["a"]
     assert set(Path("/run/netns").glob("ndm-*")) == before
-    assert not list((TRACING / "instances").glob(f"ndm-{os.getpid()}-*"))
+    assert not list((TRACING / "instances").glob(f"ndm-host-{os.getpid()}-*"))
 
     run = tomllib.loads((folder / "run.toml").read_text(encoding="utf-8"))
     truth = run["truth"]

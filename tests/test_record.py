@@ -10,6 +10,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import tomllib
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ import pytest
 
 from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.readers import capture, mlab, run_folder, streams
-from ndm_tcp.datasets.recorder import record
+from ndm_tcp.datasets.recorder import kernel_events, record
 from ndm_tcp.datasets.recorder.inet_diag import Diag
 from ndm_tcp.datasets.recorder.record import Wanted
 from ndm_tcp.datasets.store import store
@@ -239,3 +240,110 @@ def test_an_existing_folder_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(NdmError, match="exists already"):
         record.record(tmp_path / "x", ["true"], Wanted())
     assert shutil.which("tcpdump") is None or not list((tmp_path / "x").iterdir())
+
+
+def _traced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *events: str) -> Path:
+    """A tracefs of plain folders, whose instances have these events."""
+    instances = tmp_path / "instances"
+    instances.mkdir()
+    whole = tempfile.mkdtemp
+
+    def mkdtemp(prefix: str, dir: Path) -> str:
+        made = whole(prefix=prefix, dir=dir)
+        for event in events:
+            (Path(made) / "events" / event).mkdir(parents=True)
+        return made
+
+    monkeypatch.setattr(kernel_events, "TRACING", tmp_path)
+    monkeypatch.setattr(kernel_events.tempfile, "mkdtemp", mkdtemp)
+    monkeypatch.setattr(kernel_events.Path, "rmdir", shutil.rmtree)
+    return instances
+
+
+def test_an_old_kernel_lacks_events_that_a_recording_can_do_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instances = _traced(monkeypatch, tmp_path, kernel_events.PROBE)
+    with kernel_events.recorded("x", None) as instance:
+        assert (instance / "events" / kernel_events.PROBE / "enable").read_text() == "1"
+        assert not any((instance / "events" / event).exists() for event in kernel_events.MORE)
+    assert not list(instances.iterdir())
+
+
+def test_a_kernel_without_tcp_probe_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instances = _traced(monkeypatch, tmp_path, kernel_events.MORE[1])
+    with (
+        pytest.raises(kernel_events.NoEventsError, match="tcp_probe"),
+        kernel_events.recorded("x", None),
+    ):
+        pass
+    assert not list(instances.iterdir())
+
+
+def test_what_a_killed_recorder_left_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nothing else: no instance of a user, and none that a recorder holds."""
+    instances = _traced(monkeypatch, tmp_path, kernel_events.PROBE)
+    for name in ("ndm-record-7-old", "trace-cmd"):
+        (instances / name).mkdir()
+    with kernel_events.recorded("record-7", None) as one:
+        with kernel_events.recorded("record-7", None) as two:
+            assert {p.name for p in instances.iterdir()} == {one.name, two.name, "trace-cmd"}
+        assert one.is_dir() and not two.exists()
+    assert [p.name for p in instances.iterdir()] == ["trace-cmd"]
+
+
+needs_tracefs = pytest.mark.skipif(
+    os.geteuid() != 0 or not (kernel_events.TRACING / "instances").is_dir(), reason="no tracefs"
+)
+
+
+@needs_tracefs
+def test_an_instance_that_somebody_reads_ends_no_recording(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(kernel_events, "ATTEMPTS", 2)
+    with kernel_events.recorded("read", None) as instance:
+        reader = (instance / "trace_pipe").open("rb")
+    try:
+        assert f"{instance}: still there" in capsys.readouterr().err
+        assert (instance / "tracing_on").read_text() == "0\n"
+    finally:
+        reader.close()
+    with kernel_events.recorded("next", None):
+        assert not instance.exists(), "nobody holds its lock"
+
+
+@needs_tracefs
+def test_no_event_is_recorded_once_the_capture_has_ended() -> None:
+    """Later ones would take the place of the transfer's own."""
+    with kernel_events.recorded("stop", None) as instance:
+        kernel_events.stop(instance)
+        with (
+            socket.create_server(("127.0.0.1", 0)) as server,
+            socket.create_connection(server.getsockname()) as client,
+        ):
+            client.sendall(b"x" * 100_000)
+        text = (instance / "trace").read_text()
+    assert " tcp_probe: " not in text
+
+
+@needs_root
+def test_a_program_that_the_recorder_ends_has_not_failed(tmp_path: Path) -> None:
+    """Nor does one that does not listen hold the recorder up."""
+    code = "import signal, socket, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    code += "s = socket.create_server(('127.0.0.1', 0))\n"
+    code += "c = socket.create_connection(s.getsockname())\nr, _ = s.accept()\n"
+    code += "while True:\n    c.sendall(b'x' * 1000)\n    r.recv(1000)\n    time.sleep(.01)\n"
+    words = ["dataset", "record", "-o", str(tmp_path / "run"), "--seconds", "1.5"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(record, "END_S", 0.5)
+        assert run_command([*words, "--", sys.executable, "-c", code]) == 0
+    facts = tomllib.loads((tmp_path / "run" / "run.toml").read_text())
+    assert facts["stopped"] is True and "exit_code" not in facts
+    words[3] = str(tmp_path / "failed")
+    failing = code.split("while")[0] + "c.sendall(b'x')\ntime.sleep(.3)\nraise SystemExit(3)"
+    assert run_command([*words, "--", sys.executable, "-c", failing]) == 3

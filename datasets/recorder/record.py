@@ -36,6 +36,8 @@ from ndm_tcp.datasets.recorder.kernel_events import POINTERS, NoEventsError
 from ndm_tcp.errors import NdmError
 
 PERIOD_S = 0.01
+END_S = 10.0
+"""that a program has to end in"""
 SNAPLEN_BYTES = 160  # cooked v2, IPv6, all of TCP; the payload is cut off afterwards
 PORTS = re.compile(r"(?:src|dest|sport|dport)=(?:\S*:)?(\d+) ")
 ZSTD_LEVEL = 9
@@ -187,7 +189,7 @@ def _events(port: int | None) -> Iterator[Path | str]:
     with contextlib.ExitStack() as stack:
         try:
             found: Path | str = stack.enter_context(
-                kernel_events.recorded(f"ndm-record-{os.getpid()}", sockets)
+                kernel_events.recorded(f"record-{os.getpid()}", sockets)
             )
         except NoEventsError as error:
             found = error.short
@@ -390,6 +392,28 @@ def _started(command: list[str]) -> subprocess.Popen[bytes] | None:
         raise NdmError(f"{command[0]}: {error.strerror}") from None
 
 
+def _watch_all(
+    poller: _Poller,
+    process: subprocess.Popen[bytes] | None,
+    seconds: float | None,
+    tcpdump: subprocess.Popen[bytes],
+) -> bool:
+    """Poll, then end the program if it still runs; did it?"""
+    try:
+        until_s = None if seconds is None else time.monotonic() + seconds
+        _watch(poller, process, until_s, tcpdump)
+    finally:
+        runs = process is not None and process.poll() is None
+        if process is not None and runs:
+            process.terminate()
+            try:
+                process.wait(END_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+    return runs
+
+
 def record(
     out: Path,
     command: list[str],
@@ -425,15 +449,11 @@ def record(
             if process is not None and wanted.port is None:
                 wanted = Wanted(pid=process.pid)
             poller = _Poller(work, wanted)
-            try:
-                until_s = None if seconds is None else time.monotonic() + seconds
-                _watch(poller, process, until_s, tcpdump)
-            finally:
-                if process is not None and process.poll() is None:
-                    process.terminate()
-                    process.wait()
+            stopped = _watch_all(poller, process, seconds, tcpdump)
             time.sleep(0.2)  # the last ACKs
             said = _stop(tcpdump)
+            if isinstance(instance, Path):
+                kernel_events.stop(instance)
             seen = poller.seen
             connections = {*seen.sockets.values()}
             facts: dict[str, Any] = {"device": device, "seconds": seconds or 0.0}
@@ -454,7 +474,7 @@ def record(
         poller.finish(folder / "tcp_info.jsonl.zst")
         facts |= {"connections": len(seen.sockets), "polls": seen.polls, "late_polls": seen.late}
         if process is not None:
-            facts["exit_code"] = process.returncode
+            facts |= {"stopped": True} if stopped else {"exit_code": process.returncode}
         end = clocks_ns()
         facts["clock"] = {"realtime_ns": begin[0], "monotonic_ns": begin[1]}
         facts["clock_at_end"] = {"realtime_ns": end[0], "monotonic_ns": end[1]}

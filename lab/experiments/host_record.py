@@ -35,6 +35,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import orjson
 
 from ndm_tcp import files
@@ -112,12 +113,11 @@ def _transfer(plan: Path, name: str, table: Any) -> Transfer:
         values = dict(table)
         values["delay_us"] = int(values.pop("rtt_us"))
         cc, seconds = str(values.pop("cc")), int(values.pop("seconds"))
-        steps = values.pop("rate_steps", [])
-        link = LinkSpec(**values, rate_steps=tuple((float(t), int(rate)) for t, rate in steps))
+        link = msgspec.convert(values, LinkSpec)
     except KeyError as error:
         raise NdmError(f"{where}: {error.args[0]} is missing; add it") from None
-    except (TypeError, ValueError) as error:
-        raise NdmError(f"{where}: {error}") from None
+    except (TypeError, ValueError, msgspec.ValidationError) as error:
+        raise NdmError(f"{where}: {error}; correct it") from None
     if seconds < 1:
         raise NdmError(f"{where}: seconds must be at least 1, got {seconds}")
     link.check(where)
@@ -149,6 +149,7 @@ def _event_lines(instance: Path, port: int) -> str:
     Raises:
         NdmError: the buffer overflowed.
     """
+    kernel_events.stop(instance)
     if lost := kernel_events.lost(instance):
         raise NdmError(f"{lost} kernel events lost; shorten the transfer")
     ours = (f"src={SENDER_ADDRESS}:{port} ", f"sport={port} ")
@@ -262,7 +263,7 @@ def record(transfer: Transfer, folder: Path) -> dict[str, Any]:
     # The capture may write as another user, in a folder that only this user may enter.
     with (
         path_up(transfer.link, port, drops) as path,
-        kernel_events.recorded(f"ndm-{os.getpid()}-{port}", f"sport == {port}") as events,
+        kernel_events.recorded(f"host-{os.getpid()}-{port}", f"sport == {port}") as events,
         _running(
             _inside(
                 path.sender,
@@ -344,13 +345,13 @@ def record_plan(plan: Path, out: Path, only: str | None = None) -> list[Path]:
         if (target / "run.toml").is_file():
             print(f"{head}: there already", file=sys.stderr)
             continue
+        if target.exists():
+            raise NdmError(f"{target}: exists without run.toml; remove it")
         # SystemExit from a signal removes the unfinished folder too
         with signals_as_exit(), files.scratch(target) as scratch:
             folder = scratch / "run"
             folder.mkdir()
             truth = record(transfer, folder)["truth"]
-            if target.exists():
-                raise NdmError(f"{target}: exists without run.toml; remove it")
             folder.rename(target)
         print(
             f"{head}: {truth['mean_mbps']:.2f} Mbit/s, dropped {truth['drops_random']} at random, "
