@@ -71,6 +71,8 @@ class Found:
     """the flow's algorithm shares a link evenly with its like"""
     begun: bool = False
     """it began before the capture, and a queue may have stood ever since"""
+    guessed: bool = False
+    """which packets were lost is guessed, as the capture has no SACK blocks"""
 
     @property
     def never_empty(self) -> bool:
@@ -102,7 +104,7 @@ def model(flow: FlowRecords, name: str, source: str, o: Observed, f: Found) -> P
         rtt_us=_base(f),
         queue_packets=_queue(f, mean(levels, o.seconds)),
         qdisc=f.early or "droptail",
-        loss=_loss(f.losses),
+        loss=_loss(f),
         burst=f.losses.burst,
         jitter_us=_jitter(f),
         reorder=f.order.reorder,
@@ -196,10 +198,11 @@ def _jitter(f: Found) -> Value:
     return Value(sigma_us, sigma_us / 2, 2 * sigma_us)
 
 
-def _loss(lost: Losses) -> Value:
+def _loss(f: Found) -> Value:
     """Twice the square root of a count is a 95 % interval of a Poisson rate."""
+    lost = f.losses
     slack = (2 * float(np.sqrt(lost.n_random + 1)) + 1) / max(lost.passed, 1)
-    if slack > 1:  # too few packets passed where a loss is a random one
+    if f.guessed or slack > 1:  # too few packets passed where a loss is a random one
         return Value.exact(lost.random, Kind.ASSUMED)
     return Value(lost.random, max(0.0, lost.random - slack), lost.random + slack)
 
@@ -218,6 +221,8 @@ def _start(shared: Shared) -> float:
 def _label_error(f: Found) -> float:
     """Expected |log2| error of the target window, by what is known."""
     shared = f.shared
+    if f.guessed:
+        return UNKNOWN
     if f.policer and not f.unfilled:
         return FILLED
     by_share = shared.rivals > 0 and not shared.by_clock
@@ -254,6 +259,11 @@ def _seldom_filled(f: Found) -> bool:
 
 def _notes(f: Found, rwnd: float) -> tuple[str, ...]:
     notes = []
+    if f.guessed:
+        notes.append(
+            "The snaplen cut SACK blocks off: losses are guessed, and so are rivals, queue and "
+            "rate as far as they follow from them."
+        )
     if f.policer:
         notes.append(
             "A policer cuts the rate: beyond its bucket it drops packets, and has no queue."

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ndm_tcp.datasets.rounds.flow import FlowRecords, Sampling
+from ndm_tcp.datasets.rounds.flow import SACKS_CUT, FlowRecords, Sampling
 from ndm_tcp.paths import (
     aqm,
     assemble,
@@ -60,6 +60,7 @@ def estimate(flow: FlowRecords, source: str, others: Sequence[FlowRecords] = ())
         pps = at(found.levels, found.rates.windows.middle)
         stood = rates.never_idle(o, found.rates, found.order.base, pps)
         found = replace(found, begun=stood or found.shared.rivals > 0)
+    found = replace(found, guessed=SACKS_CUT in flow.facts)
     return assemble.model(flow, name, source, o, found)
 
 

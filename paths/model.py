@@ -14,6 +14,7 @@ A model is a JSON file. `scenario.py` turns it into a path of the lab.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -232,6 +233,38 @@ def read(path: Path) -> PathModel:
         raise NdmError(f"{path}: {files.why(error)}; run: ndm path estimate") from None
     except msgspec.DecodeError as error:
         raise NdmError(f"{path}: not a path model ({error}); run: ndm path estimate") from None
-    if found.format != FORMAT or not found.model.levels:
+    if found.format != FORMAT:
         raise NdmError(f"{path}: not a path model of format {FORMAT}; run: ndm path estimate")
+    if name := _impossible(found.model):
+        raise NdmError(
+            f"{path}: {name}: no path has this value, or not low <= value <= high; "
+            "mend it, or run: ndm path estimate"
+        )
     return found.model
+
+
+def _impossible(model: PathModel) -> str:
+    """The first field whose value no path can have; empty if there is none."""
+    least = {
+        **dict.fromkeys(("seconds", "mss", "rtt_us"), 1e-9),
+        **dict.fromkeys(("queue_packets", "jitter_us", "ack_hold_us", "bucket_packets"), 0.0),
+        **dict.fromkeys(("loss", "app_limited", "rwnd_limited", "label_error_log2"), 0.0),
+        **dict.fromkeys(("header_bytes", "buffer_bytes", "path", "window_bdp"), 0.0),
+    }
+    most = {"mss": 65535.0, "loss": 1.0, "app_limited": 1.0, "rwnd_limited": 1.0}
+    for name, low in least.items():
+        if not _within(getattr(model, name), low, most.get(name, math.inf)):
+            return name
+    starts_s = [level.from_s for level in model.levels]
+    if not starts_s or starts_s[0] < 0 or sorted(set(starts_s)) != starts_s:
+        return "levels"
+    if not all(_within(level.rate_bps, 1e-9, math.inf) for level in model.levels):
+        return "rate_bps"
+    return ""
+
+
+def _within(value: Value | float, least: float, most: float) -> bool:
+    """Is a number, or a value with its interval, in these bounds?"""
+    if isinstance(value, Value):
+        return least <= value.low <= value.value <= value.high <= most
+    return least <= value <= most

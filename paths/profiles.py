@@ -8,6 +8,7 @@ rate. A mahimahi trace has nothing but a rate over time: RTT and queue have to b
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,8 +114,12 @@ def _model(
     seconds: float,
     note: str,
 ) -> PathModel:
-    if rtt_us <= 0 or queue_packets < 1 or rates[0][1] <= 0:
-        raise NdmError(f"{path}: rate, RTT and queue must be above 0; this profile is of no use")
+    rate_bps = rates[0][1]
+    if not (1 <= rtt_us < math.inf and queue_packets >= 1 and 0 < rate_bps < math.inf):
+        raise NdmError(
+            f"{path}: rate and queue must be above 0, the RTT 1 us or more; give others, or leave "
+            "this profile out"
+        )
     given, none = Kind.ASSUMED, Value.exact(0.0, Kind.ASSUMED)
     # A trace's ending may be a direction: ATT-LTE-driving.up.
     name = (

@@ -148,6 +148,36 @@ def test_a_process_whose_parent_is_gone_before_it_begins_ends(alive: bool) -> No
     assert process.exitcode == (0 if alive else 1)
 
 
+def _end(task: parts.Task) -> None:
+    """As the kernel does where memory is full."""
+    if "third" in task.source:
+        os.kill(os.getpid(), signal.SIGKILL)
+    parts.make(task)
+
+
+def test_a_killed_process_leaves_the_finished_parts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They took time, and the same command goes on with them."""
+    given = [str(TRACES / name) for name in (*NAMES[:2], "third_party")]
+    monkeypatch.setattr(workers, "attempt", _end)
+    words = ["dataset", "build", *given, "-o", str(tmp_path / "out"), "--keep-going"]
+    assert run_command([*words, "--jobs", "2", "--no-label"]) == 2
+    error = capsys.readouterr().err
+    assert "a reading process was ended, by a full memory perhaps" in error
+    assert not (tmp_path / "out").exists() and (tmp_path / ".out.parts").is_dir()
+    monkeypatch.undo()
+    assert run_command([*words, "--jobs", "2", "--no-label"]) == 0
+    assert not (tmp_path / ".out.parts").exists()
+
+
+def test_a_file_of_the_user_beside_a_dataset_stays(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / ".dataset.json.bak").write_text("x")
+    build.build([TRACES / NAMES[0]], tmp_path / "out", quiet=True, with_card=False)
+    assert (tmp_path / "out" / ".dataset.json.bak").read_text() == "x"
+
+
 def test_a_lock_that_is_let_go_in_time_is_taken(tmp_path: Path) -> None:
     folder = tmp_path / ".out.parts"
     folder.mkdir()

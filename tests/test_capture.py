@@ -17,6 +17,7 @@ import zstandard
 from ndm_tcp.datasets.readers import capture, pcap, run_folder, streams, tcp_probe
 from ndm_tcp.datasets.rounds.flow import CwndSource, FlowRecords, LossCause
 from ndm_tcp.errors import NdmError
+from ndm_tcp.paths import estimate, label
 
 from .captures import Captured
 from .conftest import TRACES
@@ -313,3 +314,7 @@ def test_options_that_are_cut_off_are_named(tmp_path: Path, caught: int, named: 
     flows, _ = capture.read(tmp_path / "x.pcap", None, report)
     assert flows and (report.cut_options > 0) == named
     assert any("options cut off" in warning for warning in report.warnings()) == named
+    (found,) = (estimate.estimate(flow, "x.pcap") for flow in flows)
+    assert (found.loss.kind == "assumed") == named
+    assert any("SACK blocks" in note for note in found.notes) == named
+    assert (found.label_error_log2 > label.WORST) == named, "what is guessed teaches nothing"

@@ -43,6 +43,40 @@ def test_ab_looks_at_its_folder_before_it_watches(capsys: Capture) -> None:
     assert capsys.readouterr().err.startswith("ndm: /proc/ndm-tcp")
 
 
+@pytest.mark.parametrize("ending", ["20261202", "original", "ndm", "ndm-", "ndm-x", "parts.ndm-1"])
+def test_a_folder_of_the_user_stays(ending: str, tmp_path: Path) -> None:
+    mine = tmp_path / f".run.{ending}"
+    mine.mkdir()
+    (mine / "text").write_text("ten years")
+    with files.scratch(tmp_path / "run"):
+        pass
+    with files.replacing(tmp_path / "run") as temporary:
+        temporary.write_text("x")
+    assert (mine / "text").read_text() == "ten years"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["dataset", "build", "x.pcap", "-o", ""],
+        ["dataset", "build", "", "-o", "out"],
+        ["path", "estimate", "", "-o", "out"],
+        ["path", "estimate", "x.pcap", "-o", ""],
+        ["train", "--data", "", "-o", "out"],
+        ["export", "", "-o", "out"],
+    ],
+)
+def test_an_empty_name_is_no_folder(
+    words: list[str], tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An unset variable of a script would mean the working folder."""
+    monkeypatch.chdir(tmp_path)
+    assert run_command(words) == 2
+    error = capsys.readouterr().err
+    assert "an empty name; write . for the working folder" in error and error.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     """And what one that runs uses is not."""
     out = tmp_path / "run"

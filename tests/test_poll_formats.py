@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import math
 import re
 import struct
 from collections.abc import Callable
@@ -253,6 +254,11 @@ def test_iperf3_receivers_are_not_senders(tmp_path: Path) -> None:
         (json.dumps(_iperf3())[:-40], "JSON breaks off"),
         ('{"start": {}, "intervals": [], "error": "unable to connect"}', "unable to connect"),
         (json.dumps(_iperf3(bytes="many")), "not a report of iperf3"),
+        *(
+            (json.dumps(_iperf3(**{name: value})), "not a report of iperf3")
+            for name in ("bytes", "end", "snd_cwnd", "rtt", "retransmits")
+            for value in (math.inf, 10**30)
+        ),
         (json.dumps(_iperf3() | {"start": {"connected": 5}}), "not a report of iperf3"),
     ],
 )

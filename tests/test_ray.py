@@ -11,13 +11,14 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ndm_tcp import selection
 from ndm_tcp.cli import run_command
 from ndm_tcp.cluster import pack
-from ndm_tcp.datasets.builder import build, remote
+from ndm_tcp.datasets.builder import build, parts, remote
 from ndm_tcp.datasets.readers import sources
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import suite, uml_build
@@ -212,9 +213,15 @@ def test_what_else_lies_where_parts_go_stays(scheme: str, tmp_path: Path) -> Non
     assert (shared / "thesis" / "text").read_text() == "ten years"
     build.build([path], tmp_path / "a", quiet=True, parts_url=f"{scheme}{shared}/new/")
     assert not (shared / "new").exists()
+    (shared / "old").mkdir()
+    build.build([path], tmp_path / "a", quiet=True, parts_url=f"{scheme}{shared}/old")
+    assert (shared / "old").is_dir(), "it was there before"
 
 
-@pytest.mark.parametrize("url", ["file:///nowhere/at/all", "nonsense://x/y"])
+@pytest.mark.parametrize(
+    "url",
+    ["file:///nowhere/at/all", "nonsense://x/y", "ftp://127.0.0.1:1/x.pcap", "github://x/y"],
+)
 def test_bad_urls_are_one_line(
     url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -222,3 +229,31 @@ def test_bad_urls_are_one_line(
     error = capsys.readouterr().err
     assert error.startswith(f"ndm: {url}: ") and error.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_parts_that_no_machine_can_reach_are_named_by_their_url(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not the dataset's folder: nothing is wrong with that."""
+    path = TRACES / "third_party" / "mlab_tcpinfo_jdczh_00183.jsonl.zst"
+    words = ["dataset", "build", str(path), "-o", str(tmp_path / "out"), "--keep-going"]
+    assert run_command([*words, "--parts", "ftp://127.0.0.1:1/p"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("ndm: ftp://127.0.0.1:1/p") and "check the URL" in error
+    assert "out: cannot be written" not in error and error.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_part_that_is_gone_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a cluster whose machines share no folder."""
+    path = TRACES / "third_party" / "mlab_tcpinfo_jdczh_00183.jsonl.zst"
+    whole = parts.make
+
+    def gone(task: parts.Task) -> dict[str, Any]:
+        facts = whole(task)
+        (Path(task.folder) / facts["part"]).unlink()
+        return facts
+
+    monkeypatch.setattr(parts, "make", gone)
+    with pytest.raises(NdmError, match="do the machines share this folder.* --parts URL"):
+        build.build([path], tmp_path / "out", quiet=True)

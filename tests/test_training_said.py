@@ -121,3 +121,20 @@ def test_rounds_without_weight_are_no_labels(
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "have no weight; leave --pool-weight 0 out" in said
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--seed", "99999999999999999999"], "seed 99999999999999999999: expected"),
+        (["--seed", "-1"], "seed -1: expected"),
+        (["--beta", "nan"], "beta nan: expected"),
+        (["--beta", "inf"], "beta inf: expected"),
+        (["--beta", "0"], "beta 0.0: expected"),
+    ],
+)
+def test_settings_out_of_range_are_named(
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["train", "--data", "x", "-o", str(tmp_path / "run"), *words]) == 2
+    assert message in capsys.readouterr().err and not list(tmp_path.iterdir())

@@ -121,8 +121,12 @@ class TrainConfig:
         for name in ("weight_decay", "pool_weight", "congestion_weight"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise NdmError(f"{name} {getattr(self, name)}: expected 0 or more")
-        if self.epochs < 1 or self.batch < 0 or self.beta <= 0 or not 0 <= self.gamma < 1:
-            raise NdmError("epochs must be >= 1, batch >= 0, beta > 0, gamma in [0, 1)")
+        if not 0 <= self.seed < 1 << 63:
+            raise NdmError(f"seed {self.seed}: expected a whole number from 0, below 2^63")
+        if not 0 < self.beta < math.inf:
+            raise NdmError(f"beta {self.beta}: expected a number above 0")
+        if self.epochs < 1 or self.batch < 0 or not 0 <= self.gamma < 1:
+            raise NdmError("epochs must be >= 1, batch >= 0, gamma in [0, 1)")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

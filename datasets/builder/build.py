@@ -21,6 +21,7 @@ from filelock import FileLock, Timeout
 from ndm_tcp import files, progress
 from ndm_tcp.datasets.builder import remote, workers
 from ndm_tcp.datasets.builder.parts import CannotWriteError, Labeller, Task
+from ndm_tcp.datasets.builder.workers import KilledError
 from ndm_tcp.datasets.readers import sources
 from ndm_tcp.datasets.store import card, store
 from ndm_tcp.errors import NdmError
@@ -72,6 +73,8 @@ def _spooled(name: str, folder: Path) -> str:
 
 def _discover(names: list[str], left_out: dict[str, str] | None) -> list[str]:
     """Paths and URLs of all sources, sorted."""
+    if "" in names:
+        raise NdmError("an empty name; write . for the working folder")
     paths = [Path(name) for name in names if not remote.is_url(name)]
     found = [str(path) for path in sources.discover(paths, left_out, stdin=True)] if paths else []
     for name in names:
@@ -114,18 +117,19 @@ def _parts_folder(out: Path, parts_url: str | None) -> Iterator[tuple[Path, str]
         except Timeout:
             raise NdmError(f"{out}: another build writes here; wait for it") from None
         for name in (store.ROUNDS, store.MANIFEST, *card.FILES):
-            for rest in out.glob(f".{name}.*"):  # of a build that was killed
+            for rest in files.leftovers(out / name):  # of a build that was killed
                 rest.unlink()
         try:
+            made = not remote.exists(parts_url) if parts_url else False
             mine = f"{parts_url.rstrip('/')}/{_name_among_builds(out)}" if parts_url else ""
             yield folder, mine or str(folder)
-        except (KeyboardInterrupt, SystemExit):
+        except (KeyboardInterrupt, SystemExit, KilledError):
             raise  # finished parts stay for the next run
         except BaseException:
             shutil.rmtree(folder)
             raise
         if parts_url:
-            remote.remove(mine, parts_url)
+            remote.remove(mine, parts_url if made else None)
         shutil.rmtree(folder)
 
 
@@ -247,7 +251,11 @@ def _rounds(found: list[dict[str, Any]], folder: str, splits: dict[str, str]) ->
             counts = [flow["rounds"] for flow in source["flows"]]
             for (part, _), rows in zip(source["order"], counts, strict=True):
                 if part not in tables:
-                    remote.fetch(folder, part, here / part)
+                    if not remote.fetch(folder, part, here / part):
+                        raise NdmError(
+                            f"{folder}: {part} is not there; do the machines share this folder? "
+                            "name one that they do with --parts URL"
+                        )
                     tables[part] = pq.read_table(here / part).replace_schema_metadata(None)
                     starts[part] = [0]
                 starts[part].append(starts[part][-1] + rows)

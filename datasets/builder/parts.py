@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -119,7 +120,9 @@ def make(task: Task) -> dict[str, Any]:
         sha256 = _reading(task, lambda: sources.digest(path))
         part = part_name(task, name, sha256)
         target = folder / part
-        if remote.fetch(task.folder, part, target):
+        with _of_all_parts():
+            there = remote.fetch(task.folder, part, target)
+        if there:
             return {**facts_of(target), "part": part}
         label = task.labeller.label if task.labeller else None
         result = _reading(
@@ -132,8 +135,18 @@ def make(task: Task) -> dict[str, Any]:
                 f"{files.shown(task.folder)}: cannot be written ({files.why(error)}); make room, "
                 "or name another folder with -o"
             ) from None
-        remote.publish(target, task.folder, part)
+        with _of_all_parts():
+            remote.publish(target, task.folder, part)
         return {**facts, "part": part}
+
+
+@contextmanager
+def _of_all_parts() -> Iterator[None]:
+    """An error of the parts' folder is no error of one source."""
+    try:
+        yield
+    except NdmError as error:
+        raise CannotWriteError(str(error)) from None
 
 
 def _reading(task: Task, read: Callable[[], T]) -> T:

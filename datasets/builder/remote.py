@@ -24,6 +24,18 @@ def _filesystem(url: str) -> tuple[Any, str]:
         return fsspec.core.url_to_fs(url)  # type: ignore[no-any-return]
     except (ImportError, ValueError) as error:
         raise NdmError(f"{url}: {error}; install it or use a path") from None
+    except (OSError, TypeError) as error:  # of its server; of a driver that needs more than a URL
+        raise NdmError(f"{url}: {error}; check the URL, or copy it here first") from None
+
+
+@contextmanager
+def _reached(url: str) -> Iterator[None]:
+    """An error of the network or the server names the URL."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or str(error) or type(error).__name__
+        raise NdmError(f"{url}: {why}; check the URL, or try again") from None
 
 
 def find(url: str) -> list[str]:
@@ -33,7 +45,8 @@ def find(url: str) -> list[str]:
         NdmError: nothing there, or no driver for this protocol.
     """
     filesystem, path = _filesystem(url)
-    found = sorted(filesystem.find(path))
+    with _reached(url):
+        found = sorted(filesystem.find(path))
     if not found:
         raise NdmError(f"{url}: no such file or folder; check the URL")
     return [filesystem.unstrip_protocol(name) for name in found]
@@ -77,9 +90,10 @@ def fetch(folder: str, name: str, target: Path) -> bool:
     if not is_url(folder):
         return target.is_file()
     filesystem, path = _filesystem(folder)
-    if not filesystem.exists(f"{path}/{name}"):
-        return False
-    filesystem.get_file(f"{path}/{name}", str(target))
+    with _reached(folder):
+        if not filesystem.exists(f"{path}/{name}"):
+            return False
+        filesystem.get_file(f"{path}/{name}", str(target))
     return True
 
 
@@ -87,16 +101,25 @@ def publish(source: Path, folder: str, name: str) -> None:
     """Take a finished file to a folder behind a URL; whole or not at all."""
     if is_url(folder):
         filesystem, path = _filesystem(folder)
-        filesystem.makedirs(path, exist_ok=True)
-        filesystem.put_file(str(source), f"{path}/.{name}")
-        filesystem.mv(f"{path}/.{name}", f"{path}/{name}")
+        with _reached(folder):
+            filesystem.makedirs(path, exist_ok=True)
+            filesystem.put_file(str(source), f"{path}/.{name}")
+            filesystem.mv(f"{path}/.{name}", f"{path}/{name}")
 
 
-def remove(folder: str, above: str) -> None:
-    """Remove a folder behind a URL, if it is there, and the one above it, if nothing is left."""
+def exists(folder: str) -> bool:
+    """Is there a folder behind the URL?"""
     filesystem, path = _filesystem(folder)
-    if filesystem.exists(path):
-        filesystem.rm(path, recursive=True)
-    path = filesystem._strip_protocol(above)
-    if filesystem.exists(path) and not filesystem.ls(path):
-        filesystem.rmdir(path)
+    with _reached(folder):
+        return bool(filesystem.exists(path))
+
+
+def remove(folder: str, above: str | None) -> None:
+    """Remove a folder behind a URL, if it is there; and the one above it, if it is now empty."""
+    filesystem, path = _filesystem(folder)
+    with _reached(folder):
+        if filesystem.exists(path):
+            filesystem.rm(path, recursive=True)
+        path = filesystem._strip_protocol(above) if above else ""
+        if path and filesystem.exists(path) and not filesystem.ls(path):
+            filesystem.rmdir(path)

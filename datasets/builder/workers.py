@@ -9,6 +9,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from ndm_tcp import cluster, interrupts
@@ -23,6 +24,10 @@ Progress = Callable[[int], None]
 """Receives the number of bytes read since the last call."""
 
 PR_SET_PDEATHSIG = 1
+
+
+class KilledError(NdmError):
+    """A process of the build was killed, as one is that takes too much memory."""
 
 
 def _begin(counter: Any, parent: int) -> None:
@@ -91,5 +96,10 @@ def _processes(tasks: list[Task], jobs: int, progress: Progress) -> Iterator[Out
             seen = now
             for future in done:
                 yield numbers[future], future.result()
+    except BrokenProcessPool:
+        raise KilledError(
+            "a reading process was ended, by a full memory perhaps; run the same command again to "
+            "carry on, with --jobs 1"
+        ) from None
     finally:
         pool.shutdown(cancel_futures=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from ndm_tcp.datasets.readers.tcp_probe import ProbeColumns
 from ndm_tcp.datasets.rounds.compute import rounds_of
 from ndm_tcp.datasets.rounds.flow import (
     NO_LABEL,
+    SACKS_CUT,
     CwndSource,
     FlowRecords,
     FlowRounds,
@@ -168,7 +169,9 @@ def _flows(
             engine.drops(drops)
         engine.one_pass(path, report)
         engine.second_pass(path, report, shard)
-        yield from engine.flows()
+        for flow in engine.flows():
+            cut = report.cut_options > 0
+            yield replace(flow, facts={**flow.facts, SACKS_CUT: 1}) if cut else flow
 
 
 def _observed(found: CapturedFlow, digest: str, path: str | None = None) -> dict[str, Any]:

@@ -192,14 +192,15 @@ def read(path: Path, warn: Warn = quiet) -> list[FlowRecords]:
             mss = int(report.start.get("tcp_mss") or report.start.get("tcp_mss_default") or 0)
             cc_name = report.end.get("sender_tcp_congestion")
             streams_found = _streams(path, report, mss or DEFAULT_MSS_BYTES)
+            columns = {s: PollColumns.of(polls) for s, polls in streams_found.items()}
             hosts = _hosts(report)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise NdmError(
                 f"{path}: not a report of iperf3 as known here ({error!r}); use iperf 3.1 or newer"
             ) from None
-        for socket, polls in streams_found.items():
+        for socket, polls in columns.items():
             found = flow(
-                PollColumns.of(polls),
+                polls,
                 flow_id=flow_id(digest, f"{number}:{socket}"),
                 format="iperf3",
                 cc_name=cc_name,

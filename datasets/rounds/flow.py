@@ -120,6 +120,8 @@ class FlowRecords(Flow):
 
 NO_LABEL, LABEL_ERROR = "no_label", "label_error_log2"
 """facts of a flow: why it has no path; the expected error of the target window, |log2|"""
+SACKS_CUT = "sacks_cut"
+"""fact of a capture's flows: the snaplen cut SACK blocks off, so lost packets are guessed"""
 Label = Callable[[FlowRecords, Sequence[FlowRecords]], FlowRecords]
 """Gives a flow, beside all of its source, the path that its records show as `truth`, or the reason
 why not as a fact."""

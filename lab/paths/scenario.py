@@ -235,10 +235,7 @@ class Scenario:
     """the file"""
 
     def content(self) -> bytes:
-        """What a run depends on beside algorithms and seed: the file, and its trace's rates.
-
-        Not the number of runs.
-        """
+        """What a run depends on beside algorithms and seed: file but for repeat, trace's rates."""
         link = self.link
         rates = f"{link.rate_bps} {link.steps}" if link and link.trace else ""
         return f"{REPEAT.sub('', self.text)}{rates}".encode()

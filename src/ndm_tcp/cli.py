@@ -142,10 +142,21 @@ RESUMED = {
 """They keep what an interrupted run has finished."""
 
 
+def _named(text: str) -> Path:
+    """A path; an unset variable of a shell script gives an empty one, which is no folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("an empty name; write . for the working folder")
+    return Path(text)
+
+
 class Parser(argparse.ArgumentParser):
     """Takes the options of its verb from the verb's module when it needs them."""
 
     module = ""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.register("type", Path, _named)
 
     def load(self) -> None:
         """Import the verb's module and take its options; once."""

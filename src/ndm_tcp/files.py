@@ -16,13 +16,23 @@ from pathlib import Path
 from ndm_tcp.errors import NdmError
 
 
+def _prefix(path: Path) -> str:
+    """What names of temporary files and folders beside `path` begin with, and no user's does."""
+    return f".{path.name}.ndm-"
+
+
+def leftovers(path: Path) -> list[Path]:
+    """The temporary files and folders beside `path`, of processes that run and that were killed."""
+    return list(path.parent.glob(f"{glob.escape(_prefix(path))}????????"))
+
+
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it onto `path` if the block succeeds.
 
     An OSError names `path` if it would name the temporary file or none.
     """
-    prefix = f".{path.name}."
+    prefix = _prefix(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=prefix, dir=path.parent)
@@ -49,19 +59,25 @@ def scratch(beside: Path) -> Iterator[Path]:
     owner lives.
     """
     beside.parent.mkdir(parents=True, exist_ok=True)
-    for other in beside.parent.glob(f".{glob.escape(beside.name)}.????????"):
-        with contextlib.suppress(OSError), _locked(other):
+    for other in leftovers(beside):
+        with contextlib.suppress(OSError), locked(other):
             shutil.rmtree(other)
-    made = tempfile.TemporaryDirectory(prefix=f".{beside.name}.", dir=beside.parent)
-    with made as name, _locked(Path(name)):
+    made = tempfile.TemporaryDirectory(prefix=_prefix(beside), dir=beside.parent)
+    with made as name, locked(Path(name)):
         yield Path(name)
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, wait: bool = False) -> Iterator[None]:
+    """Hold the lock of a folder, which ends with the process.
+
+    Args:
+        folder: that exists.
+        wait: for another holder; else an OSError says that there is one.
+    """
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     finally:
         os.close(handle)
@@ -82,8 +98,10 @@ def folder(name: Path | str) -> Path:
     """Where a command leaves its results: a folder, or nothing yet.
 
     Raises:
-        NdmError: there is something else.
+        NdmError: there is something else, or the name is empty.
     """
+    if not str(name):
+        raise NdmError("-o: an empty name; write . for the working folder")
     path = Path(name)
     if path.exists() and not path.is_dir():
         raise NdmError(f"{path}: not a folder; name another with -o")

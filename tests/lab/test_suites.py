@@ -239,7 +239,8 @@ def test_a_board_says_whether_its_suite_may_steer_decisions() -> None:
 
 def test_the_number_of_runs_is_no_part_of_a_path() -> None:
     """Results of one number of runs are results of the same path with another."""
-    text = 'seconds = 1\n{}topology = "path"\n[link]\nrate_bps = 1_000_000\nrtt_us = 9\nqueue_packets = 9\n'
+    text = 'seconds = 1\n{}topology = "path"\n[link]\nrate_bps = 1_000_000\n'
+    text += "rtt_us = 1000\nqueue_packets = 9\n"
     one, six, longer = (
         scenario.parse(text.format(more).replace("seconds = 1", seconds), "a", "a.toml")
         for more, seconds in (

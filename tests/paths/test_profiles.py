@@ -48,7 +48,8 @@ def test_iboxnet_profiles_become_paths(tmp_path: Path) -> None:
     ]
     made = scenario.scenario(one)
     assert made.link is not None and len(made.link.steps) == 3
-    assert made.link.steps[2] == (30.0, 852_000), "after the end the queue leaves"
+    late_s = 6 * (0.21 + 18 * 1514 * 8 / 852e3)  # a flow begins, and so ends, some RTTs late
+    assert made.link.steps[2] == (pytest.approx(30 + late_s), 852_000), "after it the queue leaves"
 
 
 def test_a_trace_needs_the_values_that_it_does_not_have(
@@ -62,6 +63,16 @@ def test_a_trace_needs_the_values_that_it_does_not_have(
     (one,) = models.load_all(out)
     assert len(one.levels) > 50 and one.rtt_us.value == 40_000
     assert scenario.scenario(one).link is not None
+
+
+@pytest.mark.parametrize("rtt_ms", ["nan", "inf", "0", "-3", "1e-9"])
+def test_an_rtt_that_no_path_has_is_refused(
+    rtt_ms: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [f"--rtt-ms={rtt_ms}", "--queue-packets", "100", "-o", str(tmp_path / "out")]
+    assert run_command(["path", "import", str(TRACE), *given]) == 1
+    assert "the RTT 1 us or more" in capsys.readouterr().err
+    assert not list(tmp_path.rglob("*.path.json"))
 
 
 def test_no_model_takes_the_place_of_another(tmp_path: Path) -> None:
