@@ -169,9 +169,9 @@ def _flows(
             engine.drops(drops)
         engine.one_pass(path, report)
         engine.second_pass(path, report, shard)
+        cut = {SACKS_CUT: 1} if report.cut_options else {}
         for flow in engine.flows():
-            cut = report.cut_options > 0
-            yield replace(flow, facts={**flow.facts, SACKS_CUT: 1}) if cut else flow
+            yield replace(flow, facts=flow.facts | cut)
 
 
 def _observed(found: CapturedFlow, digest: str, path: str | None = None) -> dict[str, Any]:
