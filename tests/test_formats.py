@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -323,6 +324,15 @@ def test_flent(realdata: Path, tmp_path: Path) -> None:
     assert not any(rows["loss_rate"].to_pylist()) and not any(rows["entropy"].to_pylist())
 
 
+def flent_document(**last: float) -> str:
+    """Twenty polls, of which the last has these values."""
+    entry = {"val": 1, "dur": 0.2, "tcp_cwnd": 10, "tcp_rtt": 40}
+    entries = [entry | {"t": 1.0 + k / 4} for k in range(20)]
+    entries[-1] |= last
+    raw = {"metadata": {"BATCH_UUID": 1}, "version": 4, "raw_values": {"TCP": entries}}
+    return json.dumps(raw)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -330,6 +340,11 @@ def test_flent(realdata: Path, tmp_path: Path) -> None:
         ('{"metadata": {"BATCH_UUID": 1}, "version": 4, "raw_values": {}}', "--socket-stats"),
         ('{"metadata": {"BATCH_UUID": 1}, "version": 4, "raw_values": [1]}', "not a flent data"),
         ('{"metadata": {"BATCH_UUID": 1}, "ver', "not a flent data file"),
+        *(
+            (flent_document(**{name: value}), "not a flent data file.*63 bits")
+            for name in ("t", "val")
+            for value in (1e19, 1e300)
+        ),
     ],
 )
 def test_flent_refuses(tmp_path: Path, text: str, message: str) -> None:

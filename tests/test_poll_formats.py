@@ -343,6 +343,12 @@ def test_tcp_probe_tells_sockets_apart_by_cookie(tmp_path: Path) -> None:
         ("# tracer: nop\n", "no tcp_probe event"),
         (_probe(0, "src=10.0.0.1:4000 dest=10.0.0.2:80 mark=0x0 data_le"), ":1: not a whole"),
         (_probe(0, _variants(1, 2, 3)[1]), "no socket here sends data"),
+        (
+            "".join(
+                _probe(n, _variants(n * 1000, n * 1000 + 2000, 50)[1]) for n in range(20, 40)
+            ).replace(" 100.000039:", f" {10**19}.000039:"),
+            "a time is a number of more than 63 bits",
+        ),
     ],
 )
 def test_tcp_probe_refuses(tmp_path: Path, text: str, message: str) -> None:

@@ -17,7 +17,15 @@ import orjson
 
 from ndm_tcp import files
 from ndm_tcp.datasets.readers import streams
-from ndm_tcp.datasets.readers.poll import MISSING, PollColumns, Warn, flow, quiet, warn_of_times
+from ndm_tcp.datasets.readers.poll import (
+    MISSING,
+    PollColumns,
+    Warn,
+    flow,
+    quiet,
+    warn_of_times,
+    whole,
+)
 from ndm_tcp.datasets.rounds.flow import FlowRecords, flow_id
 from ndm_tcp.errors import NdmError
 
@@ -48,7 +56,7 @@ def _bytes_sent(
         return None
     t_s, megabits = np.array(sorted(reports)).T
     sent = np.interp(at_s, t_s, np.cumsum(megabits) * 1e6 / 8)
-    return np.asarray(sent, dtype=np.int64)
+    return whole(np.asarray(sent))
 
 
 def _polls(entries: list[dict[str, Any]]) -> PollColumns:
@@ -56,7 +64,7 @@ def _polls(entries: list[dict[str, Any]]) -> PollColumns:
     at_s = np.array([float(entry["t"]) for entry in polls])
     sent = _bytes_sent(entries, at_s)
     return PollColumns.filled(
-        (at_s * 1e6).round().astype(np.int64),
+        whole(at_s * 1e6),
         cwnd=_ints(polls, "tcp_cwnd", 1),
         srtt_us=_ints(polls, "tcp_rtt", 1e3),
         rttvar_us=_ints(polls, "tcp_rtt_var", 1e3),

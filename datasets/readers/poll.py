@@ -87,6 +87,18 @@ def warn_of_times(flows: Sequence[FlowRecords], warn: Warn) -> None:
         )
 
 
+def whole(values: npt.NDArray[np.float64]) -> Ints:
+    """The nearest whole numbers.
+
+    Raises:
+        ValueError: one has more than 63 bits, or is none.
+    """
+    found = values.round()
+    if not (np.abs(found) < 2.0**63).all():
+        raise ValueError("a number of more than 63 bits, or none")
+    return found.astype(np.int64)
+
+
 NAMES = tuple(field.name for field in fields(Poll))
 
 

@@ -28,6 +28,7 @@ from ndm_tcp.datasets.readers.poll import (
     flow,
     quiet,
     warn_of_times,
+    whole,
 )
 from ndm_tcp.datasets.readers.text_chunks import PROBE_DTYPE
 from ndm_tcp.datasets.rounds.flow import RECOVERY, FlowRecords, flow_id
@@ -314,7 +315,7 @@ def _flow(
     mss = _segment_bytes(steps)
     if mss is None or una[-1] < 2 * mss:
         return None  # a receiver's socket
-    time_us = np.asarray((columns.t_s * 1e6).round(), dtype=np.int64)
+    time_us = whole(columns.t_s * 1e6)
     outstanding = (columns.snd_nxt - columns.snd_una).astype(np.int64)
     state = np.searchsorted(columns.state_t_s, columns.t_s, side="right") - 1
     ca_state = np.concatenate([columns.ca_state, [0]])[state].astype(np.int64)
@@ -355,10 +356,13 @@ def read(
     trace, digest = parse(path), files.sha256(path)
     counted = trace.shows_losses
     _require_event(path, trace)
-    found = [
-        _flow(socket.columns(), flow_id(digest, str(number)), trace.lost_events, ends, counted)
-        for number, ((ends, _), socket) in enumerate(trace.sockets.items())
-    ]
+    try:
+        found = [
+            _flow(socket.columns(), flow_id(digest, str(number)), trace.lost_events, ends, counted)
+            for number, ((ends, _), socket) in enumerate(trace.sockets.items())
+        ]
+    except ValueError as error:
+        raise NdmError(f"{path}: a time is {error}; trace again") from None
     flows = [item for item in found if item is not None]
     if not flows:
         raise NdmError(f"{path}: no socket here sends data; trace the sender's machine")
