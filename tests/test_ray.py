@@ -7,17 +7,19 @@ import contextlib
 import os
 import shutil
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ndm_tcp import selection
 from ndm_tcp.cli import run_command
-from ndm_tcp.cluster import pack
+from ndm_tcp.cluster import connect, pack
 from ndm_tcp.datasets.builder import build, parts, remote
 from ndm_tcp.datasets.readers import sources
 from ndm_tcp.errors import NdmError
@@ -257,3 +259,26 @@ def test_a_part_that_is_gone_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(parts, "make", gone)
     with pytest.raises(NdmError, match="do the machines share this folder.* --parts URL"):
         build.build([path], tmp_path / "out", quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ConnectionError("none"), "no Ray cluster here; run: ray start"),
+        (
+            RuntimeError("Version mismatch:\n  cluster: 2.40\n  here: 2.56"),
+            "mismatch: cluster: 2.40",
+        ),
+    ],
+)
+def test_a_cluster_that_cannot_be_used_is_one_line(
+    error: Exception, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def init(**_: object) -> None:
+        raise error
+
+    ray = SimpleNamespace(is_initialized=lambda: False, init=init)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    with pytest.raises(NdmError, match=message) as caught:
+        connect()
+    assert "\n" not in str(caught.value)

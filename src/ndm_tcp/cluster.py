@@ -85,7 +85,7 @@ def connect() -> Any:
     """Ray, connected; before long work, so that a cluster that is not there costs nothing.
 
     Raises:
-        NdmError: it is not installed, or no cluster runs.
+        NdmError: it is not installed, no cluster runs, or one of another version.
     """
     try:
         import ray
@@ -96,6 +96,9 @@ def connect() -> Any:
             ray.init(address="auto", log_to_driver=False, logging_level=logging.ERROR)
         except ConnectionError:
             raise NdmError("no Ray cluster here; run: ray start --head") from None
+        except RuntimeError as error:  # the cluster has another Ray, or another Python
+            why = " ".join(str(error).split())
+            raise NdmError(f"ray: {why}; install what the cluster has") from None
     return ray
 
 
