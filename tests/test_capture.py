@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import shutil
 import struct
 import tomllib
 from pathlib import Path
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 import zstandard
 
-from ndm_tcp.datasets.readers import capture, pcap, run_folder, streams, tcp_probe
+from ndm_tcp.datasets.readers import capture, pcap, run_folder, sources, streams, tcp_probe
 from ndm_tcp.datasets.rounds.flow import CwndSource, FlowRecords, LossCause
 from ndm_tcp.errors import NdmError
 from ndm_tcp.paths import estimate, label
@@ -318,3 +319,15 @@ def test_options_that_are_cut_off_are_named(tmp_path: Path, caught: int, named: 
     assert (found.loss.kind == "assumed") == named
     assert any("SACK blocks" in note for note in found.notes) == named
     assert (found.label_error_log2 > label.WORST) == named, "what is guessed teaches nothing"
+
+
+def test_other_captures_in_a_run_s_folder_are_named(tmp_path: Path) -> None:
+    """One that happens to be called sender.pcap hides those beside it."""
+    run, another = tmp_path / "run", TRACES / "cubic-01-clean" / "sender.pcap.zst"
+    shutil.copytree(TRACES / "cubic-03-lossy", run)
+    assert not sources.read(run).warnings
+    shutil.copy(another, run / "receiver.pcap.zst")
+    assert not sources.read(run).warnings
+    shutil.copy(another, run / "client.pcap.zst")
+    (warning,) = sources.read(run).warnings
+    assert "its 1 other captures are left out, first client.pcap.zst; move them" in warning

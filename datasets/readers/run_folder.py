@@ -22,12 +22,13 @@ from typing import IO, Any
 import numpy as np
 import orjson
 
-from ndm_tcp.datasets.readers import capture, mlab, simulated, streams, tcp_probe
+from ndm_tcp.datasets.readers import capture, mlab, pcap, simulated, streams, tcp_probe
 from ndm_tcp.datasets.readers.pcap import CaptureReport
 from ndm_tcp.datasets.readers.tcp_probe import ProbeColumns
 from ndm_tcp.datasets.rounds.flow import FlowRecords, LossCause
 from ndm_tcp.errors import NdmError
 
+HEAD_BYTES = 64
 CAUSES = {"random": LossCause.RANDOM, "queue": LossCause.QUEUE}
 
 
@@ -44,6 +45,18 @@ def find(folder: Path, *stems: str) -> Path | None:
 def is_run(folder: Path) -> bool:
     """True if the folder holds a recorded run."""
     return folder.is_dir() and find(folder, "sender.pcap", simulated.STEM) is not None
+
+
+def other_captures(folder: Path) -> list[str]:
+    """Names of captures in a run's folder that are neither the sender's nor the receiver's."""
+    found = []
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith((".", "sender.pcap", "receiver")) or not path.is_file():
+            continue
+        with streams.open_bytes(path) as stream:
+            if pcap.sniff(stream.read(HEAD_BYTES)):
+                found.append(path.name)
+    return found
 
 
 def _rows(path: Path, stream: IO[str]) -> Iterator[tuple[int, dict[str, str]]]:
@@ -220,8 +233,8 @@ def read(
     if acks := find(folder, simulated.STEM):
         return simulated.read(acks)
     facts = _facts(folder)
-    pcap = find(folder, "sender.pcap")
-    assert pcap is not None
+    sent = find(folder, "sender.pcap")
+    assert sent is not None
     probe = find(folder, "tcp_probe.txt", "trace.txt")
     offset_s = _clock_offset_s(folder, facts)
     drops = find(folder, "drops.csv")
@@ -236,4 +249,4 @@ def read(
         drops=read_drops(drops) if drops else None,
         run=_run(folder, facts),
     )
-    return capture.read(pcap, truth, report)
+    return capture.read(sent, truth, report)

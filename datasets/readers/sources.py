@@ -229,6 +229,11 @@ def _read_records(
 ) -> tuple[list[FlowRecords], Counter[str]]:
     if kind == "run":
         flows, skipped = run_folder.read(path, report)
+        if others := run_folder.other_captures(path):
+            warn(
+                f"sender.pcap makes this folder one run, so its {len(others)} other captures are "
+                f"left out, first {files.shown(others[0])}; move them to another folder"
+            )
         for flow in flows:
             if n := flow.facts.get(capture.NOT_TRACED):
                 warn(
