@@ -211,3 +211,16 @@ def test_every_user_error_says_what_to_do() -> None:
     for room in ("src/ndm_tcp", *ALLOWED):
         for path in (ROOT / room).rglob("*.py"):
             assert not without_advice(path.read_text()), path
+
+
+def test_nothing_that_a_package_index_has_is_in_the_tree() -> None:
+    """And no large file but the recordings: once a downloaded wheel of 79 MB was committed."""
+    listed = subprocess.run(
+        ["git", "-C", ROOT, "ls-files", "-z"], capture_output=True, text=True, check=True
+    )
+    names = listed.stdout.rstrip("\0").split("\0")
+    assert len(names) > 100
+    packed = (".whl", ".deb", ".egg", ".tar", ".tar.gz", ".tgz", ".zip", ".so", ".o", ".ko")
+    assert not [name for name in names if name.endswith(packed)]
+    large = {name for name in names if (ROOT / name).stat().st_size > 4_000_000}
+    assert large <= {"datasets/lab-rounds/core/rounds.parquet"}
