@@ -68,19 +68,16 @@ def was_other(job: Job) -> bool:
 
     An earlier version left no tag: then the scenario's text decides.
     """
-    return _of_another_guest(job) or _of_another_scenario(job)
+    return _is_other(job, load_result(job.folder) or {})
 
 
-def _of_another_guest(job: Job) -> bool:
-    """Had the kept run another kernel or other programs? One in the simulator had neither."""
-    done = load_result(job.folder) or {}
+def _is_other(job: Job, done: dict[str, Any]) -> bool:
+    """`was_other`, of the run with this result; one in the simulator had no guest."""
     kernel = uml_build.built(patches=job.others.patches) if "kernel_build" in done else None
-    return (kernel is not None and kernel.dir.name != done["kernel_build"]) or (
-        "programs" in done and done["programs"] != guest_root().name
-    )
-
-
-def _of_another_scenario(job: Job) -> bool:
+    if kernel is not None and kernel.dir.name != done["kernel_build"]:
+        return True
+    if "programs" in done and done["programs"] != guest_root().name:
+        return True
     tag, text = job.folder / TAG, job.folder / "scenario.toml"
     if not job.tag or not text.is_file():
         return False
@@ -93,7 +90,7 @@ def finished(job: Job, light: bool) -> Outcome | None:
     """How a job ended before, unless it has to run: a light run left no recording, another
     scenario, module or guest was recorded, or an earlier version began its flows at other times."""
     done = load_result(job.folder)
-    if done is None or not (light or is_run(job.folder)) or was_other(job):
+    if done is None or not (light or is_run(job.folder)) or _is_other(job, done):
         return None
     begun = [flow.start_s for flow in job.scenario.begun(job.seed).flows[1:]]
     same = [flow.get("start_s") for flow in done["flows"][1:]] == begun
