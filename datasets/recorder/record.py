@@ -392,26 +392,17 @@ def _started(command: list[str]) -> subprocess.Popen[bytes] | None:
         raise NdmError(f"{command[0]}: {error.strerror}") from None
 
 
-def _watch_all(
-    poller: _Poller,
-    process: subprocess.Popen[bytes] | None,
-    seconds: float | None,
-    tcpdump: subprocess.Popen[bytes],
-) -> bool:
-    """Poll, then end the program if it still runs; did it?"""
+def _end(process: subprocess.Popen[bytes] | None) -> bool:
+    """End the program if it still runs; did it?"""
+    if process is None or process.poll() is not None:
+        return False
+    process.terminate()
     try:
-        until_s = None if seconds is None else time.monotonic() + seconds
-        _watch(poller, process, until_s, tcpdump)
-    finally:
-        runs = process is not None and process.poll() is None
-        if process is not None and runs:
-            process.terminate()
-            try:
-                process.wait(END_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-    return runs
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    return True
 
 
 def record(
@@ -449,7 +440,11 @@ def record(
             if process is not None and wanted.port is None:
                 wanted = Wanted(pid=process.pid)
             poller = _Poller(work, wanted)
-            stopped = _watch_all(poller, process, seconds, tcpdump)
+            try:
+                until_s = None if seconds is None else time.monotonic() + seconds
+                _watch(poller, process, until_s, tcpdump)
+            finally:
+                stopped = _end(process)
             time.sleep(0.2)  # the last ACKs
             said = _stop(tcpdump)
             if isinstance(instance, Path):
