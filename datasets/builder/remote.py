@@ -29,13 +29,13 @@ def _filesystem(url: str) -> tuple[Any, str]:
 
 
 @contextmanager
-def _reached(url: str) -> Iterator[None]:
+def _reached(url: str, advice: str = "check the URL, or try again") -> Iterator[None]:
     """An error of the network or the server names the URL."""
     try:
         yield
     except OSError as error:
         why = error.strerror or str(error) or type(error).__name__
-        raise NdmError(f"{url}: {why}; check the URL, or try again") from None
+        raise NdmError(f"{url}: {why}; {advice}") from None
 
 
 def find(url: str) -> list[str]:
@@ -65,12 +65,8 @@ def local(name: str) -> Iterator[Path]:
     filesystem, path = _filesystem(name)
     with tempfile.TemporaryDirectory(prefix="ndm-") as folder:
         target = Path(folder) / path.rpartition("/")[2]
-        try:
+        with _reached(name, "try again, or copy it here first"):
             filesystem.get_file(path, str(target))
-        except OSError as error:
-            raise NdmError(
-                f"{name}: {error.strerror or error}; try again, or copy it here first"
-            ) from None
         yield target
 
 

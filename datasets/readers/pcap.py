@@ -29,7 +29,7 @@ MAGICS = (
     *(b"\xa1\xb2\xc3\xd4", b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x4d\x3c\xb2\xa1"),
     *(b"\xa1\xb2\xcd\x34", b"\x34\xcd\xb2\xa1", b"\x0a\x0d\x0d\x0a"),
 )
-HEADER_BYTES = 24
+MAGIC_BYTES, HEADER_BYTES = 4, 24
 ROW_DTYPE = np.dtype(
     {
         "names": ["ack", "cause", "rwnd_limited", "rtt_us"],
@@ -134,7 +134,7 @@ class CapturedFlow:
 
 def sniff(head: bytes) -> bool:
     """True if these first bytes are those of a pcap or pcapng file."""
-    return head[:4] in MAGICS
+    return head[:MAGIC_BYTES] in MAGICS
 
 
 class Engine:

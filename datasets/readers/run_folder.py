@@ -28,7 +28,6 @@ from ndm_tcp.datasets.readers.tcp_probe import ProbeColumns
 from ndm_tcp.datasets.rounds.flow import FlowRecords, LossCause
 from ndm_tcp.errors import NdmError
 
-HEAD_BYTES = 64
 CAUSES = {"random": LossCause.RANDOM, "queue": LossCause.QUEUE}
 
 
@@ -54,7 +53,7 @@ def other_captures(folder: Path) -> list[str]:
         if path.name.startswith((".", "sender.pcap", "receiver")) or not path.is_file():
             continue
         with streams.open_bytes(path) as stream:
-            if pcap.sniff(stream.read(HEAD_BYTES)):
+            if pcap.sniff(stream.read(pcap.MAGIC_BYTES)):
                 found.append(path.name)
     return found
 
