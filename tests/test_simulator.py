@@ -13,7 +13,7 @@ import pytest
 
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import suite, uml_build
-from ndm_tcp.lab.paths.scenario import Scenario, parse
+from ndm_tcp.lab.paths.scenario import MAX_FLOWS, Scenario, parse
 from ndm_tcp.lab.score import bars
 from ndm_tcp.lab.sim import build as sim_build
 from ndm_tcp.lab.sim.simulate import refusal, simulate
@@ -121,6 +121,28 @@ def test_a_policer_and_held_acks_and_steps(program: Path) -> None:
     for rate, scenario in paths.items():
         (flow,) = simulate(program, scenario, "bbr", 1)["flows"]
         assert 0.85 * rate < flow["goodput_mbps"] < 1.01 * rate, scenario.text
+
+
+@pytest.mark.parametrize("seed", range(1, 11))
+def test_a_lone_flow_has_all_of_the_goodput(program: Path, seed: int) -> None:
+    """However long its handshakes take: on some of these paths it sends after its nominal end."""
+    result = simulate(program, lossy(("loss = 0.01", "ack_loss = 0.9")), "cubic", seed)
+    (flow,) = result["flows"]
+    delivered = flow["goodput_mbps"] > 0
+    assert flow["share"] == delivered and result["jain"] == delivered
+
+
+def test_every_size_of_a_scenario_runs(program: Path) -> None:
+    """More steps than seven minutes of a trace make, and all flows that a scenario may have."""
+    steps = ", ".join(f"[{n / 10}, {4_000_000 + 4_000_000 * (n % 2)}]" for n in range(1, 4200))
+    long = lossy(("loss = 0.01", f"steps = [{steps}]"), ("seconds = 10", "seconds = 425"))
+    (flow,) = simulate(program, long, "bbr", 1)["flows"]
+    assert 5 < flow["goodput_mbps"] < 6.2
+    flows = f"[[flows]]\ncount = {MAX_FLOWS}"
+    scenario = parse(f"{LOSSY}\n{flows}", "many", "many.toml")
+    result = simulate(program, scenario, "cubic", 1)
+    assert len(result["flows"]) == MAX_FLOWS
+    assert result["total_mbps"] > 8.5
 
 
 def test_it_runs_the_module_that_it_is_given(program: Path, tmp_path: Path) -> None:

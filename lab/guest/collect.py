@@ -176,10 +176,11 @@ def _shares(results: list[dict[str, Any]], polls: list[Polls | None], t0_ns: int
         ends = [r["start_s"] + r["seconds"] for r in results]
         end_ns = t0_ns + round(min(ends) * 1e9)
         if end_ns - start_ns >= 10**9:
-            rates = []
+            together = []
             for poll in present:
                 at = np.interp([start_ns, end_ns], poll.t_ns, poll.values["bytes_acked"])
-                rates.append(float(at[1] - at[0]) * 8e3 / (end_ns - start_ns))
+                together.append(float(at[1] - at[0]) * 8e3 / (end_ns - start_ns))
+            rates = together if any(together) else rates
     total = sum(rates)
     for result, rate in zip(results, rates, strict=True):
         result["common_mbps"] = rounded(rate)

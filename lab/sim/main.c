@@ -109,6 +109,17 @@ static void read_param(void)
 		fail("no such parameter", name);
 }
 
+static void read_step(void)
+{
+	struct sim_step step;
+	double at;
+
+	if (scanf("%lf %lf %lf", &at, &step.bps, &step.rtt_us) != 3)
+		fail("SECONDS BPS RTT_US", "step");
+	step.at = at * SIM_NS_S;
+	sim_path_change(&step);
+}
+
 static double read_words(void)
 {
 	double end = 0;
@@ -126,13 +137,8 @@ static double read_words(void)
 			read_flow();
 		} else if (!strcmp(word, "param")) {
 			read_param();
-		} else if (!strcmp(word, "step") && sim_steps < 4096) {
-			struct sim_step *step = &sim_step[sim_steps++];
-			double at;
-
-			if (scanf("%lf %lf %lf", &at, &step->bps, &step->rtt_us) != 3)
-				fail("SECONDS BPS RTT_US", "step");
-			step->at = at * SIM_NS_S;
+		} else if (!strcmp(word, "step")) {
+			read_step();
 		} else {
 			fail("no such word", word);
 		}
@@ -159,6 +165,29 @@ static void send_message(struct sim_flow *f)
 	sim_at(sim_now + AGAIN_NS, SIM_MESSAGE_OUT, f->number, f->message, 0);
 }
 
+static void count_common(u32 side)
+{
+	for (u32 i = 0; i < sim_flows; i++)
+		sim_flow[i].common[side] = sim_flow[i].una;
+}
+
+/* All flows are there, as for the lab, once each connection for data has sent its SYN. */
+static void begin_common(void)
+{
+	static u32 there;
+	u64 to = ~0ULL;
+
+	if (++there < sim_flows)
+		return;
+	for (u32 i = 0; i < sim_flows; i++)
+		to = min(to, sim_flow[i].start_ns + sim_flow[i].length_ns);
+	if (to <= sim_now)
+		return;
+	common_ns = to - sim_now;
+	count_common(0);
+	sim_at(to, SIM_COMMON, 0, 0, 0);
+}
+
 static void take_answer(struct sim_flow *f, u32 message)
 {
 	if (message != f->message)
@@ -167,7 +196,8 @@ static void take_answer(struct sim_flow *f, u32 message)
 		sim_open(f, (sim_now - f->message_ns) / SIM_NS_US);
 		sim_at(sim_now + SAMPLE_NS, SIM_SAMPLE, f->number, 0, 0);
 	}
-	f->message++;
+	if (++f->message == OPENS)
+		begin_common();
 	if (message == STARTS)
 		sim_at(sim_now + START_NS, SIM_START, f->number, 0, 0);
 	else
@@ -257,8 +287,7 @@ static void happen(const struct sim_event *e)
 	} else if (e->kind == SIM_STEP) {
 		sim_path_step(e->packet);
 	} else if (e->kind == SIM_COMMON) {
-		for (u32 i = 0; i < sim_flows; i++)
-			sim_flow[i].common[e->value] = sim_flow[i].una;
+		count_common(1);
 	} else if (e->kind == SIM_ACK_OUT) {
 		sim_ack_out(e);
 	} else if (e->kind == SIM_DATA && e->packet & SIM_MESSAGE) {
@@ -272,20 +301,10 @@ static void happen(const struct sim_event *e)
 
 static void schedule(void)
 {
-	u64 from = 0, to = ~0ULL;
-
 	for (u32 i = 0; i < sim_flows; i++) {
-		struct sim_flow *f = &sim_flow[i];
-		u64 round_trip_ns = sim_path.rtt_us * SIM_NS_US + f->extra_ns;
-
-		f->message = SIM_MESSAGE;
-		sim_at(f->start_ns, SIM_MESSAGE_OUT, i, SIM_MESSAGE, 0);
-		from = max(from, f->start_ns + (OPENS - SIM_MESSAGE) * round_trip_ns);
-		to = min(to, f->start_ns + f->length_ns);
+		sim_flow[i].message = SIM_MESSAGE;
+		sim_at(sim_flow[i].start_ns, SIM_MESSAGE_OUT, i, SIM_MESSAGE, 0);
 	}
-	sim_at(from, SIM_COMMON, 0, 0, 0);
-	sim_at(max(from, to), SIM_COMMON, 0, 0, 1);
-	common_ns = to > from ? to - from : 0;
 }
 
 static int compare(const void *a, const void *b)

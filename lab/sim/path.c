@@ -35,8 +35,8 @@ struct bucket {
 };
 
 struct sim_path sim_path;
-struct sim_step sim_step[4096];
-u32 sim_steps;
+static struct sim_step *steps;
+static u32 step_count, step_room;
 static struct waiting *queue;
 static u32 head, waiting, counted = SIM_PACKET;
 static struct bucket bottleneck, thin;
@@ -77,6 +77,17 @@ static void begin_slots(struct slots *s, const double us[2], enum sim_kind kind)
 		abort();
 }
 
+void sim_path_change(const struct sim_step *step)
+{
+	if (step_count == step_room) {
+		step_room = step_room ? 2 * step_room : 1024;
+		steps = realloc(steps, step_room * sizeof(*steps));
+		if (!steps)
+			abort();
+	}
+	steps[step_count++] = *step;
+}
+
 void sim_path_begin(void)
 {
 	queue = calloc(sim_path.queue, sizeof(*queue));
@@ -87,14 +98,14 @@ void sim_path_begin(void)
 		fill(&thin, 100 + SIM_PACKET, sim_path.ack_bps);
 	begin_slots(&slots[0], sim_path.slot_us, SIM_DATA);
 	begin_slots(&slots[1], sim_path.hold_us, SIM_ACK_OUT);
-	for (u32 i = 0; i < sim_steps; i++)
-		sim_at(sim_step[i].at, SIM_STEP, 0, i, 0);
+	for (u32 i = 0; i < step_count; i++)
+		sim_at(steps[i].at, SIM_STEP, 0, i, 0);
 }
 
 /* tc qdisc change: the bucket is full again, and frames count. */
 void sim_path_step(u32 number)
 {
-	const struct sim_step *step = &sim_step[number];
+	const struct sim_step *step = &steps[number];
 
 	if (step->rtt_us)
 		sim_path.rtt_us = step->rtt_us;

@@ -21,7 +21,7 @@
 #define SIM_ACK		52	/* bytes; of a message, too */
 #define SIM_FRAME	1514	/* what a shaper counts after a change of its rate */
 #define SIM_RING	(1U << 17)	/* packets of a flow that may be under way */
-#define SIM_FLOWS	64
+#define SIM_FLOWS	256	/* as a scenario may have */
 #define SIM_NONE	(~0U)
 #define SIM_MESSAGE	(1U << 31)	/* in the place of a packet's number: of a handshake */
 #define SIM_RTO_MIN_US	200000U
@@ -155,8 +155,7 @@ struct sim_step {
 };
 
 extern struct sim_path sim_path;
-extern struct sim_step sim_step[4096];
-extern u32 sim_steps;
+void sim_path_change(const struct sim_step *step);
 void sim_path_begin(void);
 void sim_path_step(u32 number);
 void sim_send(u32 flow, u32 packet);
