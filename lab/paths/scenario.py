@@ -343,7 +343,6 @@ def _check_cc(where: str, name: str) -> None:
 
 
 def _check(scenario: Scenario, where: str) -> None:
-    within(f"{where}: seconds", scenario.seconds, 0.1, MAX_SECONDS, "s")
     within(f"{where}: repeat", scenario.repeat, 1, 1_000, "runs")
     if not re.fullmatch(r"[A-Za-z0-9._-]+", scenario.name):
         raise NdmError(f"{where}: name: it becomes a folder; use letters, digits, . _ -")
@@ -374,8 +373,6 @@ def _check(scenario: Scenario, where: str) -> None:
     for number, flow in enumerate(scenario.flows):
         here = f"{where}: flows[{number}]"
         _check_cc(f"{here}.cc", flow.cc)
-        within(f"{here}.start_s", flow.start_s, 0, 100_000, "s")
-        within(f"{here}.seconds", flow.seconds, 0, MAX_SECONDS, "s")
         within(f"{here}.sender", flow.sender, 0, MAX_SENDERS - 1, "")
         within(f"{here}.extra_rtt_us", flow.extra_rtt_us, 0, MAX_RTT_US, "us")
         if scenario.topology == "lo" and (flow.sender or flow.extra_rtt_us):
@@ -453,6 +450,8 @@ def parse(text: str, name: str, where: str, folder: Path | None = None) -> Scena
         raise NdmError(f"{where}: text: unknown key; leave it out")
     published(lists["published"], where)
     scenario: Scenario = table({"name": name} | values, Scenario, f"{where}: scenario", READERS)
+    # Before a trace is repeated as long.
+    within(f"{where}: seconds", scenario.seconds, 0.1, MAX_SECONDS, "s")
     flows: list[Flow] = []
     if not lists["flows"] and scenario.web is None:
         lists["flows"] = [{}]
@@ -460,6 +459,8 @@ def parse(text: str, name: str, where: str, folder: Path | None = None) -> Scena
         here = f"{where}: flows[{number}]"
         flow: Flow = table(written, Flow, here)
         within(f"{here}.count", flow.count, 1, MAX_FLOWS, "flows")
+        within(f"{here}.start_s", flow.start_s, 0, 100_000, "s")
+        within(f"{here}.seconds", flow.seconds, 0, MAX_SECONDS, "s")
         seconds = float(math.ceil(flow.seconds or scenario.seconds))
         flow = dataclasses.replace(flow, seconds=seconds)
         flows += [dataclasses.replace(flow, count=1)] * flow.count

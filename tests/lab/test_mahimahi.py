@@ -46,6 +46,17 @@ def test_a_scenario_follows_its_trace() -> None:
     assert made.link.rate_bps > 1_000_000 and len(made.link.steps) > 100
 
 
+@pytest.mark.parametrize("times", ["seconds = 0", "seconds = 1e9", "[[flows]]\nseconds = 1e9",
+                                   "[[flows]]\nstart_s = 1e9"])  # fmt: skip
+def test_times_are_checked_before_a_trace_is_repeated_as_long(tmp_path: Path, times: str) -> None:
+    (tmp_path / "a.trace").write_text("1\n2\n3\n")
+    link = '[link]\ntrace = "a.trace"\nrtt_us = 40_000\nqueue_packets = 60\n'
+    seconds, flows = (times, "") if times.startswith("s") else ("seconds = 5", times)
+    text = f'{seconds}\ntopology = "path"\n{link}{flows}\n'
+    with pytest.raises(NdmError, match=r"(seconds|start_s): \S+ is not in"):
+        scenario.parse(text, "a", "a.toml", tmp_path)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
