@@ -22,8 +22,8 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import run as lab_run
 from ndm_tcp.lab.guest import suite
 from ndm_tcp.lab.guest.workers import ONE
-from ndm_tcp.lab.paths import scenario, sealed_paths
-from ndm_tcp.lab.score import bars, board, figures, html, metrics, tables
+from ndm_tcp.lab.paths import scenario
+from ndm_tcp.lab.score import board, figures, html, metrics, tables
 
 from .conftest import ROOT
 
@@ -388,23 +388,6 @@ def test_more_seeds_run_only_where_something_is_drawn(
     assert len(outcomes) == len(seeds)
 
 
-def test_the_committed_bars_are_those_of_the_boards() -> None:
-    folder = Path(__file__).parent.parent / "docs" / "board"
-    page = (folder / "bars.md").read_text()
-    assert bars.text(folder) == page
-    found = bars.facts(folder)
-    for word, verdict in (("goodput", "goodput"), ("retransmission rate", "retransmission_rate")):
-        rows = [row[verdict] for row in found["published_reached"].values()]
-        assert f"{word} {sum(rows)} of {len(rows)}" in page
-    assert f"{100 * found['ccbench_wins']['set1']['ndm_tcp']:.1f} %" in page
-    assert bars.headline(folder) in (ROOT / "README.md").read_text()
-
-
-def test_the_sealed_board_is_of_the_shipped_networks_paths() -> None:
-    board_of = bars.load(ROOT / "docs" / "board" / "sealed.csv")
-    assert {f"{name}.toml" for name in board_of} == set(sealed_paths.scenarios())
-
-
 def test_a_board_takes_no_kept_run_of_another_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -438,22 +421,6 @@ def test_a_board_takes_no_kept_run_of_another_network(
     assert board_of() == ["fixed_cwnd 1", "ndm_tcp 1", "reno 1"]
 
 
-@pytest.mark.parametrize(
-    ("runs", "spread", "chance"), [(5, 1, True), (30, 1, False), (5, 0, False)]
-)
-def test_a_bar_missed_by_what_seeds_differ_by_is_marked(
-    runs: int, spread: float, chance: bool
-) -> None:
-    means = dict.fromkeys(metrics.MEASURES, 20.0)
-    spreads = dict.fromkeys(metrics.MEASURES, float(spread))
-    cells = {
-        cc: metrics.Cell("c", cc, runs, dict(means), spreads) for cc in (*bars.RIVALS, bars.OWN)
-    }
-    cells[bars.OWN].mean["rtt_mean_ms"] = 21.0
-    row = next(line for line in bars._published({"c": cells}) if line.startswith("| c |"))
-    assert row.endswith("| **21.0 / 20.0** ~ |" if chance else "| **21.0 / 20.0** |")
-
-
 def test_the_ceiling_is_the_best_constant_window_of_loopback_scenarios(tmp_path: Path) -> None:
     lo, path = (
         suite.load_suite(f"published/{n}.toml")[0] for n in ("a1-extreme-jitter", "e-long-path")
@@ -466,33 +433,3 @@ def test_the_ceiling_is_the_best_constant_window_of_loopback_scenarios(tmp_path:
     assert sum(n.startswith("ceiling (cwnd ") for n in names) == 1
     best = next(c for c in shown if c.cc.startswith("ceiling"))
     assert best.mean["goodput_mbps"] == 24
-
-
-def of_rows(rows: dict[str, dict[str, tuple[float, float]]]) -> bars.Board:
-    """Of scenario to algorithm to Mbit/s and share."""
-    same = dict.fromkeys(metrics.MEASURES, 1.0)
-    return {
-        name: {
-            cc: metrics.Cell(name, cc, 1, same | {"goodput_mbps": mbps, "share": share}, same)
-            for cc, (mbps, share) in group.items()
-        }
-        for name, group in rows.items()
-    }
-
-
-def test_paths_people_have_are_judged_one_by_one_and_by_what_a_late_cubic_gets() -> None:
-    lone = {"reno": (5.0, 1.0), "cubic": (8.0, 1.0), "bbr": (10.0, 1.0)}
-    late = {"ndm_tcp": (8.0, 0.8), "cubic": (7.5, 0.75), "reno": (5.0, 0.5), "bbr": (9.0, 0.9)}
-    rows = {
-        **{f"access-0{n}-slots": {**lone, "ndm_tcp": (9.9, 1.0)} for n in range(3)},
-        "access-03-lan": {**lone, "ndm_tcp": (8.9, 1.0)},
-        "access-04-late-cubic": late,
-        # More than any other on a path with several flows: it must not count as a lone one.
-        "access-05-staggered": {**lone, "ndm_tcp": (1.0, 1.0)},
-    }
-    page = "\n".join(bars._access(of_rows(rows)))
-    assert "over the 4 paths with one flow" in page
-    assert "Bar: **75 %** of them for 95 %, and **0.890** on the worst for 0.9." in page
-    assert "| access-03-lan | **0.890** | bbr |" in page and "slots" not in page
-    # 2.0 of 2.5 Mbit/s
-    assert "access-04-late-cubic: the CUBIC that comes late gets 0.80 of" in page

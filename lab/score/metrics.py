@@ -58,6 +58,15 @@ class Cell:
     """where it ran: the lab or the simulator, and a digest of the scenario; empty: not known"""
 
 
+def _statistics(values: list[float]) -> tuple[float, float]:
+    """Mean and standard deviation of those that are numbers; a run may have no RTT."""
+    known = [value for value in values if math.isfinite(value)]
+    mean = float(np.mean(known)) if known else math.nan
+    if len(values) == 1:
+        return mean, 0.0
+    return mean, float(np.std(known, ddof=1)) if len(known) > 1 else math.nan
+
+
 def cells(runs: Iterable[RunMetrics]) -> list[Cell]:
     """One cell per scenario and algorithm; scenarios in order of appearance, best goodput first."""
     groups: dict[tuple[str, str], list[RunMetrics]] = defaultdict(list)
@@ -67,16 +76,9 @@ def cells(runs: Iterable[RunMetrics]) -> list[Cell]:
         order.setdefault(run.scenario, len(order))
     result = []
     for (scenario, cc), group in groups.items():
-        columns = {m: [float(getattr(run, m)) for run in group] for m in MEASURES}
-        result.append(
-            Cell(
-                scenario,
-                cc,
-                len(group),
-                {m: float(np.mean(v)) for m, v in columns.items()},
-                {m: float(np.std(v, ddof=1)) if len(v) > 1 else 0.0 for m, v in columns.items()},
-            )
-        )
+        found = {m: _statistics([getattr(run, m) for run in group]) for m in MEASURES}
+        mean, spread = ({m: both[part] for m, both in found.items()} for part in (0, 1))
+        result.append(Cell(scenario, cc, len(group), mean, spread))
     return sorted(result, key=lambda c: (order[c.scenario], -c.mean["goodput_mbps"], c.cc))
 
 
@@ -94,7 +96,7 @@ def friendliness(cell: Cell) -> float:
 def winning_rates(board: list[Cell], set_two: bool) -> dict[str, float]:
     """Algorithm to the share of scenarios it wins; several may win one.
 
-    One whose runs all failed in a scenario has not won it.
+    One whose runs all failed in a scenario, or delivered nothing, has not won it.
 
     Set II compares distances from the fair share, as ccBench does: within ten percent of the
     fair share of the smallest distance.
@@ -109,7 +111,7 @@ def winning_rates(board: list[Cell], set_two: bool) -> dict[str, float]:
             winners = [c for c in group if friendliness(c) >= best - MARGIN]
         else:
             best = max(power(c) for c in group)
-            winners = [c for c in group if power(c) >= (1 - MARGIN) * best]
+            winners = [c for c in group if power(c) >= (1 - MARGIN) * best > 0]
         for cell in group:
             wins[cell.cc] += cell in winners
     rates = {cc: won / len(scenarios) for cc, won in wins.items()}
