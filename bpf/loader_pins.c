@@ -334,6 +334,9 @@ static void print_address(const char *name, u16 family, const u8 *address, u16 p
 	printf(family == AF_INET6 ? " %s=[%s]:%u" : " %s=%s:%u", name, text, port);
 }
 
+/* What a reader that was killed has left is no event of this one's time. */
+static bool stale;
+
 /* A line as trace_pipe has it of the module's event. */
 static int print_event(void *unused, void *data, size_t bytes)
 {
@@ -341,7 +344,7 @@ static int print_event(void *unused, void *data, size_t bytes)
 	const struct ndm_round_report *r = &e->report;
 
 	(void)unused;
-	if (bytes < sizeof(*e) || r->why >= sizeof(modes) / sizeof(*modes))
+	if (stale || bytes < sizeof(*e) || r->why >= sizeof(modes) / sizeof(*modes))
 		return 0;
 	printf("  " NAME "-0 [000] ..... %llu.%06llu: ndm_tcp_round: family=%u",
 	       (unsigned long long)(e->t_ns / 1000000000),
@@ -359,7 +362,7 @@ static int print_event(void *unused, void *data, size_t bytes)
 }
 
 /* The events have one reader: it holds a lock until it ends, however it does. */
-static int become_reader(int fd, struct ndm_shared **entry)
+static int become_reader(int fd, struct ring_buffer *ring, struct ndm_shared **entry)
 {
 	struct ndm_shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
 					 MAP_SHARED, fd, 0);
@@ -373,6 +376,9 @@ static int become_reader(int fd, struct ndm_shared **entry)
 		return fail(READER ": %s", strerror(errno));
 	if (flock(lock, LOCK_EX | LOCK_NB))
 		return fail("process %u reads the events; end it first", shared->reader);
+	stale = true;
+	ring_buffer__consume(ring);
+	stale = false;
 	shared->reader = (u32)getpid();
 	*entry = shared;
 	return 0;
@@ -397,7 +403,7 @@ int print_events(void)
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGPIPE, &action, NULL);
-	err = become_reader(fd, &shared);
+	err = become_reader(fd, ring, &shared);
 	if (err)
 		return err;
 	while (!ended && err >= 0 && !output) {

@@ -134,6 +134,23 @@ def test_readers_come_and_go(loaded: Path) -> None:
     assert counters(loaded)["flows"] == "0"
 
 
+def test_a_reader_sees_no_events_of_before_it(path: str, loaded: Path, tmp_path: Path) -> None:
+    """A reader that was killed cannot end the events; what it leaves is not the next one's."""
+    words, lines = [loaded / "ndm_bpf", "events"], []
+    for name, signal_ in (("killed", signal.SIGKILL), ("next", signal.SIGTERM)):
+        with (tmp_path / name).open("w") as out:
+            reader = subprocess.Popen(words, stdout=out)
+            time.sleep(0.5)
+            if name == "killed":
+                transfer(path, [loader.NAME])
+            reader.send_signal(signal_)
+            reader.wait(10)
+        lines.append(len((tmp_path / name).read_text().splitlines()))
+        if name == "killed":
+            transfer(path, [loader.NAME])
+    assert lines[0] > 100 and lines[1] == 0
+
+
 def test_beside_cubic_and_bbr(path: str, loaded: Path) -> None:
     missing = {"cubic", "bbr"} - set(default.available())
     if missing:
