@@ -25,6 +25,8 @@ JSON_FORMAT = "ndm-tcp-model-1"
 NAME = "ndm_model.json"
 BEFORE_MEMORY = "9df114664027fb9a"
 """Contract of the models whose memory was part of the features; the same integers are today's."""
+NO_NOTE = ("/*", "*/", "\n")
+"""notes stand in a comment of the header"""
 SHIPPED = (Path(__file__).resolve().parent / "kmod" / "generated" / NAME).resolve()
 """the committed network; a wheel has a copy of kmod, a checkout a link to it"""
 
@@ -86,6 +88,28 @@ def to_json(model: Model) -> str:
     return orjson.dumps(data, option=orjson.OPT_INDENT_2).decode() + "\n"
 
 
+def _check(layers: list[Layer]) -> None:
+    """Raises ValueError: layers that do not fit one another, or the contract's limits."""
+    if not 1 <= len(layers) <= c.MAX_LAYERS:
+        raise ValueError(f"{len(layers)} layers")
+    n_in, q_in = c.N_DENSE, c.Q_INPUT
+    for layer in layers:
+        n_out = len(layer.bias)
+        if not 1 <= n_out <= c.MAX_WIDTH or layer.bias.shape != layer.shift.shape:
+            raise ValueError(f"biases of shape {layer.bias.shape}")
+        if layer.weight.shape != (n_out, n_in):
+            raise ValueError(f"weights of shape {layer.weight.shape}, not {(n_out, n_in)}")
+        bits = layer.shift.astype(int) + c.Q_PRE - q_in
+        low, high = max(c.WEIGHT_SHIFT_MIN, c.Q_PRE - q_in + 1), c.WEIGHT_SHIFT_MAX
+        if bits.min() < low or bits.max() > high:
+            raise ValueError(f"shifts of {layer.shift.min()} to {layer.shift.max()}")
+        if not 0 <= layer.clamped <= n_out:
+            raise ValueError(f"{layer.clamped} clamped units of {n_out}")
+        n_in, q_in = n_out, c.Q_ACT
+    if n_in != c.N_OUTPUTS or layers[-1].clamped:
+        raise ValueError(f"{n_in} outputs, {layers[-1].clamped} clamped")
+
+
 def from_json(path: Path, ours: str = c.HASH) -> Model:
     """Read a model's twin.
 
@@ -113,8 +137,11 @@ def from_json(path: Path, ours: str = c.HASH) -> Model:
             )
             for layer in data["layers"]
         ]
-        notes = {str(k): str(v) for k, v in data["notes"].items()}
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        _check(layers)
+        notes = {str(k): str(v) for k, v in dict(data["notes"]).items()}
+        if any(mark in text for note in notes.items() for text in note for mark in NO_NOTE):
+            raise ValueError("a note that ends a comment in C")
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise NdmError(
             f"{path}: not a model written by ndm export ({error}); run: {remedy}"
         ) from None
