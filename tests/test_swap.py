@@ -65,6 +65,44 @@ def test_what_the_kernel_refuses(root: Path, blob: Path) -> None:
         swap_command.swap_module(None, root)
 
 
+@pytest.mark.skipif(not os.access("/dev/full", os.W_OK), reason="no /dev/full")
+def test_a_refused_file_replaces_no_good_one(root: Path, blob: Path) -> None:
+    """The name that a blob gives itself may be that of a network that loads at boot."""
+    parameter, firmware = root / swap_command.PARAMETER, root / swap_command.FIRMWARE
+    swap_command.swap_module(blob, root)
+    good, whole = firmware / swap_command.hash_of(blob), blob.read_bytes()
+    parameter.unlink()
+    parameter.symlink_to("/dev/full")
+    blob.write_bytes(whole[:200])
+    with pytest.raises(NdmError, match="the module refuses it"):
+        swap_command.swap_module(blob, root)
+    assert good.read_bytes() == whole
+    blob.write_bytes(b"x" * 1000)
+    with pytest.raises(NdmError, match="the module refuses it"):
+        swap_command.swap_module(blob, root)
+    assert [path.name for path in firmware.iterdir()] == [good.name]
+
+
+def test_a_form_that_refuses_does_not_hide_that_the_other_has_swapped(
+    tmp_path: Path, blob: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: object) -> swap_command.Done:
+        raise NdmError("another model is loaded; unload it")
+
+    loaded = {"loaded": True, "model_hash": "before"}
+    (tmp_path / "ndm_bpf").touch()
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(swap_command.kmod_status, "read", lambda *_: loaded)
+    monkeypatch.setattr(swap_command.status_command, "read", lambda *_: loaded)
+    monkeypatch.setattr(swap_command, "swap_module", lambda *_: {"model_hash": "after"})
+    monkeypatch.setattr(swap_command, "swap_bpf", refuses)
+    with pytest.raises(NdmError, match=r"unload it; the module has swapped: it runs after$"):
+        swap_command.swap(tmp_path, blob)
+    monkeypatch.setattr(swap_command.kmod_status, "read", lambda *_: {"loaded": False})
+    with pytest.raises(NdmError, match=r"unload it$"):
+        swap_command.swap(tmp_path, blob)
+
+
 def test_a_file_that_is_too_short(tmp_path: Path) -> None:
     short = tmp_path / "short.blob"
     short.write_bytes(b"NDMB")

@@ -69,21 +69,32 @@ def swap_bpf(folder: Path, blob: Path | None) -> Done:
     }
 
 
+def _place(firmware: Path, data: bytes | None) -> None:
+    """Leave a file for the kernel; None: none."""
+    if data is None:
+        firmware.unlink()
+        return
+    with files.replacing(firmware) as temporary:
+        temporary.write_bytes(data)
+
+
 def swap_module(blob: Path | None, root: Path = Path("/")) -> Done:
     """Swap the network of the module; see `swap`. root: where lib and sys are."""
     parameter = root / PARAMETER
     before = kmod_status.read(root)["model_hash"]
     if not parameter.exists():
         raise NdmError("the loaded module cannot swap; build and load it again: make -C kmod")
-    name = BUILT_IN
+    name = hash_of(blob) if blob else BUILT_IN
+    firmware = root / FIRMWARE / name
+    kept = firmware.read_bytes() if blob and firmware.is_file() else None
     if blob:
-        name = hash_of(blob)
-        with files.replacing(root / FIRMWARE / name) as temporary:
-            temporary.write_bytes(blob.read_bytes())
+        _place(firmware, blob.read_bytes())
     began = time.monotonic()
     try:
         parameter.write_text(name + "\n")
     except OSError as error:
+        if blob:
+            _place(firmware, kept)
         raise NdmError(
             f"{blob or BUILT_IN}: the module refuses it ({files.why(error)}); the reason: dmesg | "
             "tail"
@@ -114,7 +125,14 @@ def swap(folder: Path, blob: Path | None) -> list[Done]:
     done = [swap_module(blob)] if module else []
     if not module or (folder / "ndm_bpf").is_file():
         if status_command.read(folder)["loaded"]:
-            done.append(swap_bpf(folder, blob))
+            try:
+                done.append(swap_bpf(folder, blob))
+            except NdmError as error:
+                if not done:
+                    raise
+                raise NdmError(
+                    f"{error}; the module has swapped: it runs {done[0]['model_hash']}"
+                ) from None
         elif not module:
             raise NdmError("neither form is loaded; run: ndm bpf load, or: make -C kmod load")
     return done
