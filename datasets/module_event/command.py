@@ -30,13 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("trace", type=Path, metavar="FILE", help="text of the trace; .gz, .zst too")
     parser.add_argument("-o", "--out", type=Path, help=".parquet or .csv (default: CSV to stdout)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="picture of one flow: .png, .svg")
-    parser.add_argument("--port", type=int, help="only the flow with this port at the sender")
+    parser.add_argument("--port", type=int, help="only flows with this port at the sender")
+    parser.add_argument("--peer", metavar="ADDRESS:PORT", help="only flows to this receiver")
 
 
 def summary(table: pa.Table) -> str:
     """One line: rounds, flows, and who decided how often."""
     why = Counter(table["why"].to_pylist())
-    flows = len(set(zip(table["sport"].to_pylist(), table["dport"].to_pylist(), strict=True)))
+    flows = len(event_lines.flows(table))
     counts = ", ".join(f"{name} {why[name]}" for name in event_lines.WHY if why[name])
     return f"{table.num_rows} rounds of {flows} flows: {counts}"
 
@@ -55,13 +56,14 @@ def write(table: pa.Table, out: Path) -> None:
 def main(args: argparse.Namespace) -> int:
     """Run `ndm trace`."""
     table = event_lines.read(args.trace)
-    if args.port is not None:
-        table = table.filter(pc.equal(table["sport"], args.port))
-        if not table.num_rows:
-            raise NdmError(
-                f"{args.trace}: no round of a flow from port {args.port}; "
-                "leave out --port to see all flows"
-            )
+    for option, column in (("port", "sport"), ("peer", "peer")):
+        if (wanted := getattr(args, option)) is not None:
+            table = table.filter(pc.equal(table[column], wanted))
+            if not table.num_rows:
+                raise NdmError(
+                    f"{args.trace}: no round of a flow with --{option} {wanted}; "
+                    f"leave out --{option} to see all flows"
+                )
     if args.plot is not None:
         event_plot.plot(table, args.plot)
     if args.out is not None:

@@ -26,6 +26,7 @@ SCHEMA = pa.schema(
         ("t_us", pa.int64()),  # the trace's clock
         ("sport", pa.uint16()),
         ("dport", pa.uint16()),
+        ("peer", pa.string()),  # address and port of the receiver
         ("valid", pa.bool_()),  # false: inputs and outputs are all zero
         *((name, pa.int16()) for name in INPUTS),  # Q12
         ("cwnd_gain", pa.int32()),  # Q16
@@ -50,12 +51,19 @@ def _row(seconds: str, fraction: str, body: str) -> dict[str, object]:
         "valid": bool(int(values["valid"])),
         "cwnd_gain": int(values["gain"]),
         "ca_state": int(values["state"]),
+        "peer": values.get("dest", ""),
         "why": values["why"],
     }
     row |= dict(zip(INPUTS, x, strict=True))
     for name in ("sport", "dport", "congestion", "phase", "cwnd", "target", "ssthresh"):
         row[name] = int(values[name])
     return row
+
+
+def flows(table: pa.Table) -> list[tuple[int, int, str]]:
+    """Each flow's ports and peer: a server's flows have its port in common."""
+    names = ("sport", "dport", "peer")
+    return sorted(set(zip(*(table[name].to_pylist() for name in names), strict=True)))
 
 
 def read(path: Path) -> pa.Table:

@@ -97,10 +97,12 @@ def plot(table: pa.Table, out: Path) -> None:
     """
     if out.suffix not in FORMATS:
         raise NdmError(f"{out}: name it {' or '.join(FORMATS)}")
-    flows = set(zip(table["sport"].to_pylist(), table["dport"].to_pylist(), strict=True))
+    flows = event_lines.flows(table)
     if len(flows) != 1:
-        ports = ", ".join(str(sport) for sport, _ in sorted(flows)[:5])
-        raise NdmError(f"{len(flows)} flows in one picture; choose one by --port: {ports} ...")
+        apart = len({sport for sport, *_ in flows}) == len(flows)
+        names = ", ".join(str(sport) if apart else peer for sport, _, peer in flows[:5])
+        option = "--port" if apart else "--peer"
+        raise NdmError(f"{len(flows)} flows in one picture; choose one by {option}: {names} ...")
     from matplotlib.figure import Figure
 
     t_us = table["t_us"].to_numpy()
@@ -108,8 +110,8 @@ def plot(table: pa.Table, out: Path) -> None:
     with plots.plain():
         figure = Figure(figsize=(11, 10), layout="constrained")
         axes = figure.subplots(5, sharex=True, height_ratios=(3, 1.3, 1.3, 3, 1.5))
-        ((sport, dport),) = flows
-        figure.suptitle(f"Port {sport} to {dport}: {table.num_rows} rounds")
+        ((sport, dport, peer),) = flows
+        figure.suptitle(f"Port {sport} to {peer or dport}: {table.num_rows} rounds")
         _draw_window(axes[0], table, seconds)
         _draw_outputs(axes[1], axes[2], table, seconds)
         _draw_inputs(figure, axes[3], table, seconds)

@@ -11,7 +11,7 @@ import pytest
 
 from ndm_tcp import core
 from ndm_tcp.cli import run_command
-from ndm_tcp.datasets.module_event import event_lines, event_plot
+from ndm_tcp.datasets.module_event import command, event_lines, event_plot
 from ndm_tcp.errors import NdmError
 from ndm_tcp.export.integers import generated, model_c
 
@@ -67,3 +67,27 @@ def test_a_picture_that_cannot_be_drawn_is_one_line(tmp_path: Path) -> None:
     assert run_command(["trace", str(path), "--port", "20001", "--plot", f"{tmp_path}/a.png"]) == 0
     with pytest.raises(NdmError, match="2 flows in one picture; choose one by --port: 20001, 2"):
         event_plot.plot(event_lines.read(path), tmp_path / "b.png")
+
+
+def test_flows_of_one_server_are_told_apart_by_their_peers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two clients may have the same port, and all flows of a server have its own."""
+    served = LINE.replace("sport=20001 dport=5201", "src=10.0.0.1:443 dest={0} sport=443 dport={1}")
+    peers = ("10.0.0.2:50000", "10.0.0.3:50000", "[fe80::1]:50001")
+    trace = tmp_path / "trace"
+    lines = [served.format(peer, peer.rpartition(":")[2]) for peer in peers]
+    trace.write_text("\n".join([*lines, lines[0]]))
+    table = event_lines.read(trace)
+    assert command.summary(table).startswith("4 rounds of 3 flows")
+    picture = ["trace", str(trace), "--plot", str(tmp_path / "a.svg")]
+    assert run_command([*picture, "--port", "443"]) == 2
+    said = capsys.readouterr().err
+    assert f"3 flows in one picture; choose one by --peer: {', '.join(peers)}" in said
+    assert run_command([*picture, "--peer", "10.0.0.9:1"]) == 2
+    assert "no round of a flow with --peer 10.0.0.9:1" in capsys.readouterr().err
+    assert run_command([*picture, "--peer", peers[0]]) == 0
+    assert f"Port 443 to {peers[0]}: 2 rounds" in (tmp_path / "a.svg").read_text()
+    rows = tmp_path / "rows.csv"
+    assert run_command(["trace", str(trace), "--peer", peers[2], "-o", str(rows)]) == 0
+    assert len(rows.read_text().splitlines()) == 2
