@@ -139,6 +139,15 @@ class Errors:
         return f"| {group} | {len(self.goodput)} | {' | '.join(cells)} |"
 
 
+def known(model: PathModel) -> str:
+    """What the capture has shown of the path, in words."""
+    if any(level.rate_bps.kind is not Kind.MEASURED for level in model.levels):
+        return "lower bound of the rate"
+    if model.queue_packets.kind is not Kind.MEASURED:
+        return "lower bound of the queue"
+    return "rate and queue measured"
+
+
 def accepted(copies: Path, ccs: dict[str, str], out: Path, where: Workers) -> list[PathModel]:
     """Models whose replay is close; says what became of the others."""
     found, refused = families.replayed(sorted(copies / name for name in ccs), ccs, out, where)
@@ -171,9 +180,7 @@ def main() -> None:
         path = paths[one.source.partition(f"-{cc}.pcap")[0]]
         if not one.name.endswith(f"-{path.port}"):
             continue
-        values = [one.queue_packets, *(level.rate_bps for level in one.levels)]
-        known = all(value.kind is Kind.MEASURED for value in values)
-        row = f"{path.group}, {'rate and queue measured' if known else 'with a lower bound'}"
+        row = f"{path.group}, {known(one)}"
         errors.setdefault(row, Errors([], [])).add(path, cc, found[one.name])
     print("median / 90th percentile of the error, %; pairs whose goodput differs by over 3 %\n")
     print("| paths | predictions | goodput | by chance | mean RTT | pairs in the right order |")
