@@ -25,6 +25,8 @@ RATE_SLACK, BASE_SLACK, QUEUE_SLACK, QUEUE_SLACK_PACKETS = 0.005, 0.02, 0.04, 1.
 """half of a 95 % interval beside what the scatter gives: shares, and packets of a full queue"""
 JITTERED_RATE, JITTERED_BASE, JITTERED_QUEUE = 0.01, 1.2, 0.2
 """the same beside jitter: share, standard deviations, share"""
+LEAST = 0.1
+"""of a rate or an RTT: no interval reaches below, for there is no path without either"""
 BUCKET_SLACK = 0.1
 """of a policer's bucket"""
 ASSUMED_HOLD_S = 3e-3
@@ -38,6 +40,10 @@ SELDOM = 0.2
 """of the windows with a queue: steps of the rate in between are not seen"""
 RECEIVER_LIMITED = 0.5
 """of the ACKs: from here on the receiver's window, not the path, held the flow back"""
+HIDDEN_HOLD = 0.25
+"""of the baseline RTT: ACKs gathered over so long a time may hide a timer that counts as RTT"""
+HIDING_JITTER = 0.25
+"""of the baseline RTT: jitter in order that hides queues, and how often the flow filled its path"""
 LOCAL_S = 1e-3
 """Baseline RTT below which packets of up to 64 KB and pauses of the hosts look like rivals."""
 UNKNOWN, ROUGH, JITTERED, UNFILLED, FILLED = 1.0, 0.4, 0.15, 0.1, 0.03
@@ -71,6 +77,8 @@ class Found:
     """the flow's algorithm shares a link evenly with its like"""
     begun: bool = False
     """it began before the capture, and a queue may have stood ever since"""
+    gathered: float = 0.0
+    """usually at most from one ACK that was held back to the next, s; by a timer or not"""
     guessed: bool = False
     """which packets were lost is guessed, as the capture has no SACK blocks"""
 
@@ -126,7 +134,7 @@ def _levels(f: Found, levels: Levels, bits: float) -> tuple[Level, ...]:
     if f.stretches:
         known = [(not one.measured, JITTERED_RATE + one.error) for one in f.stretches]
     return tuple(
-        Level(round(from_s, 3), _around(pps * bits, error, KINDS[at_least]))
+        Level(round(from_s, 3), around(pps * bits, error, KINDS[at_least]))
         for (from_s, pps), (at_least, error) in zip(levels, known, strict=True)
     )
 
@@ -152,8 +160,9 @@ def _rate_error(f: Found) -> float:
     return error + (JITTERED_RATE if f.order.jitter else 0.0)
 
 
-def _around(value: float, error: float, kind: Kind) -> Value:
-    return Value(value, value * (1 - error), value * (1 + error), kind)
+def around(value: float, error: float, kind: Kind) -> Value:
+    """A rate with half of its interval, relative."""
+    return Value(value, value * max(LEAST, 1 - error), value * (1 + error), kind)
 
 
 def _base(f: Found) -> Value:
@@ -161,7 +170,8 @@ def _base(f: Found) -> Value:
     if f.never_empty:
         return Value.exact(base_us, Kind.AT_MOST)
     # The lowest RTT has some queue in it, so the truth is rather below.
-    return Value(base_us, max(0.0, base_us * (1 - BASE_SLACK) - slack), base_us * 1.001 + slack)
+    low_us = max(LEAST * base_us, base_us * (1 - BASE_SLACK) - slack)
+    return Value(base_us, low_us, base_us * 1.001 + slack)
 
 
 def _queue(f: Found, pps: float) -> Value:
@@ -177,7 +187,7 @@ def _queue(f: Found, pps: float) -> Value:
     if f.order.jitter:
         slack += JITTERED_QUEUE * lost.queue + f.order.jitter * pps
     low, high = min(low, lost.queue - slack), max(high, lost.queue + slack)
-    return Value(lost.queue, max(1.0, low), high)
+    return Value(max(1.0, lost.queue), max(1.0, low), max(1.0, high))
 
 
 def _bucket(policer: Policer | None) -> Value:
@@ -187,7 +197,8 @@ def _bucket(policer: Policer | None) -> Value:
     if policer.at_least:
         return Value.exact(policer.bucket, Kind.ASSUMED)
     slack = BUCKET_SLACK * policer.bucket + QUEUE_SLACK_PACKETS
-    return Value(policer.bucket, max(1.0, policer.bucket - slack), policer.bucket + slack)
+    bucket = max(1.0, policer.bucket)
+    return Value(bucket, max(1.0, bucket - slack), bucket + slack)
 
 
 def _jitter(f: Found) -> Value:
@@ -204,14 +215,18 @@ def _loss(f: Found) -> Value:
     slack = (2 * float(np.sqrt(lost.n_random + 1)) + 1) / max(lost.passed, 1)
     if f.guessed or slack > 1:  # too few packets passed where a loss is a random one
         return Value.exact(lost.random, Kind.ASSUMED)
-    return Value(lost.random, max(0.0, lost.random - slack), lost.random + slack)
+    return Value(lost.random, max(0.0, lost.random - slack), min(1.0, lost.random + slack))
 
 
 def _hold(hold: float, pps: float) -> Value:
     """Holds shorter than the time of two packets do not show, nor matter much."""
-    if not hold and pps * ASSUMED_HOLD_S < holds.AT_ONCE:
+    if not hold and _too_slow_for_holds(pps):
         return Value.exact(ASSUMED_HOLD_S * 1e6, Kind.ASSUMED)
     return Value.exact(float(round(hold * 1e6)))
+
+
+def _too_slow_for_holds(pps: float) -> bool:
+    return pps * ASSUMED_HOLD_S < holds.AT_ONCE
 
 
 def _start(shared: Shared) -> float:
@@ -232,7 +247,9 @@ def _label_error(f: Found) -> float:
         return ROUGH
     if shared.rivals:
         return UNFILLED if shared.rivals == 1 and f.fair else ROUGH
-    if _hides_rivals(f):
+    if _hides_rivals(f) or _hides_timer(f):
+        return ROUGH
+    if f.order.jitter > HIDING_JITTER * f.order.base and not f.order.reorder:
         return ROUGH
     if f.order.jitter:
         # Jitter makes levels, and packets that were only late count as lost.
@@ -248,6 +265,12 @@ def _hides_rivals(f: Found) -> bool:
     pps = max(pps for _, pps in f.levels)
     shortest = max(HIDDEN_PACKETS, f.hold * pps + HIDDEN_PACKETS / 2)
     return f.losses.highest < shortest and f.losses.share > LOSSY_SHORT
+
+
+def _hides_timer(f: Found) -> bool:
+    """Are ACKs gathered, by no timer that shows, over a time that counts beside the RTT?"""
+    slow = _too_slow_for_holds(max(pps for _, pps in f.levels))
+    return not f.hold and not slow and f.gathered > HIDDEN_HOLD * f.order.base
 
 
 def _seldom_filled(f: Found) -> bool:

@@ -18,7 +18,9 @@ from ndm_tcp.paths.trains import Clock
 OVERTAKEN_S = 2e-4
 """a packet that arrives so much later than one sent after it was overtaken"""
 REORDERED_SHARE = 0.02
-"""of the ACKs; stray ones come from retransmissions"""
+"""of the ACKs; stray ones come from retransmissions..."""
+REORDERED_PER_LOSS = 0.5
+"""...so that there are as many as a third of the packets that were lost"""
 NEAR = 15
 """ACKs of the running median that noise is the rest of"""
 BASE_SHORT, BASE_LONG, BASE_REORDERED = 5, 15, 9
@@ -69,10 +71,11 @@ class Order:
 def measure(o: Observed, clock: Clock) -> Order:
     """Baseline RTT and jitter of a flow; where the link's clock shows, there is no jitter."""
     behind = np.maximum.accumulate(o.sent) - o.sent
-    reordered = float(np.mean(behind > OVERTAKEN_S))
+    overtaken = int((behind > OVERTAKEN_S).sum())
+    stray = max(REORDERED_SHARE * len(behind), REORDERED_PER_LOSS * float(o.lost.sum()))
     residue = o.rtt - running_median(o.rtt, NEAR)
     noise = spread(residue)
-    if reordered > REORDERED_SHARE:
+    if overtaken > stray:
         base = float(running_median(o.rtt, BASE_REORDERED).min()) + BASE_ABOVE * noise
         return Order(base, noise, True, noise, 0.0)
     rate = o.rough_rate

@@ -13,6 +13,7 @@ from ndm_tcp import files
 from ndm_tcp.datasets.readers.poll import NOT_COUNTED
 from ndm_tcp.datasets.rounds.flow import FlowRecords
 from ndm_tcp.errors import NdmError
+from ndm_tcp.paths.assemble import around
 from ndm_tcp.paths.model import Kind, Level, PathModel, Value
 from ndm_tcp.paths.observed import Observed, rates_of, seen, stretches
 from ndm_tcp.paths.smooth import spread
@@ -88,7 +89,7 @@ def estimate(flow: FlowRecords, o: Observed, name: str, source: str) -> PathMode
     used = rate if unfilled else rate[busy]
     pps = max(float(np.percentile(used, 50 if written else RATE_PERCENTILE)), 1.0)
     packets = max(int(o.delivered[-1] - o.delivered[0]), 1)
-    loss = float(o.lost.sum()) / packets
+    loss = min(float(o.lost.sum()) / packets, 1.0)
     counted = NOT_COUNTED not in flow.facts
     queue = max(float(np.percentile(srtt[srtt > 0], TOP_PERCENTILE) - base) * pps, 1.0)
     bps = pps * o.wire_bits
@@ -105,7 +106,7 @@ def estimate(flow: FlowRecords, o: Observed, name: str, source: str) -> PathMode
         seconds=o.seconds,
         mss=o.mss,
         header_bytes=o.header_bytes,
-        levels=(Level(0.0, Value(bps, bps * (1 - error), bps * (1 + error), kind)),),
+        levels=(Level(0.0, around(bps, error, kind)),),
         rtt_us=rtt_us,
         queue_packets=Value.exact(queue, Kind.AT_LEAST),
         qdisc="droptail",
