@@ -258,6 +258,10 @@ def test_a_wheel_has_what_its_verbs_read(installed: Path, run: Path, tmp_path: P
         here = {p.name for p in (ROOT / folder).iterdir() if p.suffix in (".c", ".h", ".config")}
         there = {p.name for p in (installed / "ndm_tcp" / folder).iterdir()}
         assert {n for n in here if not n.endswith(".mod.c")} <= there, folder
+    git = ["git", "-C", ROOT, "ls-files", "lab/scenarios", "kmod/dkms.conf"]
+    listed = subprocess.run(git, check=True, capture_output=True, text=True).stdout.split()
+    assert len(listed) > 300
+    assert not [name for name in listed if not (installed / "ndm_tcp" / name).is_file()]
 
 
 def test_the_source_distribution_builds_module_and_bpf_form(installed: Path) -> None:
@@ -288,6 +292,10 @@ def test_a_wheel_is_no_checkout(installed: Path, run: Path) -> None:
     for words in (["verify"], ["record", "pool", "-o", run.parent / "pool"]):
         said = ndm(installed, "data", *words)
         assert said.returncode == 2 and "a checkout has one; name it: --lock" in said.stderr
+    said = ndm(installed, "lab", "scenarios", "access")
+    assert said.returncode == 2 and "this is no checkout" in said.stderr
+    said = ndm(installed, "kmod", "status")
+    assert f"make -C {installed}/ndm_tcp/kmod load" in said.stdout
 
 
 def test_words_and_options_of_all_verbs_need_no_torch(installed: Path) -> None:

@@ -332,6 +332,26 @@ def test_no_event_is_recorded_once_the_capture_has_ended() -> None:
 
 
 @needs_root
+def test_facts_as_json_are_alone_on_stdout(tmp_path: Path) -> None:
+    """Also where the program prints, as iperf3 and curl do."""
+    code = "import socket\nprint('Connecting')\ns = socket.create_server(('127.0.0.1', 0))\n"
+    code += "c = socket.create_connection(s.getsockname())\nr, _ = s.accept()\n"
+    code += (
+        "c.sendall(b'x' * 100_000)\nwhile r.recv(1 << 20):\n    break\nimport time\ntime.sleep(.3)"
+    )
+    cli = "import sys; from ndm_tcp.cli import main; sys.exit(main())"
+    words = ["dataset", "record", "--json", "-o", str(tmp_path / "run"), "--"]
+    done = subprocess.run(
+        [sys.executable, "-c", cli, *words, sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert orjson.loads(done.stdout)["packets"] > 0 and "Connecting" in done.stderr
+
+
+@needs_root
 def test_a_program_that_the_recorder_ends_has_not_failed(tmp_path: Path) -> None:
     """Nor does one that does not listen hold the recorder up."""
     code = "import signal, socket, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"

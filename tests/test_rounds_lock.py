@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -70,6 +71,16 @@ def test_verify_finds_a_changed_byte(copy: Path, capsys: pytest.CaptureFixture[s
         assert f"{len(good) - 1} bytes, not {len(good)}" in capsys.readouterr().out
         path.write_bytes(good)
     assert verify(copy) == 0
+
+
+def test_results_for_scripts(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["data", "verify", "--lock", str(copy / "rounds.lock"), "--json"]
+    assert run_command([*words, "--recorded", str(copy / "out")]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert len(rows) == 3 and {row["found"] for row in rows} == {"ok"}
+    (copy / rows[0]["path"]).write_bytes(b"")
+    assert run_command([*words, "--recorded", str(copy / "out")]) == 1
+    assert json.loads(capsys.readouterr().out)[0]["bad"] is True
 
 
 def test_a_committed_file_must_be_there_and_a_recording_need_not(

@@ -108,8 +108,9 @@ class TrainConfig:
                 "freeze: with every output frozen nothing is left to learn; freeze fewer"
             )
         for shares in (self.shares, self.held_out_shares):
-            if shares and (min(shares) < 0 or abs(sum(shares) - 1) > 1e-6):
-                raise NdmError(f"shares {shares}: expected parts that sum up to 1")
+            # As they must be, not as they must not: nan is neither.
+            if shares and not (min(shares) >= 0 and abs(sum(shares) - 1) <= 1e-6):
+                raise NdmError(f"shares {shares}: expected parts, none below 0, that sum up to 1")
         if self.kept and self.init in (AUTO, RANDOM):
             raise NdmError(
                 "kept: random weights have nothing to keep; name a network to start from"

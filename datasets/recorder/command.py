@@ -12,6 +12,8 @@ from ndm_tcp.datasets.recorder import record
 from ndm_tcp.datasets.recorder.record import Wanted
 from ndm_tcp.errors import NdmError
 
+STDERR = 2
+"""file descriptor: with --json stdout has nothing but the facts"""
 EXAMPLE = """example:  (as root)
   ndm dataset record -o out/upload -- curl -T big.file https://example.org/
   ndm dataset record -o out/web --port 443 --seconds 60
@@ -40,7 +42,8 @@ def main(args: argparse.Namespace) -> int:
     if args.pid is not None and not Path(f"/proc/{args.pid}").exists():
         raise NdmError(f"--pid {args.pid}: no such process; name one that runs")
     wanted = Wanted(args.port, args.pid)
-    facts = record.record(args.out, args.command, wanted, args.seconds, args.device)
+    prints_to = STDERR if args.json else None
+    facts = record.record(args.out, args.command, wanted, args.seconds, args.device, prints_to)
     if args.json:
         print(json.dumps(facts, indent=2, default=str))
         return int(facts.get("exit_code", 0))

@@ -378,7 +378,7 @@ def _events_facts(
     return {"events_lost": lost}
 
 
-def _started(command: list[str]) -> subprocess.Popen[bytes] | None:
+def _started(command: list[str], prints_to: int | None) -> subprocess.Popen[bytes] | None:
     """The program to record, if there is one.
 
     Raises:
@@ -387,7 +387,7 @@ def _started(command: list[str]) -> subprocess.Popen[bytes] | None:
     if not command:
         return None
     try:
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=prints_to)
     except OSError as error:
         raise NdmError(f"{command[0]}: {error.strerror}") from None
 
@@ -411,6 +411,7 @@ def record(
     wanted: Wanted,
     seconds: float | None = None,
     device: str = "any",
+    prints_to: int | None = None,
 ) -> dict[str, Any]:
     """Record until the command ends, the time is over, or the user interrupts.
 
@@ -420,6 +421,7 @@ def record(
         wanted: which sockets.
         seconds: at most so long.
         device: network device.
+        prints_to: file descriptor for what the command prints; None: this program's.
 
     Returns:
         the contents of run.toml.
@@ -436,7 +438,7 @@ def record(
             _tcpdump(device, wanted.port, work / "all.pcap") as tcpdump,
             _events(wanted.port) as (instance),
         ):
-            begin, process = clocks_ns(), _started(command)
+            begin, process = clocks_ns(), _started(command, prints_to)
             if process is not None and wanted.port is None:
                 wanted = Wanted(pid=process.pid)
             poller = _Poller(work, wanted)

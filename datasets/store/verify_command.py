@@ -34,9 +34,8 @@ def main(args: argparse.Namespace) -> int:
     found = rounds_lock.check(rounds_lock.read(args.lock), args.lock.parent, args.recorded)
     bad = any(one.bad for one in found)
     if args.json:
-        print(
-            json.dumps([{"path": o.path, "found": o.said, "bad": o.bad} for o in found], indent=2)
-        )
+        rows = [{"path": str(one.path), "found": one.said, "bad": one.bad} for one in found]
+        print(json.dumps(rows, indent=2))
         return 1 if bad else 0
     for one in found:
         if one.needed or one.said != rounds_lock.MISSING:

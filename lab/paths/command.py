@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 
+from ndm_tcp import checkout
 from ndm_tcp.lab.paths import (
     access_paths,
     ccbench,
@@ -33,6 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Write the files; the same code writes the same bytes."""
+    """Write the files; the same code writes the same bytes.
+
+    Raises:
+        NdmError: not in a checkout.
+    """
+    checkout.require("lab scenarios", "clone the project, and run it there")
     SETS[args.set]()
+    print(f"{args.set}: written in {checkout.ROOT / 'lab' / 'scenarios'}")
     return 0

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -395,10 +396,10 @@ def main() -> None:
 
 
 def write(folder: Path, made: dict[str, str]) -> None:
-    """A suite's files, and no others."""
+    """Write a suite's files; says which others lie there."""
     folder.mkdir(exist_ok=True)
     for name, text in made.items():
         files.write_text(folder / name, text)
-    for path in folder.glob("*.toml"):
+    for path in sorted(folder.glob("*.toml")):
         if path.name not in made:
-            path.unlink()
+            print(f"ndm: {path}: not drawn; delete it, or give it a folder", file=sys.stderr)

@@ -8,7 +8,7 @@ import json
 import platform
 from pathlib import Path
 
-from ndm_tcp import contract
+from ndm_tcp import checkout, contract
 from ndm_tcp.errors import NdmError
 
 EXAMPLE = """example:
@@ -62,7 +62,8 @@ def text(facts: dict[str, str | int | bool | None]) -> str:
     if facts["default"]:
         lines.append(f"default    {facts['default']}")
     if not facts["loaded"]:
-        lines.append("ndm_tcp    not loaded; run: sudo make -C kmod load")
+        kmod = "kmod" if checkout.is_here() else Path(__file__).resolve().parent / "kmod"
+        lines.append(f"ndm_tcp    not loaded; run: sudo make -C {kmod} load")
         return "\n".join(lines)
     other = "" if facts["contract_is_ours"] else f", but this program's is {contract.HASH}"
     lines.append("ndm_tcp    loaded")

@@ -259,3 +259,14 @@ def test_short_runs_of_random_paths_are_repeated() -> None:
     short = [s for s in suite.load_suite("access") if s.seconds == 6]
     assert len(short) == 7 and all(s.repeat == 6 for s in short)
     assert all(s.repeat == 1 for s in suite.load_suite("validation-access"))
+
+
+def test_a_suite_that_is_drawn_again_leaves_the_users_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "suite" / "mine.toml"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    training_paths.write(mine.parent, {"drawn.toml": "drawn"})
+    assert mine.read_text() == "mine" and (tmp_path / "suite" / "drawn.toml").read_text() == "drawn"
+    assert f"{mine}: not drawn" in capsys.readouterr().err
