@@ -27,6 +27,10 @@ MIN_POLLS = 8
 """half of `rates.MIN_WINDOWS` windows of a log"""
 FASTEST_PPS = 4e7
 """packets/s: a link of 400 Gbit/s passes that many"""
+COARSE_US, COARSE = 10, 0.25
+"""step of a capture's clock from which on it is no clock of us; and of the time of a packet"""
+EVEN = 0.9
+"""of the gaps between ACKs: so many alike are a flow that is paced, not rounded times"""
 APP_LIMITED_SHARE = 0.9
 """of the ACKs or of the time: from here on the application, not the path, sets the rate"""
 WINDOW_S = 0.06
@@ -159,7 +163,7 @@ def observe(flow: FlowRecords) -> Observed:
     _require_possible(most, float(t[-1]), float(rtt.min()))
     sent = at - rtt
     at_sending = np.searchsorted(t, sent, side="right").clip(0, len(t) - 1)
-    return Observed(
+    found = Observed(
         t=t,
         delivered=delivered,
         lost=lost,
@@ -177,6 +181,21 @@ def observe(flow: FlowRecords) -> Observed:
         app_limited=limited,
         facts=dict(flow.facts),
     )
+    if not polled:
+        _require_fine_clock(acks["now_us"].astype(np.int64), 1e6 / found.rough_rate)
+    return found
+
+
+def _require_fine_clock(now_us: Ints, packet_us: float) -> None:
+    """Rounded times look like a faster link, rivals, jitter and losses."""
+    gaps = np.diff(now_us)
+    tick_us = int(np.gcd.reduce(gaps))
+    alike = np.unique(gaps, return_counts=True)[1].max() / len(gaps)
+    if COARSE_US <= tick_us > COARSE * packet_us and alike < EVEN:
+        raise NdmError(
+            f"the clock of the capture has steps of {tick_us} us, too coarse for packets "
+            f"{packet_us:.0f} us apart; capture elsewhere"
+        )
 
 
 def _delivered(acks: AckArray, polled: bool) -> Ints:

@@ -18,6 +18,7 @@ from ndm_tcp.paths.estimate import estimate
 from ndm_tcp.paths.observed import silent_s
 
 from ..conftest import TRACES
+from .made import jittered
 
 
 @pytest.fixture(scope="module")
@@ -84,3 +85,15 @@ def test_wrong_captures_are_named(
     said = capsys.readouterr().err
     assert name in said and reason in said
     assert not out.exists() or not list(out.iterdir())
+
+
+@pytest.mark.parametrize("step_us", [100, 500, 1000, 4000])
+def test_a_clock_that_is_too_coarse_is_named(step_us: int) -> None:
+    """Rounded times made a link 20 % faster, with rivals, and jitter and losses of their own."""
+    packets_per_s = 8e5 / step_us  # one in 1.25 steps
+    flow = jittered(((0.0, packets_per_s),), 0.0, 200, saw=400)
+    estimate(flow, "x")
+    for name in ("now_us", "rtt_us", "srtt_us"):
+        flow.acks[name] = flow.acks[name] // step_us * step_us
+    with pytest.raises(NdmError, match=rf"has steps of {step_us} us, too coarse for packets"):
+        estimate(flow, "x")
