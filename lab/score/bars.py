@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -290,16 +291,21 @@ def headline(folder: Path) -> str:
     board = load(folder / "sealed.csv")
     lone = _lone(board)
 
+    medians = []
+
     def over(rival: str, measure: str) -> str:
-        ratio = interval([_log(cells, rival, measure) for cells in lone.values()])
+        logs = [_log(cells, rival, measure) for cells in lone.values()]
+        ratio = interval(logs)
+        medians.append(f"{math.exp(statistics.median(logs)):.2f}")
         return f"{ratio.ratio:.2f} [{ratio.low:.2f}, {ratio.high:.2f}] times"
 
+    parts = [over("cubic", "goodput_mbps"), over("bbr", "goodput_mbps"), over("bbr", "rtt_mean_ms")]
     near = sum(part >= GOODPUT for part in _of_best(lone, RIVALS).values())
     return (
         f"On {len(lone)} new paths with one flow, of the kinds it trained on, it had "
-        f"{over('cubic', 'goodput_mbps')} CUBIC's goodput, {over('bbr', 'goodput_mbps')} BBR's, "
-        f"and {over('bbr', 'rtt_mean_ms')} BBR's RTT (means, 95 % intervals); on {near} at least "
-        f"{GOODPUT} of the best of Reno, CUBIC and BBR."
+        f"{parts[0]} CUBIC's goodput, {parts[1]} BBR's, and {parts[2]} BBR's RTT (geometric means, "
+        f"95 % intervals; medians {', '.join(medians)}); on {near} at least {GOODPUT} of the best "
+        "of Reno, CUBIC and BBR."
     )
 
 
