@@ -16,7 +16,7 @@ from ndm_tcp.export.integers import generated
 EXAMPLE = """example:
   ndm export out/run                       # headers in out/run/generated, reports in out/run
   ndm export policy.onnx                   # of any framework; everything in policy.export
-  cp -r kmod out/kmod && ndm export out/run -o out/kmod/generated   # a module with that network
+  cp -rT kmod out/kmod && ndm export out/run -o out/kmod/generated   # a module with that network
   ndm export out/run --shipped             # replace the network of this checkout
   ndm export out/run --measure             # nanoseconds and instructions into the report"""
 

@@ -245,8 +245,12 @@ def require_same_paths(
     for cell in earlier:
         now = here.get(cell.scenario, "")
         if now and cell.path and cell.path != now and cell.cc not in ccs:
+            (place, digest), (other, same) = now.split(), cell.path.split()
+            apart = (
+                f"the {place}'s for the {other}'s" if digest == same else f"{now} for {cell.path}"
+            )
             raise NdmError(
-                f"--beside: {cell.scenario} is another path here ({now} for {cell.path}); "
+                f"--beside: {cell.scenario} is another path here ({apart}); "
                 f"run it again, with --cc {cell.cc}"
             )
 
