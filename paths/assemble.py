@@ -44,6 +44,8 @@ HIDDEN_HOLD = 0.25
 """of the baseline RTT: ACKs gathered over so long a time may hide a timer that counts as RTT"""
 HIDING_JITTER = 0.25
 """of the baseline RTT: jitter in order that hides queues, and how often the flow filled its path"""
+HIDDEN_RATE = 0.1
+"""what such jitter adds to half of the interval of a rate: the error measured was up to 0.085"""
 LOCAL_S = 1e-3
 """Baseline RTT below which packets of up to 64 KB and pauses of the hosts look like rivals."""
 UNKNOWN, ROUGH, JITTERED, UNFILLED, FILLED = 1.0, 0.4, 0.15, 0.1, 0.03
@@ -157,6 +159,8 @@ def _rate_error(f: Found) -> float:
     """Half of a 95 % interval of a rate, relative."""
     independent = max(1.0, sum(len(level.windows) for level in f.rates.levels) / 4)
     error = RATE_SLACK + 2 * f.rates.scatter / float(np.sqrt(independent))
+    if _hides_queues(f.order):
+        return error + HIDDEN_RATE
     return error + (JITTERED_RATE if f.order.jitter else 0.0)
 
 
@@ -249,7 +253,7 @@ def _label_error(f: Found) -> float:
         return UNFILLED if shared.rivals == 1 and f.fair else ROUGH
     if _hides_rivals(f) or _hides_timer(f):
         return ROUGH
-    if f.order.jitter > HIDING_JITTER * f.order.base and not f.order.reorder:
+    if _hides_queues(f.order):
         return ROUGH
     if f.order.jitter:
         # Jitter makes levels, and packets that were only late count as lost.
@@ -265,6 +269,10 @@ def _hides_rivals(f: Found) -> bool:
     pps = max(pps for _, pps in f.levels)
     shortest = max(HIDDEN_PACKETS, f.hold * pps + HIDDEN_PACKETS / 2)
     return f.losses.highest < shortest and f.losses.share > LOSSY_SHORT
+
+
+def _hides_queues(order: Order) -> bool:
+    return order.jitter > HIDING_JITTER * order.base and not order.reorder
 
 
 def _hides_timer(f: Found) -> bool:

@@ -25,7 +25,7 @@ JSON_FORMAT = "ndm-tcp-model-1"
 NAME = "ndm_model.json"
 BEFORE_MEMORY = "9df114664027fb9a"
 """Contract of the models whose memory was part of the features; the same integers are today's."""
-NO_NOTE = ("/*", "*/", "\n")
+NO_NOTE = ("*/", "\n")
 """notes stand in a comment of the header"""
 SHIPPED = (Path(__file__).resolve().parent / "kmod" / "generated" / NAME).resolve()
 """the committed network; a wheel has a copy of kmod, a checkout a link to it"""

@@ -94,6 +94,7 @@ def test_every_model_that_is_written_can_be_read(
         assert 0 < again.rtt_us.low <= again.rtt_us.value
         if again.jitter_us.value > assemble.HIDING_JITTER * again.rtt_us.value:
             assert again.label_error_log2 >= label.WORST
+            assert again.levels[0].rate_bps.low < 0.9 * again.levels[0].rate_bps.value
 
 
 def test_no_interval_reaches_below_a_tenth() -> None:
