@@ -16,6 +16,8 @@ import pytest
 from ndm_tcp import interrupts
 from ndm_tcp.bpf import loader
 from ndm_tcp.datasets.readers import simulated
+from ndm_tcp.errors import NdmError
+from ndm_tcp.lab.guest import boot
 
 from .conftest import TRACES
 
@@ -176,3 +178,15 @@ def test_a_signal_while_the_loader_begins_ends_it(
     finally:
         signal.signal(signal.SIGINT, before)
     assert begun[0].poll() == -signal.SIGTERM
+
+
+def test_a_guest_that_the_system_kills_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it does where memory runs out: its last words would say nothing of that."""
+    process = subprocess.Popen(
+        ["sh", "-c", "echo words; kill -9 $$"], stdout=subprocess.PIPE, start_new_session=True
+    )
+    monkeypatch.setattr(boot, "start_kernel", lambda *_: process)
+    with pytest.raises(NdmError, match="the guest was killed, as Linux does where memory runs out"):
+        boot.boot(tmp_path, 1, None, 60)

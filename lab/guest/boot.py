@@ -133,7 +133,7 @@ def boot(
     """Run the kernel to its end; returns its output.
 
     Raises:
-        NdmError: it takes longer than `limit_s`, s of wall time.
+        NdmError: it takes longer than `limit_s`, s of wall time, or is killed.
     """
     with _one_cpu(cpu) as chosen:
         process = start_kernel(work, seed, chosen, extra, debug, patches)
@@ -149,6 +149,11 @@ def boot(
             ) from None
         finally:
             end_kernel(process)
+    if process.returncode == -signal.SIGKILL:
+        raise NdmError(
+            "the guest was killed, as Linux does where memory runs out; free some, or run fewer "
+            "guests at a time"
+        )
     return output.decode(errors="replace").replace("\r", "")
 
 
