@@ -9,8 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from ndm_tcp.datasets.readers.simulated import RECORD
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import suite, uml_build
 from ndm_tcp.lab.paths.scenario import MAX_FLOWS, Scenario, parse
@@ -121,6 +123,20 @@ def test_a_policer_and_held_acks_and_steps(program: Path) -> None:
     for rate, scenario in paths.items():
         (flow,) = simulate(program, scenario, "bbr", 1)["flows"]
         assert 0.85 * rate < flow["goodput_mbps"] < 1.01 * rate, scenario.text
+
+
+@pytest.mark.parametrize("cc", ["cubic", "ndm_tcp"])
+def test_no_rtt_is_shorter_than_the_path(program: Path, cc: str, tmp_path: Path) -> None:
+    """A timestamp is echoed of the transmission that came, also where another one was in vain."""
+    (path,) = suite.load_suite("validation-near/valid-06-near-jitter.toml")
+    assert path.link
+    # Jitter takes off four standard deviations, and timestamps count in milliseconds.
+    least_us = path.link.rtt_us - 4 * path.link.jitter_us - 1000
+    for seed in range(1, 4):
+        acks = tmp_path / f"acks{seed}"
+        simulate(program, path, cc, seed, acks)
+        found = np.fromfile(acks, RECORD)["ack"]["rtt_us"]
+        assert found[found > 0].min() >= least_us > 4000
 
 
 @pytest.mark.parametrize("seed", range(1, 11))

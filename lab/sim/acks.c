@@ -206,7 +206,7 @@ static void take_acked(struct sim_flow *f, struct news *n)
 }
 
 /* tcp_ack_update_rtt(), and the callback for an algorithm that wants the RTT. */
-static bool take_rtts(struct sim_flow *f, struct news *n, u64 hole_us)
+static bool take_rtts(struct sim_flow *f, struct news *n, u64 echo_us)
 {
 	struct tcp_sock *tp = &f->tp;
 	long now_us = tp->tcp_mstamp, oldest_us = -1, newest_us = -1, sacked_us = -1;
@@ -223,7 +223,7 @@ static bool take_rtts(struct sim_flow *f, struct news *n, u64 hole_us)
 		oldest_us = sacked_us;
 	/* By timestamps, of whole milliseconds. */
 	if (oldest_us < 0 && n->acked)
-		oldest_us = newest_us = max((now_us / 1000 - (long)hole_us / 1000) * 1000, 1000L);
+		oldest_us = newest_us = max((now_us / 1000 - (long)echo_us / 1000) * 1000, 1000L);
 	n->rs.rtt_us = newest_us;
 	if (oldest_us < 0)
 		return false;
@@ -274,7 +274,7 @@ void sim_ack(struct sim_flow *f, u32 ack, u64 log, u32 window_end)
 	struct tcp_sock *tp = &f->tp;
 	struct news n = { .prior_una = f->una, .prior_fack = f->fack, .lowest = f->fack };
 	u32 delivered = tp->delivered, lost = tp->lost, out = tp->packets_out;
-	u64 hole_us = sim_packet(f, f->una)->sent_us;
+	u64 echo_us = f->in.echo[(u32)(log - 1) & (SIM_RING - 1)];
 	bool arms, rtt;
 	int retransmits = 0;
 
@@ -299,7 +299,7 @@ void sim_ack(struct sim_flow *f, u32 ack, u64 log, u32 window_end)
 			f->fack = f->una;
 	}
 	note_reordering(f, &n);
-	rtt = take_rtts(f, &n, hole_us);
+	rtt = take_rtts(f, &n, echo_us);
 	arms = n.acked || (rtt && n.first_sacked_us &&
 			   n.first_sacked_us < sim_packet(f, f->una)->sent_us);
 	if (f->ops->pkts_acked) {

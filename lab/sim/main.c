@@ -161,7 +161,7 @@ static void sample(struct sim_flow *f)
 static void send_message(struct sim_flow *f)
 {
 	f->message_ns = sim_now;
-	sim_send(f->number, f->message);
+	sim_send(f->number, f->message, 0);
 	sim_at(sim_now + AGAIN_NS, SIM_MESSAGE_OUT, f->number, f->message, 0);
 }
 
@@ -209,7 +209,7 @@ static void take(struct sim_flow *f, const struct sim_event *e)
 {
 	switch (e->kind) {
 	case SIM_DATA:
-		sim_receive(f, e->packet);
+		sim_receive(f, e->packet, e->value);
 		break;
 	case SIM_ACK_IN:
 		sim_ack(f, e->packet, e->value & 0xffffffff, e->value >> 32);

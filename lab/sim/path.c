@@ -7,6 +7,7 @@
 
 struct waiting {
 	u32 flow, packet;
+	u64 sent_us;
 };
 
 /* A packet, or an ACK with what it says, in netem. */
@@ -189,7 +190,7 @@ static void propagate(struct waiting w)
 	if (sim_path.ordered && at_ns < data_at_ns)
 		at_ns = data_at_ns;
 	data_at_ns = at_ns;
-	hold(&slots[0], at_ns, w.flow, w.packet, 0);
+	hold(&slots[0], at_ns, w.flow, w.packet, w.sent_us);
 }
 
 /* at: of the event; another time than the newest is of a rate that has changed since. */
@@ -214,14 +215,14 @@ void sim_dequeue(u64 at)
 	}
 }
 
-/* A sender's packet reaches the bottleneck. */
-void sim_send(u32 flow, u32 packet)
+/* A sender's packet reaches the bottleneck. sent_us: its timestamp. */
+void sim_send(u32 flow, u32 packet, u64 sent_us)
 {
 	if (waiting == sim_path.queue) {
 		sim_dropped(flow, packet, SIM_CAUSE_QUEUE);
 		return;
 	}
-	queue[(head + waiting++) % sim_path.queue] = (struct waiting){ flow, packet };
+	queue[(head + waiting++) % sim_path.queue] = (struct waiting){ flow, packet, sent_us };
 	if (!dequeue_at)
 		sim_dequeue(0);
 }

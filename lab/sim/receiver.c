@@ -24,7 +24,8 @@ void sim_receiver_begin(struct sim_flow *f, double rtt_us)
 
 	r->got = calloc(SIM_RING, 1);
 	r->log = calloc(SIM_RING, sizeof(*r->log));
-	if (!r->got || !r->log)
+	r->echo = calloc(SIM_RING, sizeof(*r->echo));
+	if (!r->got || !r->log || !r->echo)
 		abort();
 	r->quick = QUICK_ACKS;
 	r->data_at = sim_now;
@@ -204,8 +205,8 @@ void sim_compressed(struct sim_flow *f, u64 at)
 		acknowledge(f);
 }
 
-/* A packet arrives. */
-void sim_receive(struct sim_flow *f, u32 packet)
+/* A packet arrives. sent_us: when this transmission of it left. */
+void sim_receive(struct sim_flow *f, u32 packet, u64 sent_us)
 {
 	struct sim_receiver *r = &f->in;
 	bool holes = has_holes(r), old;
@@ -214,6 +215,10 @@ void sim_receive(struct sim_flow *f, u32 packet)
 		acknowledge_soon(r);
 	r->data_at = sim_now;
 	old = (s32)(packet - r->next) < 0 || *got(r, packet);
+	/* tcp_replace_ts_recent() */
+	if ((s32)(packet - r->acked) <= 0 && sent_us >= r->recent_us)
+		r->recent_us = sent_us;
+	r->echo[r->arrivals & (SIM_RING - 1)] = r->recent_us;
 	r->log[r->arrivals++ & (SIM_RING - 1)] = packet;
 	if (old) {
 		if ((s32)(packet - r->next) < 0)

@@ -130,7 +130,7 @@ void sim_transmit(struct sim_flow *f, u32 packet)
 	f->sent++;
 	p->cause = 0;
 	ndm_peaks_sent(&f->peaks, tcp_packets_in_flight(tp) + 1);
-	sim_send(f->number, packet);
+	sim_send(f->number, packet, p->sent_us);
 }
 
 static void send_new(struct sim_flow *f)

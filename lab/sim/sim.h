@@ -52,6 +52,8 @@ struct sim_receiver {
 	u32 held;		/* packets behind a missing one */
 	u8 *got;		/* ring */
 	u32 *log;		/* ring: which packet arrived as the n-th */
+	u64 *echo;		/* ring: the timestamp, us, that an ACK after the n-th has */
+	u64 recent_us;		/* RFC 7323, 4.3 */
 	u64 arrivals;
 	u32 quick, dup_acks, compressed;
 	u64 read_at, read_ns;	/* the program reads again from then on; and waits so long */
@@ -158,7 +160,7 @@ extern struct sim_path sim_path;
 void sim_path_change(const struct sim_step *step);
 void sim_path_begin(void);
 void sim_path_step(u32 number);
-void sim_send(u32 flow, u32 packet);
+void sim_send(u32 flow, u32 packet, u64 sent_us);
 void sim_dequeue(u64 at);
 void sim_slot(u32 number, u64 at);
 void sim_send_ack(u32 flow, u32 acked, u64 log, u32 window_end);
@@ -207,7 +209,7 @@ void sim_reduce(struct sim_flow *f, u32 acked, u32 lost, u32 flags);
 bool sim_is_reducing(const struct sim_flow *f);
 
 /* receiver.c */
-void sim_receive(struct sim_flow *f, u32 packet);
+void sim_receive(struct sim_flow *f, u32 packet, u64 sent_us);
 void sim_read(struct sim_flow *f);
 void sim_delack(struct sim_flow *f, u64 at);
 void sim_compressed(struct sim_flow *f, u64 at);
