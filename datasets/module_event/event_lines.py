@@ -26,7 +26,6 @@ SCHEMA = pa.schema(
         ("t_us", pa.int64()),  # the trace's clock
         ("sport", pa.uint16()),
         ("dport", pa.uint16()),
-        ("peer", pa.string()),  # address and port of the receiver
         ("valid", pa.bool_()),  # false: inputs and outputs are all zero
         *((name, pa.int16()) for name in INPUTS),  # Q12
         ("cwnd_gain", pa.int32()),  # Q16
@@ -37,6 +36,7 @@ SCHEMA = pa.schema(
         ("target", pa.uint32()),  # packets, for the next round
         ("ssthresh", pa.uint32()),
         ("why", pa.string()),  # who decided: one of WHY
+        ("peer", pa.string()),  # address and port of the receiver
     ]
 )
 
