@@ -60,7 +60,10 @@ BUILD_NAMES = (
     *("KBUILD_BUILD_TIMESTAMP=1970-01-01 00:00:00 UTC", "KBUILD_BUILD_VERSION=1"),
     *("KBUILD_BUILD_USER=ndm", "KBUILD_BUILD_HOST=lab"),
 )
-BUILT_FILES = ("*.o", "*.ko", "*.mod", "*.mod.c", ".*", "Module.symvers", "modules.order")
+BUILT_FILES = (
+    *("*.o", "*.ko", "*.mod", "*.mod.c", ".*", "Module.symvers", "modules.order"),
+    "st[!.][!.][!.][!.][!.][!.]",  # of strip, while another build runs in the folder
+)
 
 
 @dataclass(frozen=True)

@@ -76,3 +76,11 @@ def test_parameters_go_to_the_module_that_has_them(tmp_path: Path, capsys: Any) 
     fixed = ["lab", "run", path, "--cc", "fixed_cwnd", "--param", "cwdn=20", "-o", tmp_path / "f"]
     said = refused(fixed, capsys)
     assert "fixed_cwnd does not have cwdn; those of fixed_cwnd.ko are cwnd" in said
+
+
+def test_what_a_build_leaves_is_no_source(tmp_path: Path) -> None:
+    """Another build may run in the folder: strip's own file was there, and then not."""
+    for name in ("Kbuild", "a.c", "stream.h", "static.c", "stgjXnW2", ".a.o.cmd", "a.o", "a.ko"):
+        (tmp_path / name).touch()
+    found = [path.name for path in uml_build.module_files(tmp_path)]
+    assert found == ["Kbuild", "a.c", "static.c", "stream.h"]
