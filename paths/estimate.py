@@ -108,8 +108,10 @@ def find(o: Observed, cc: str | None, known: Shared = rivals.NONE) -> Found:
     # A queue shorter than the receiver's timer cannot be told from it.
     unfilled |= not clock.pps and rate.queue_s < hold
     fair = cc in rivals.FAIR
-    found = Found(ordered, hold, rate, shared, levels, steps, unfilled, lost, early, None, fair)
-    return replace(found, gathered=held.longest)
+    return Found(
+        *(ordered, hold, rate, shared, levels, steps, unfilled, lost, early, None, fair),
+        gathered=held.longest,
+    )
 
 
 def name_of(source: str, flow: FlowRecords) -> str:

@@ -21,6 +21,7 @@ from ..test_simulated import recorded
 from .known import errors, of_lab
 from .made import jittered
 
+Flows = list[tuple[Scenario, FlowRecords, models.PathModel]]
 READ_US = 3000
 NEAR = [path for path in suite.load_suite("validation-near") if path.link and not path.link.loss]
 
@@ -31,26 +32,23 @@ def _simulator() -> None:
 
 
 @pytest.fixture(scope="module")
-def flows(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Scenario, FlowRecords]]:
+def flows(tmp_path_factory: pytest.TempPathFactory) -> Flows:
     """BBR's flows: it fills a path without a queue, as few captures of CUBIC do."""
     folder = tmp_path_factory.mktemp("near")
-    return [(path, *recorded(path, "bbr", folder)) for path in NEAR]
+    made = [(path, *recorded(path, "bbr", folder)) for path in NEAR]
+    return [(path, flow, estimate(flow, "x")) for path, flow in made]
 
 
-def test_the_receivers_timer_is_seen_on_paths_shorter_than_two_of_it(
-    flows: list[tuple[Scenario, FlowRecords]],
-) -> None:
-    held = [estimate(flow, "x").ack_hold_us for path, flow in flows]
-    assert sum(path.link is not None and path.link.rtt_us < 2 * READ_US for path, _ in flows) > 5
+def test_the_receivers_timer_is_seen_on_paths_shorter_than_two_of_it(flows: Flows) -> None:
+    held = [model.ack_hold_us for _, _, model in flows]
+    assert sum(path.link is not None and path.link.rtt_us < 2 * READ_US for path, *_ in flows) > 5
     assert all(READ_US <= one.value < 1.05 * READ_US for one in held), held
 
 
-def test_labels_are_near_those_of_the_true_path_or_marked(
-    flows: list[tuple[Scenario, FlowRecords]],
-) -> None:
+def test_labels_are_near_those_of_the_true_path_or_marked(flows: Flows) -> None:
     found = []
-    for path, flow in flows:
-        known, model = of_lab(path, 0, flow), estimate(flow, "x")
+    for path, flow, model in flows:
+        known = of_lab(path, 0, flow)
         assert known
         off = errors(model, known, flow)
         if model.label_error_log2 < label.WORST:
@@ -60,10 +58,10 @@ def test_labels_are_near_those_of_the_true_path_or_marked(
     assert len(found) >= 4 and max(found) < label.WORST, found
 
 
-def test_retransmissions_are_no_overtaking(flows: list[tuple[Scenario, FlowRecords]]) -> None:
+def test_retransmissions_are_no_overtaking(flows: Flows) -> None:
     """BBR loses packets in short queues, and what comes instead arrives late."""
-    assert sum(flow.acks["lost"].sum() > 100 for _, flow in flows) >= 4
-    assert not any(estimate(flow, "x").reorder for _, flow in flows)
+    assert sum(flow.acks["lost"].sum() > 100 for _, flow, _ in flows) >= 4
+    assert not any(model.reorder for _, _, model in flows)
 
 
 def test_a_timer_that_may_hide_gives_no_label(
