@@ -292,8 +292,8 @@ def _notes(f: Found, rwnd: float) -> tuple[str, ...]:
     notes = []
     if f.guessed:
         notes.append(
-            "The snaplen cut SACK blocks off: losses are guessed, and so are rivals, queue and "
-            "rate as far as they follow from them."
+            "No SACK blocks: the snaplen cut them off, or the hosts do without. Losses are "
+            "guessed, and so are rivals, queue and rate as far as they follow from them."
         )
     if f.policer:
         notes.append(

@@ -8,6 +8,7 @@ import re
 import shutil
 import struct
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -319,6 +320,22 @@ def test_options_that_are_cut_off_are_named(tmp_path: Path, caught: int, named: 
     assert (found.loss.kind == "assumed") == named
     assert any("SACK blocks" in note for note in found.notes) == named
     assert (found.label_error_log2 > label.WORST) == named, "what is guessed teaches nothing"
+
+
+@pytest.mark.parametrize("syns", [2, 1, 0])
+def test_losses_without_sack_are_guessed(tmp_path: Path, syns: int) -> None:
+    """A link of 20 Mbit/s had at least 29.7, and rivals that were not there."""
+    data = plain(TRACES / "cubic-03-lossy" / "sender.pcap.zst", tmp_path / "whole.pcap")
+    timestamp = b"\x08\x0a"
+    permitted, none = b"\4\2" + timestamp, b"\1\1" + timestamp
+    assert data.count(permitted) == 2, "of SYN and SYN-ACK"
+    (tmp_path / "x.pcap").write_bytes(data.replace(permitted, none, syns))
+    (flow,), _ = capture.read(tmp_path / "x.pcap")
+    assert flow.facts["sack"] == (syns == 0)
+    for facts, guessed in (({}, syns > 0), ({"retransmitted": 0}, False), ({"sack": -1}, False)):
+        found = estimate.estimate(replace(flow, facts={**flow.facts, **facts}), "x.pcap")
+        assert any("SACK blocks" in note for note in found.notes) == guessed
+        assert (found.label_error_log2 > label.WORST) >= guessed, "what is guessed teaches nothing"
 
 
 def test_other_captures_in_a_run_s_folder_are_named(tmp_path: Path) -> None:

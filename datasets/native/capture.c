@@ -388,6 +388,7 @@ void ndm_capture_flow(const struct ndm_capture *c, int64_t number, struct ndm_fl
 	info->receiver_port = be16(f->key.ends[!source] + size);
 	info->handshake = f->syn_seen[0] && f->syn_seen[1];
 	info->window_scale = ndm_flow_window_scale(f);
+	info->sack = ndm_flow_sack(f);
 	info->mss = f->mss;
 	info->header_bytes = ndm_flow_header_bytes(f);
 	info->packets = f->packets;

@@ -61,6 +61,7 @@ struct ndm_flow_info {
 	int sender_port, receiver_port;
 	int handshake;			/* 1: SYN and SYN-ACK were captured */
 	int window_scale;		/* of the receiver's windows; -1: not known */
+	int sack;			/* 1: both ends permit it; -1: not known */
 	int64_t first_us;		/* capture clock of the first row */
 	int64_t mss;
 	int header_bytes;		/* IP and TCP, of a full segment */

@@ -53,7 +53,7 @@ struct flow {
 	int64_t control_resent;
 	int32_t least_mss, offers;
 	int32_t wscale[2];		/* by direction; -1: no such option */
-	bool syn_seen[2], gaps_known, stamps, first_way, backwards, unordered;
+	bool syn_seen[2], sack_permitted[2], gaps_known, stamps, first_way, backwards, unordered;
 	bool copied;
 
 	int status;
@@ -107,6 +107,7 @@ int ndm_flow_plan(const struct ndm_capture *c, struct flow *f);
 bool ndm_flow_find_copies(struct ndm_capture *c);
 int ndm_flow_header_bytes(const struct flow *f);
 int32_t ndm_flow_window_scale(const struct flow *f);
+int ndm_flow_sack(const struct flow *f);
 bool ndm_flow_opened_by_sender(const struct flow *f);
 int64_t ndm_flow_handshake_rtt_us(const struct flow *f);
 bool ndm_flow_near_receiver(const struct flow *f);

@@ -40,6 +40,7 @@ static void learn_handshake(struct flow *f, const struct ndm_segment *s, bool up
 		f->least_mss = f->offers++ && f->least_mss < mss ? f->least_mss : mss;
 		f->stamps = options->stamps;
 		f->wscale[up] = options->wscale;
+		f->sack_permitted[up] = options->sack_permitted;
 		f->syn_seen[up] = true;
 	}
 }

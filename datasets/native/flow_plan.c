@@ -42,6 +42,13 @@ int32_t ndm_flow_window_scale(const struct flow *f)
 	return f->wscale[!f->forward];
 }
 
+int ndm_flow_sack(const struct flow *f)
+{
+	if (!f->syn_seen[0] || !f->syn_seen[1])
+		return -1;
+	return f->sack_permitted[0] && f->sack_permitted[1];
+}
+
 bool ndm_flow_opened_by_sender(const struct flow *f)
 {
 	return f->first_way == (bool)f->forward;

@@ -317,7 +317,7 @@ void ndm_options_parse(const uint8_t *raw, uint32_t size, struct ndm_options *fo
 	uint32_t i = 0;
 
 	found->mss = found->wscale = -1;
-	found->stamps = false;
+	found->stamps = found->sack_permitted = false;
 	found->n_sack = 0;
 	while (i < size) {
 		uint32_t kind = raw[i], bytes, body, k;
@@ -342,6 +342,8 @@ void ndm_options_parse(const uint8_t *raw, uint32_t size, struct ndm_options *fo
 			found->mss = be16(raw + i + 2);
 		} else if (kind == 3 && bytes == 3) {
 			found->wscale = raw[i + 2] < 14 ? raw[i + 2] : 14;
+		} else if (kind == 4 && bytes == 2) {
+			found->sack_permitted = true;
 		} else if (kind == 8 && bytes == 10) {
 			found->stamps = true;
 			found->ts_value = be32(raw + i + 2);

@@ -42,7 +42,7 @@ struct ndm_segment {
 struct ndm_options {
 	int32_t mss;		/* -1: none */
 	int32_t wscale;		/* -1: none */
-	bool stamps;
+	bool stamps, sack_permitted;
 	uint32_t ts_value;
 	uint32_t ts_echo;
 	int n_sack;

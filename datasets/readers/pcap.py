@@ -251,6 +251,7 @@ class Engine:
                 "rtos": info.rtos,
                 "handshake": info.handshake,
                 "window_scale": info.window_scale,
+                "sack": info.sack,
                 "capture_holes": info.gaps + info.unseen,
                 "capture_duplicates": info.duplicates,
                 "zero_windows": info.zero_windows,
