@@ -35,7 +35,7 @@ from ndm_tcp.datasets.rounds.compute import rounds_of
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import boot, uml_build
 from ndm_tcp.lab.score.board import network_of
-from ndm_tcp.paths import report, series
+from ndm_tcp.paths import difference, report, series
 from ndm_tcp.paths.estimate import estimate
 from ndm_tcp.paths.model import HEADER_BYTES
 from ndm_tcp.paths.predict import Entrant, predict
@@ -185,7 +185,7 @@ if places:
     result = msgspec.json.decode(
         (adapted / adapt_report.RESULT).read_bytes(), type=adapt_report.Adapted
     )
-    print(report.table(adapt_report.HEAD, adapt_report.difference_rows(result)))
+    print(report.table(difference.HEAD, difference.table_rows(result.differences)))
     print(adapt_report.guard_text(result))
     print(result.sentence)
 else:

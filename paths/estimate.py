@@ -60,7 +60,7 @@ def estimate(flow: FlowRecords, source: str, others: Sequence[FlowRecords] = ())
         pps = at(found.levels, found.rates.windows.middle)
         stood = rates.never_idle(o, found.rates, found.order.base, pps)
         found = replace(found, begun=stood or found.shared.rivals > 0)
-    resent_without_sack = flow.facts.get("sack") == 0 and flow.facts["retransmitted"] > 0
+    resent_without_sack = flow.facts.get("sack") == 0 and bool(flow.facts["retransmitted"])
     found = replace(found, guessed=resent_without_sack or SACKS_CUT in flow.facts)
     return assemble.model(flow, name, source, o, found)
 

@@ -15,7 +15,7 @@ from ndm_tcp import files
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import run as lab_run
 from ndm_tcp.lab.guest import suite, uml_build, workers
-from ndm_tcp.paths import model, report
+from ndm_tcp.paths import difference, model, report
 from ndm_tcp.paths.predict import DRAWS, Entrant, predict
 from ndm_tcp.paths.replay_command import replayed
 
@@ -29,7 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ndm path predict`."""
     parser.add_argument("folder", type=Path, metavar="DIR", help="of ndm path estimate or import")
     parser.add_argument(
-        "--cc", default="reno,cubic,bbr,ndm_tcp", help="algorithms, separated by commas"
+        "--cc",
+        default="reno,cubic,bbr,ndm_tcp",
+        help="algorithms, separated by commas; the last one is compared with the others over all "
+        "paths",
     )
     parser.add_argument(
         "--captured-cc",
@@ -87,5 +90,8 @@ def main(args: argparse.Namespace) -> int:
         runs_of = report.runs_of(one, args.draws)
         print(f"{one.name}: {runs_of}\n{report.table(report.PREDICTION_HEAD, rows)}")
         print(f"{place}{report.sentence(of_path)} {report.bounds(one)}".strip() + "\n")
+    whole, rows = report.over_paths(predicted, difference.numbers(models))
+    if whole:
+        print(f"{place}{whole}:\n{report.table(difference.HEAD, rows)}\n")
     print(f"page: {page}")
     return 0

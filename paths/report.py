@@ -15,7 +15,7 @@ import msgspec
 from ndm_tcp import files, pages, plots
 from ndm_tcp.errors import NdmError
 from ndm_tcp.intervals import FEWEST
-from ndm_tcp.paths import scenario, series
+from ndm_tcp.paths import difference, scenario, series
 from ndm_tcp.paths.model import Kind, PathModel, Value
 from ndm_tcp.paths.predict import Prediction, compare
 from ndm_tcp.paths.replay import MISS, Replay
@@ -191,7 +191,8 @@ def prediction_rows(of_path: Mapping[str, Prediction]) -> list[list[str]]:
             (p.retransmission_rate, 100, 2),
         ):
             mean, low, high = (scale * v for v in (measure.mean, measure.low, measure.high))
-            cells.append(f"{mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]")
+            brackets = f" [{low:.{digits}f}, {high:.{digits}f}]" * (len(p.draws) > 1)
+            cells.append(f"{mean:.{digits}f}{brackets}")
         rows.append(cells)
     return rows
 
@@ -218,10 +219,23 @@ def sentence(of_path: Mapping[str, Prediction]) -> str:
     return f"{best} gets the most goodput; {'; '.join(words)}."
 
 
+def over_paths(of: difference.Of, paths: difference.Paths) -> tuple[str, list[list[str]]]:
+    """The last algorithm less the others over all models: what the table is, and its rows under
+    `difference.HEAD`; none where the models are too few for an interval."""
+    if len(of) < FEWEST:
+        return "", []
+    *others, one = next(iter(of.values()))
+    if not others:
+        return "", []
+    count = difference.count(of, paths)
+    what = f"{one} less the others, on {count} path{'s' * (count > 1)}; brackets: 95 % intervals"
+    return what, difference.table_rows(difference.differences(of, one, paths))
+
+
 def bounds(model: PathModel) -> str:
     """What lower bounds of a model mean for its predictions; empty: it has none."""
     words = []
-    if model.measured < 1:
+    if any(level.rate_bps.kind == Kind.AT_LEAST for level in model.levels):
         words.append("The rate is a lower bound, so goodputs may be higher.")
     if model.queue_packets.kind == Kind.AT_LEAST:
         words.append("The queue is a lower bound, so RTTs may be higher.")
@@ -273,7 +287,7 @@ def write_page(
     folder: Path,
     found: Replays,
     imported: Sequence[PathModel],
-    predictions: Mapping[str, Mapping[str, Prediction]],
+    predictions: difference.Of,
     place: str = "",
 ) -> Path:
     """One page of all models of a folder: values, flow over time, predictions.
@@ -309,11 +323,16 @@ def write_page(
                 else "",
             }
         )
+    whole, whole_rows = over_paths(predictions, difference.numbers(m for m, *_ in shown))
     text = pages.render(
         "paths.html.j2",
         title=f"Network paths: {folder.name}",
         head=HEAD,
         rows=replay_rows(found),
+        whole=whole,
+        place=place,
+        whole_head=difference.HEAD,
+        whole_rows=whole_rows,
         prediction_head=PREDICTION_HEAD,
         sections=sections,
     )

@@ -27,7 +27,7 @@ from ndm_tcp.fixedpoint import forward
 from ndm_tcp.lab.guest import suite, uml_build
 from ndm_tcp.lab.guest.workers import ONE
 from ndm_tcp.lab.paths import truth
-from ndm_tcp.paths import estimate_command, replay, replay_command, scenario
+from ndm_tcp.paths import difference, estimate_command, replay, replay_command, scenario
 from ndm_tcp.paths import model as paths_model
 from ndm_tcp.paths import report as paths_report
 from ndm_tcp.paths.estimate_command import estimate_all
@@ -143,9 +143,9 @@ def test_a_bound_does_not_teach() -> None:
     )
 
 
-def judged(adapted: float, shipped: float = 1.0, bbr: float = 1.0) -> verdict.Of:
+def judged(adapted: float, shipped: float = 1.0, bbr: float = 1.0) -> difference.Of:
     """Goodput relative to 10 Mbit/s on three paths that differ a lot, with a little scatter."""
-    found: verdict.Of = {}
+    found: difference.Of = {}
     for number, mbps in enumerate((1.0, 10.0, 100.0)):
         factors = {"adapted": adapted, "shipped": shipped, "bbr": bbr}
         found[f"p{number}"] = {
@@ -175,17 +175,19 @@ BAD = verdict.Guard("validation", 57, -0.05, -0.08, -0.02)
     ],
 )
 def test_the_report_ends_with_one_honest_sentence(
-    of: verdict.Of, guard: verdict.Guard | None, advised: bool, said: str
+    of: difference.Of, guard: verdict.Guard | None, advised: bool, said: str
 ) -> None:
-    use, sentence = verdict.sentence(verdict.differences(of), guard)
+    use, sentence = verdict.sentence(difference.differences(of, "adapted"), guard)
     assert use is advised and said in sentence and sentence.endswith((".", ")."))
 
 
 def test_a_rival_that_is_better_is_named_though_nothing_was_adapted() -> None:
-    said = verdict.sentence(verdict.differences(judged(1.0, bbr=1.3)), None, same=True)
+    said = verdict.sentence(
+        difference.differences(judged(1.0, bbr=1.3), "adapted"), None, same=True
+    )
     assert said[0] is False and said[1].startswith("Stay with bbr: ")
     assert "than the shipped network" in said[1]
-    same = verdict.sentence(verdict.differences(judged(1.0)), None, same=True)
+    same = verdict.sentence(difference.differences(judged(1.0), "adapted"), None, same=True)
     assert same == (False, verdict.NOTHING)
 
 
@@ -200,12 +202,12 @@ def test_beside_rivals_the_fair_share_counts() -> None:
 
     def score(share: float) -> float:
         result["flows"][0]["share"] = share
-        return verdict.score(replay.seen(result))
+        return difference.score(replay.seen(result))
 
     assert score(0.9) == pytest.approx(score(0.1))
     assert score(0.5) > score(0.6) > score(0.9)
     result["flows"].pop()
-    assert score(1.0) == verdict.score(Seen(9.0, 50.0, 50.0, 0.0))  # alone
+    assert score(1.0) == difference.score(Seen(9.0, 50.0, 50.0, 0.0))  # alone
 
 
 def test_the_guard_compares_scenario_by_scenario() -> None:

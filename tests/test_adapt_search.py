@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ndm_tcp.adapt import recordings, steps, verdict
+from ndm_tcp.adapt import recordings, steps
 from ndm_tcp.lab.guest import uml_build
 from ndm_tcp.lab.guest.workers import ONE
+from ndm_tcp.paths import difference
 from ndm_tcp.paths.model import PathModel
 from ndm_tcp.paths.predict import Entrant
 
@@ -30,10 +31,10 @@ def test_the_loop_chooses_what_to_teach(
 
     def predicted(
         models: list[PathModel], entrants: dict[str, Entrant], *_: object, seconds: object
-    ) -> verdict.Of:
+    ) -> difference.Of:
         assert seconds is recordings.seconds  # as long as what trains on these models
         tried.extend(entrants)
-        found: verdict.Of = {one.name: {} for one in models}
+        found: difference.Of = {one.name: {} for one in models}
         for name in entrants:
             of_targets = name.startswith("targets")
             goodput = 10 * math.exp(-abs(float(name[-5:]) - best)) * (1.01 if of_targets else 1.0)
@@ -73,7 +74,7 @@ def test_draws_are_doubled_until_it_is_clear_what_to_teach(
         draws: range,
         *__: object,
         seconds: object,
-    ) -> verdict.Of:
+    ) -> difference.Of:
         assert seconds is recordings.seconds
         ran.append(draws)
         of = {

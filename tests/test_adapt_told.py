@@ -14,6 +14,7 @@ from ndm_tcp.adapt import report, steps, verdict
 from ndm_tcp.lab.guest import suite, uml_build
 from ndm_tcp.lab.guest.workers import ONE, Workers
 from ndm_tcp.lab.sim import simulate
+from ndm_tcp.paths import difference
 
 from .paths.made import model, prediction
 
@@ -22,9 +23,9 @@ def test_every_table_says_which_runs_and_which_brackets(tmp_path: Path) -> None:
     """`ndm path predict` runs longer, so one path and algorithm have other numbers there."""
     lasts = {"one": 5.0, "two": 4.0, "three": 20.0}
     runs = {"shipped": prediction(9, 9.1, 9.2), "adapted": prediction(9.2, 9.3, 9.4)}
-    of: verdict.Of = dict.fromkeys(lasts, runs)
+    of: difference.Of = dict.fromkeys(lasts, runs)
     found = report.Adapted(
-        "", True, "kmod", None, [], {}, of, verdict.differences(of), seconds=lasts
+        "", True, "kmod", None, [], {}, of, difference.differences(of, "adapted"), seconds=lasts
     )
     page = report.write(found, tmp_path, [model(name) for name in of]).read_text()
     lines = report.screen(found).splitlines()
@@ -40,23 +41,25 @@ def test_every_table_says_which_runs_and_which_brackets(tmp_path: Path) -> None:
 
 def test_flows_of_one_path_are_no_independent_witnesses() -> None:
     """Four flows between two hosts, each a little better: one path, and two with a fifth."""
-    flows: verdict.Of = {
+    flows: difference.Of = {
         name: {
             "adapted": prediction(10 * (1.03 + 0.001 * number), 10.0),
             "shipped": prediction(10.0, 10.1),
         }
         for number, name in enumerate("abcde")
     }
-    apart = verdict.difference(flows, "shipped")
+    apart = difference.difference(flows, "adapted", "shipped")
     assert apart.pairs == 5
     two = {"a": 1, "b": 1, "c": 1, "d": 1, "e": 2}
-    few = verdict.difference(flows, "shipped", two)
+    few = difference.difference(flows, "adapted", "shipped", two)
     assert few.pairs == 5  # fewer than three paths: the flows
-    pair = verdict.difference({name: flows[name] for name in "ab"}, "shipped")
+    pair = difference.difference({name: flows[name] for name in "ab"}, "adapted", "shipped")
     assert pair.pairs == 2  # fewer than three flows, too: the draws
-    three = verdict.difference(flows, "shipped", {"a": 1, "b": 1, "c": 1, "d": 2, "e": 3})
+    three = difference.difference(
+        flows, "adapted", "shipped", {"a": 1, "b": 1, "c": 1, "d": 2, "e": 3}
+    )
     assert three.pairs == 3 and three.high - three.low > apart.high - apart.low
-    assert verdict.count(flows, two) == 2 and verdict.count(flows, {}) == 5
+    assert difference.count(flows, two) == 2 and difference.count(flows, {}) == 5
     use, said = verdict.sentence({"shipped": three}, None)
     assert use and f"(score {three.score:+.3f} [{three.low:+.3f}, {three.high:+.3f}]" in said
 
@@ -70,19 +73,19 @@ def test_chance_is_significant_as_seldom_as_the_interval_says(flows: int) -> Non
     of_flow = 0.02 if flows > 2 else 0.0
     better, cases = 0, 400
     for _ in range(cases):
-        of: verdict.Of = {}
+        of: difference.Of = {}
         for name in names:
             apart = rng.normal(0, of_flow) + rng.normal(0, 0.01, 3)
             adapted = prediction(*(10 * np.exp(apart)))
             of[name] = {"adapted": adapted, "shipped": prediction(10.0, 10.0, 10.0)}
-        better += verdict.difference(of, "shipped", dict.fromkeys(names, 1)).low > 0
+        better += difference.difference(of, "adapted", "shipped", dict.fromkeys(names, 1)).low > 0
     assert better <= 0.05 * cases  # 2.5 % are expected; 4.4 standard errors above
 
 
 def test_flows_between_the_same_hosts_count_as_one_path() -> None:
     runs = {"shipped": prediction(9, 9.1, 9.2), "adapted": prediction(9.2, 9.3, 9.4)}
-    of: verdict.Of = dict.fromkeys(("one", "two", "three"), runs)
-    made = report.Adapted("", True, "kmod", None, [], {}, of, verdict.differences(of))
+    of: difference.Of = dict.fromkeys(("one", "two", "three"), runs)
+    made = report.Adapted("", True, "kmod", None, [], {}, of, difference.differences(of, "adapted"))
     assert report.judged_on(made).startswith("draws of 3 paths that")
     same = replace(made, paths={"one": 1, "two": 1, "three": 2})
     assert report.judged_on(same).startswith("draws of 2 paths with 3 flows that")

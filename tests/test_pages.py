@@ -21,6 +21,7 @@ from ndm_tcp.adapt import report as adapt_report
 from ndm_tcp.adapt import verdict
 from ndm_tcp.export.chain import export
 from ndm_tcp.lab.score import html, tables
+from ndm_tcp.paths import difference
 from ndm_tcp.paths import report as path_report
 
 from .conftest import ROOT
@@ -98,7 +99,7 @@ def adapt_page(folder: Path) -> str:
     of_path = {"shipped": prediction(9, 9.1, 9.2), "adapted": prediction(9.2, 9.3, 9.4)}
     paths = {"one": of_path}
     guard = verdict.Guard("validation", 57, 0.01, -0.01, 0.03)
-    apart = verdict.differences(paths)
+    apart = difference.differences(paths, "adapted")
     said = verdict.sentence(apart, guard)
     found = adapt_report.Adapted(
         *(said[1], said[0], "kmod", guard, [], {"x.pcap": "y"}),

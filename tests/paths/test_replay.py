@@ -317,6 +317,41 @@ def test_bounds_of_a_model_are_bounds_of_its_predictions() -> None:
     assert report.bounds(deep) == "The queue is a lower bound, so RTTs may be higher."
     fast = model(levels=(Level(0.0, at_least(1e6)), Level(1.0, Value.exact(2e6))))
     assert report.bounds(fast) == "The rate is a lower bound, so goodputs may be higher."
+    given = model(levels=(Level(0.0, Value.exact(1e6, Kind.ASSUMED)),), seen=None)
+    assert report.bounds(given) == "", "a profile's rate is no bound"
+
+
+def test_the_last_algorithm_is_compared_over_all_paths(tmp_path: Path) -> None:
+    """A table a path shows no one whether it pays on hundreds of them."""
+    of = {
+        name: {
+            "cubic": prediction(10.0 + n, 11.0 + n, rtt_ms=100),
+            "ndm_tcp": prediction(1.1 * (10.0 + n), 1.1 * (11.0 + n), rtt_ms=50),
+        }
+        for n, name in enumerate("abc")
+    }
+    what, rows = report.over_paths(of, {})
+    assert what == "ndm_tcp less the others, on 3 paths; brackets: 95 % intervals"
+    score = f"{math.log(1.1) + math.log(2) / 2:+.3f}"
+    same = [f"x{v:.3f} [{v:.3f}, {v:.3f}]" for v in (1.1, 0.5)]
+    assert rows == [["cubic", f"{score} [{score}, {score}]", *same, "3"]]
+    assert report.over_paths(of, {"a": 1, "b": 1, "c": 2})[0].startswith(
+        "ndm_tcp less the others, on 2 paths;"
+    )
+    alone = {name: {"ndm_tcp": runs["ndm_tcp"]} for name, runs in of.items()}
+    few = {name: of[name] for name in "ab"}
+    assert not any(report.over_paths(one, {})[0] for one in (alone, few, {}))
+    imported = [model(name, seen=None) for name in of]
+    page = report.write_page(tmp_path, report.Replays.of({}), imported, of, "In the lab: ")
+    assert f"In the lab: {what}." in page.read_text()
+    assert what not in report.write_page(tmp_path, report.Replays.of({}), imported, {}).read_text()
+
+
+def test_one_draw_has_no_range() -> None:
+    (row,) = report.prediction_rows({"bbr": prediction(9.0)})
+    assert row[:2] == ["bbr", "9.00"]
+    (row,) = report.prediction_rows({"bbr": prediction(9.0, 10.0)})
+    assert row[1] == "9.50 [9.00, 10.00]"
 
 
 def test_algorithms_are_compared_draw_by_draw() -> None:

@@ -30,6 +30,7 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.intervals import FEWEST
 from ndm_tcp.lab.guest import workers
 from ndm_tcp.lab.guest.workers import Workers
+from ndm_tcp.paths import difference
 from ndm_tcp.paths.model import PathModel
 
 EXAMPLE = """example:
@@ -133,14 +134,14 @@ def main(args: argparse.Namespace) -> int:
     if args.guard and not same:
         kmod, guarded, refused = steps.guarded(setting, args.guard, run, kmod, started_s)
     of = steps.judge(setting, plan, kmod, started_s)
-    paths = verdict.numbers(taught.values())
-    differences = verdict.differences(of, paths)
-    advised, sentence = verdict.sentence(differences, guarded, same)
+    paths = difference.numbers(taught.values())
+    apart = difference.differences(of, verdict.ADAPTED, paths)
+    advised, sentence = verdict.sentence(apart, guarded, same)
     place = _place(setting.out, kmod, advised)
     held_out = sorted(model.name for model in plan.held_out)
     found = report.Adapted(
         *(sentence, advised, place.name, guarded, held_out, rejected),
-        *(of, differences, same, refused, setting.where.simulated),
+        *(of, apart, same, refused, setting.where.simulated),
         {model.name: recordings.seconds(model) for model in chosen if model.name in of},
         {name: number for name, number in paths.items() if name in of},
     )

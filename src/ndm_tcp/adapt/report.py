@@ -11,12 +11,12 @@ import msgspec
 
 from ndm_tcp import files, pages
 from ndm_tcp.adapt import verdict
+from ndm_tcp.paths import difference
 from ndm_tcp.paths import report as paths
 from ndm_tcp.paths.model import PathModel
 from ndm_tcp.paths.predict import Prediction
 
 RESULT, PAGE = "adapt.json", "report.html"
-HEAD = ["against", "score", "goodput", "mean RTT", "pairs"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Adapted:
     rejected: dict[str, str]
     """name of a model or source to why it does not teach"""
     judged: dict[str, dict[str, Prediction]]
-    differences: dict[str, verdict.Difference]
+    differences: dict[str, difference.Difference]
     """name of each other algorithm to the adapted network less it"""
     shipped: bool = False
     """is it the shipped network, since nothing was better?"""
@@ -44,26 +44,13 @@ class Adapted:
     seconds: dict[str, float] = field(default_factory=dict)
     """name of a path to the duration of its runs"""
     paths: dict[str, int] = field(default_factory=dict)
-    """`verdict.Paths`: flows between the same two hosts have one path"""
-
-
-def difference_rows(found: Adapted) -> list[list[str]]:
-    """The adapted network less every other algorithm, a row each."""
-    return [
-        [
-            name,
-            f"{d.score:+.3f} [{d.low:+.3f}, {d.high:+.3f}]",
-            *(f"x{r.ratio:.3f} [{r.low:.3f}, {r.high:.3f}]" for r in (d.goodput, d.rtt)),
-            str(d.pairs),
-        ]
-        for name, d in found.differences.items()
-    ]
+    """`difference.Paths`: flows between the same two hosts have one path"""
 
 
 def judged_on(found: Adapted) -> str:
     """Which runs the comparison is of."""
     flows = len(found.judged)
-    paths = verdict.count(found.judged, found.paths)
+    paths = difference.count(found.judged, found.paths)
     count = f"{paths} path{'s' * (paths > 1)}"
     if paths < flows:
         count += f" with {flows} flows"
@@ -122,7 +109,7 @@ def screen(found: Adapted) -> str:
             "",
         ]
     lines += [f"adapted less the others, on {judged_on(found)}; brackets: 95 % intervals:"]
-    lines += [paths.table(HEAD, difference_rows(found)), ""]
+    lines += [paths.table(difference.HEAD, difference.table_rows(found.differences)), ""]
     lines += [where_text(found), ""] * found.simulated
     lines += [guard_text(found), "", found.sentence]
     return "\n".join(lines)
@@ -139,8 +126,8 @@ def write(found: Adapted, folder: Path, models: Sequence[PathModel]) -> Path:
         sentence=found.sentence,
         judged_on=judged_on(found),
         guard=guard_text(found),
-        head=HEAD,
-        differences=difference_rows(found),
+        head=difference.HEAD,
+        differences=difference.table_rows(found.differences),
         prediction_head=paths.PREDICTION_HEAD,
         sections=[
             {

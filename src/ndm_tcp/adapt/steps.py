@@ -14,6 +14,7 @@ import numpy as np
 
 from ndm_tcp.adapt import recordings, verdict
 from ndm_tcp.lab.guest.workers import Workers
+from ndm_tcp.paths import difference
 from ndm_tcp.paths.model import PathModel
 from ndm_tcp.selection import GAIN, means, moved, runs_of, sources
 
@@ -292,7 +293,7 @@ def search(steps: Steps, models: Sequence[PathModel], kmod: Path) -> tuple[bool,
     from ndm_tcp.lab.guest import uml_build
     from ndm_tcp.paths.predict import Entrant, predict
 
-    runs, paths = steps.runs / "offsets" / "runs", verdict.numbers(models)
+    runs, paths = steps.runs / "offsets" / "runs", difference.numbers(models)
     scores: dict[tuple[bool, int], list[float]] = {}
     draws = steps.draws
 
@@ -389,7 +390,7 @@ def guarded(
     return kmod, found, refused
 
 
-def judge(steps: Steps, plan: recordings.Plan, kmod: Path, started_s: float) -> verdict.Of:
+def judge(steps: Steps, plan: recordings.Plan, kmod: Path, started_s: float) -> difference.Of:
     """All algorithms on paths that were held out; on all, with draws of their own, if none was."""
     from ndm_tcp.paths.predict import Entrant, predict
 

@@ -14,12 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
-from ndm_tcp.adapt import recordings, verdict
+from ndm_tcp.adapt import recordings
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import suite
 from ndm_tcp.lab.guest.workers import Workers
 from ndm_tcp.lab.paths import truth
-from ndm_tcp.paths import scenario
+from ndm_tcp.paths import difference, scenario
 from ndm_tcp.paths.model import Level, PathModel
 from ndm_tcp.paths.replay import seen
 
@@ -112,6 +112,6 @@ def _run(
         if outcome.result is None:
             raise NdmError(f"{outcome.job.folder}: {outcome.error}; run the command again")
         for name, number in of[outcome.job]:
-            score = verdict.score(seen(outcome.result))
+            score = difference.score(seen(outcome.result))
             found.setdefault(name, {}).setdefault(number, []).append(score)
     return {name: {k: fmean(v) for k, v in each.items()} for name, each in found.items()}

@@ -27,14 +27,14 @@ from pathlib import Path
 import numpy as np
 
 from ndm_tcp import files
-from ndm_tcp.adapt import recordings, steps, verdict, windows
+from ndm_tcp.adapt import recordings, steps, windows
 from ndm_tcp.adapt.command import shipped_rounds
 from ndm_tcp.errors import NdmError
 from ndm_tcp.intervals import student
 from ndm_tcp.lab.guest import suite, uml_build, workers
 from ndm_tcp.lab.guest.workers import Workers
 from ndm_tcp.lab.paths.scenario import Scenario, parse
-from ndm_tcp.paths import scenario
+from ndm_tcp.paths import difference, scenario
 from ndm_tcp.paths.model import PathModel, Seen
 from ndm_tcp.paths.predict import Entrant, predict
 from ndm_tcp.paths.replay import SEEDS, Replay, replay, seen
@@ -261,7 +261,7 @@ def compared(found: dict[str, dict[str, list[Seen]]], seeds: int) -> dict[str, o
     """Adapted less the others, of each measure twice: over paths, each the mean of all training
     seeds, and over training seeds, each the mean of all paths. Both with a 95 % interval."""
     measures: dict[str, Callable[[Seen], float]] = {
-        "score": verdict.score,
+        "score": difference.score,
         "log_goodput": lambda s: float(np.log(max(s.goodput_mbps, 1e-3))),
         "log_rtt": lambda s: float(np.log(max(s.rtt_mean_ms, 1e-3))),
         "retransmitted": lambda s: s.retransmission_rate,
