@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ndm_tcp.adapt import report, steps, verdict
+from ndm_tcp.adapt import command, report, steps, verdict
+from ndm_tcp.cli import run_command
 from ndm_tcp.lab.guest import suite, uml_build
 from ndm_tcp.lab.guest.workers import ONE, Workers
 from ndm_tcp.lab.sim import simulate
 from ndm_tcp.paths import difference
 
+from .conftest import TRACES
 from .paths.made import model, prediction
 
 
@@ -124,3 +127,53 @@ def test_a_command_that_names_no_stage_says_nothing(
     job = suite.Job(one, "cubic", 1, Path("unused"))
     assert [*suite.execute([job], ONE, True, quiet=False)] == []
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("there", ["kmod/Kbuild", "paths/model.py", "notes.txt"])
+def test_a_folder_of_something_else_is_not_replaced(
+    tmp_path: Path, there: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With `-o .` in a checkout, the module's own sources were deleted."""
+    (tmp_path / there).parent.mkdir(exist_ok=True)
+    (tmp_path / there).write_text("mine")
+    assert run_command(["adapt", str(TRACES / "README.md"), "-o", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == (
+        f"ndm: {tmp_path}: not empty, and of no ndm adapt; name an empty folder with -o\n"
+    )
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == [tmp_path / there]
+
+
+@pytest.mark.parametrize("name", [command.MARK, report.RESULT])
+def test_a_folder_that_was_begun_goes_on(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The result alone: of a version without the mark."""
+    (tmp_path / name).touch()
+    assert run_command(["adapt", str(TRACES / "README.md"), "-o", str(tmp_path)]) == 2
+    assert "no ndm adapt" not in capsys.readouterr().err
+
+
+def test_a_full_disk_leaves_the_earlier_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kmod, out = tmp_path / "kmod-last", tmp_path / "out"
+    for folder, text in ((kmod, "new"), (out / "kmod", "old")):
+        folder.mkdir(parents=True)
+        (folder / "Kbuild").write_text(text)
+    (out / report.RESULT).write_text("advised")
+
+    def full(_: Path, place: Path) -> None:
+        place.mkdir()
+        raise shutil.Error([(name, name, "[Errno 28] No space left on device") for name in "ab"])
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "copytree", full)
+        patched.setattr(command, "main", lambda _: command._place(out, kmod, True))
+        assert run_command(["adapt", "x.pcap", "-o", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert said == "ndm: [Errno 28] No space left on device\n"
+    assert (out / "kmod" / "Kbuild").read_text() == "old"
+    assert sorted(p.name for p in out.iterdir()) == [report.RESULT, "kmod"]
+    assert command._place(out, kmod, False) == out / "refused"
+    assert (out / "refused" / "Kbuild").read_text() == "new"
+    assert [p.name for p in out.iterdir()] == ["refused"], "nothing of the earlier result"

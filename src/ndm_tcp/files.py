@@ -114,7 +114,9 @@ def shown(path: Path | str) -> str:
 
 
 def why(error: OSError) -> str:
-    """The reason of a failure in one line."""
+    """The reason of a failure in one line; of many copies that failed, of the first."""
+    if isinstance(error, shutil.Error) and isinstance(error.args[0], list):
+        return str(error.args[0][0][-1])
     return os.strerror(error.errno) if error.errno else str(error).partition("\n")[0]
 
 

@@ -43,6 +43,8 @@ exit code 1: the report advises against an adapted network; RUN/refused then has
 shipped one if nothing was better"""
 NOT_ADVISED = 1
 """exit code"""
+MARK = ".ndm-adapt"
+"""file of a folder in which everything is of `ndm adapt`"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -120,6 +122,7 @@ def main(args: argparse.Namespace) -> int:
         args.iterations,
         workers.workers_of(args),
     )
+    _claim(setting.out)
     started_s = time.monotonic()
     models, rejected = _models(args, setting.real, started_s)
     chosen = recordings.spread(models, args.most_paths)
@@ -231,11 +234,26 @@ def _same(kmod: Path) -> bool:
     return mine.hash() == model_json.from_json(model_json.SHIPPED).hash()
 
 
+def _claim(out: Path) -> None:
+    """Mark the folder as one of `ndm adapt`, which replaces what is there.
+
+    Raises:
+        NdmError: it holds something else.
+    """
+    mine = any((out / name).exists() for name in (MARK, report.RESULT))
+    if not mine and out.is_dir() and any(out.iterdir()):
+        raise NdmError(f"{out}: not empty, and of no ndm adapt; name an empty folder with -o")
+    files.write_text(out / MARK, "results of ndm adapt\n")
+
+
 def _place(out: Path, kmod: Path, advised: bool) -> Path:
-    """Leave the module's sources as RUN/kmod, or as RUN/refused."""
-    for name in ("kmod", "refused"):
-        if (out / name).exists():
-            shutil.rmtree(out / name)
+    """Leave the module's sources as RUN/kmod, or as RUN/refused, in place of an earlier result."""
     place = out / ("kmod" if advised else "refused")
-    shutil.copytree(kmod, place)
+    with files.scratch(place) as scratch:
+        shutil.copytree(kmod, scratch / place.name)
+        for earlier in (report.RESULT, report.PAGE):
+            (out / earlier).unlink(missing_ok=True)
+        for name in ("kmod", "refused"):
+            shutil.rmtree(out / name, ignore_errors=True)
+        (scratch / place.name).rename(place)
     return place
