@@ -96,7 +96,8 @@ def difference(of: Of, one: str, other: str, paths: Paths = APART) -> Difference
     return Difference(
         *student([row[0] for row in rows]),
         interval([row[1] for row in rows]),
-        interval([row[2] for row in rows]),
+        # A run that delivered next to nothing may have no RTT.
+        interval([row[2] for row in rows if not math.isnan(row[2])] or [math.nan]),
         len(rows),
     )
 

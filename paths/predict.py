@@ -91,6 +91,7 @@ def predict(
     where: Workers = ONE,
     quiet: bool = False,
     seconds: Callable[[PathModel], float] = scenario.sent_s,
+    left_out: dict[str, str] | None = None,
 ) -> dict[str, dict[str, Prediction]]:
     """Run algorithms on models.
 
@@ -102,6 +103,7 @@ def predict(
         where: guests run.
         quiet: no progress.
         seconds: duration of a model's runs.
+        left_out: gets the name of a model of which a run failed, and why; None: no model may fail.
 
     Returns:
         name of the model to name of the entrant to its prediction.
@@ -115,14 +117,19 @@ def predict(
     }
     # All at once: between two suites a CPU would wait for the other.
     runs = [job for pairs in work.values() for _, job in pairs]
+    of_folder = {job.folder: model.name for pairs in work.values() for model, job in pairs}
     outcomes = {}
     for outcome in suite.execute(runs, where, True, quiet):
-        if outcome.result is None:
+        if outcome.result is not None:
+            outcomes[outcome.job.folder] = seen(outcome.result)
+        elif left_out is None:
             raise NdmError(f"{outcome.job.folder}: {outcome.error}; run the command again")
-        outcomes[outcome.job.folder] = seen(outcome.result)
-    found: dict[str, dict[str, Prediction]] = {model.name: {} for model in models}
+        else:
+            left_out[of_folder[outcome.job.folder]] = outcome.error
+    ran = [model for model in models if not left_out or model.name not in left_out]
+    found: dict[str, dict[str, Prediction]] = {model.name: {} for model in ran}
     for name, pairs in work.items():
-        for model in models:
+        for model in ran:
             all_ = tuple(outcomes[job.folder] for one, job in pairs if one is model)
             found[model.name][name] = Prediction(
                 _range([s.goodput_mbps for s in all_]),

@@ -16,13 +16,16 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import run as lab_run
 from ndm_tcp.lab.guest import suite, uml_build, workers
 from ndm_tcp.paths import difference, model, report
+from ndm_tcp.paths.estimate_command import LEFT_OUT
 from ndm_tcp.paths.predict import DRAWS, Entrant, predict
 from ndm_tcp.paths.replay_command import replayed
 
 EXAMPLE = """example:
   ndm path estimate capture.pcap -o out/paths
   ndm path predict out/paths                # replays first; then open out/paths/index.html
-  ndm path predict out/paths --cc cubic,ndm_tcp --kmod out/demo/kmod"""
+  ndm path predict out/paths --cc cubic,ndm_tcp --kmod out/demo/kmod
+
+exit code 1: a model was left out, for one of its runs failed"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,15 +79,21 @@ def main(args: argparse.Namespace) -> int:
     uml_build.build()
     entrants = {cc: Entrant(cc, args.kmod if cc in brought else None) for cc in ccs}
     runs = suite.folder_of(args.folder / report.RUNS / "predict", where)
-    predicted = predict(models, entrants, runs, range(args.draws), where)
+    left_out: dict[str, str] = {}
+    predicted = predict(models, entrants, runs, range(args.draws), where, left_out=left_out)
+    for name, why in left_out.items():
+        print(f"ndm: {name}: left out: {why}", file=sys.stderr)
+    if not predicted:
+        raise NdmError(f"{args.folder}: every model had a run that failed; run the command again")
     text = msgspec.json.format(msgspec.json.encode(predicted), indent=1).decode()
     files.write_text(args.folder / report.PREDICTIONS, text + "\n")
     place = "In the simulator: " if where.simulated else ""
-    page = report.write_page(args.folder, found, imported, predicted, place)
+    page = report.write_page(args.folder, found, imported, predicted, place, left_out)
+    status = LEFT_OUT if left_out else 0
     if args.json:
         print(json.dumps(msgspec.to_builtins(predicted), indent=1))
-        return 0
-    for one in models:
+        return status
+    for one in (one for one in models if one.name in predicted):
         of_path = predicted[one.name]
         rows = report.prediction_rows(of_path)
         runs_of = report.runs_of(one, args.draws)
@@ -94,4 +103,4 @@ def main(args: argparse.Namespace) -> int:
     if whole:
         print(f"{place}{whole}:\n{report.table(difference.HEAD, rows)}\n")
     print(f"page: {page}")
-    return 0
+    return status

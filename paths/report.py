@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -289,6 +290,7 @@ def write_page(
     imported: Sequence[PathModel],
     predictions: difference.Of,
     place: str = "",
+    left_out: Mapping[str, str] = MappingProxyType({}),
 ) -> Path:
     """One page of all models of a folder: values, flow over time, predictions.
 
@@ -298,6 +300,7 @@ def write_page(
         imported: models without a flow.
         predictions: name of the model to those of every algorithm.
         place: of the predictions, before the sentence on them.
+        left_out: name of a model without predictions to why.
     """
     sections: list[dict[str, Any]] = []
     shown = [(r.model, r.folder, r.cc, caution(r)) for r in (*found.replays, *found.misses)]
@@ -315,7 +318,7 @@ def write_page(
                 "drawn": "The captured flow and its replay." if captured else "The replay.",
                 "scenario": scenario.text(model),
                 "rejected": found.rejected.get(name, ""),
-                "caution": but,
+                "caution": f"Not predicted: {left_out[name]}." if name in left_out else but,
                 "runs": runs_of(model, len(next(iter(of_path.values())).draws)) if of_path else "",
                 "rows": prediction_rows(of_path),
                 "sentence": f"{place}{sentence(of_path)} {bounds(model)}".strip()

@@ -338,6 +338,9 @@ def test_the_last_algorithm_is_compared_over_all_paths(tmp_path: Path) -> None:
     assert report.over_paths(of, {"a": 1, "b": 1, "c": 2})[0].startswith(
         "ndm_tcp less the others, on 2 paths;"
     )
+    silent = {**of, "d": {**of["a"], "cubic": prediction(9.0, 10.0, rtt_ms=math.nan)}}
+    ((_, _, _, rtt, pairs),) = report.over_paths(silent, {})[1]
+    assert (rtt, pairs) == (same[1], "4"), "of the paths that have RTTs"
     alone = {name: {"ndm_tcp": runs["ndm_tcp"]} for name, runs in of.items()}
     few = {name: of[name] for name in "ab"}
     assert not any(report.over_paths(one, {})[0] for one in (alone, few, {}))
@@ -345,6 +348,34 @@ def test_the_last_algorithm_is_compared_over_all_paths(tmp_path: Path) -> None:
     page = report.write_page(tmp_path, report.Replays.of({}), imported, of, "In the lab: ")
     assert f"In the lab: {what}." in page.read_text()
     assert what not in report.write_page(tmp_path, report.Replays.of({}), imported, {}).read_text()
+
+
+def test_a_path_that_the_lab_cannot_run_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One of 430 profiles, with RTTs of ten seconds, left the others without predictions."""
+    flow = {"tested": True, "goodput_mbps": 9.0, "rtt_mean_ms": 50.0, "retransmissions": 0}
+    failing = "b"
+
+    def run(jobs: list[suite.Job], *_: object) -> Iterator[suite.Outcome]:
+        for job in jobs:
+            bad = job.scenario.name.startswith(failing) and job.cc == "bbr"
+            yield suite.Outcome(job, None if bad else {"flows": [flow]}, "no reply" * bad)
+
+    monkeypatch.setattr(suite, "execute", run)
+    monkeypatch.setattr(uml_build, "build", lambda: None)
+    for name in "abcd":
+        models.write(model(name, seen=None), tmp_path / f"{name}{models.SUFFIX}")
+    words = ["path", "predict", str(tmp_path), "--cc", "cubic,bbr", "--draws", "3"]
+    assert run_command(words) == 1
+    said = capsys.readouterr()
+    assert said.err == "ndm: b: left out: no reply\n" and "b: runs" not in said.out
+    assert "bbr less the others, on 3 paths" in said.out
+    assert json.loads((tmp_path / report.PREDICTIONS).read_text()).keys() == set("acd")
+    assert "<p>Not predicted: no reply.</p>" in (tmp_path / report.PAGE).read_text()
+    failing = ""
+    assert run_command(words) == 2
+    assert "every model had a run that failed" in capsys.readouterr().err
 
 
 def test_one_draw_has_no_range() -> None:
