@@ -182,8 +182,9 @@ def _queue(f: Found, pps: float) -> Value:
     lost = f.losses
     if f.policer:
         return Value.exact(1.0)
-    # Where the baseline RTT is too high, the queue is too short.
-    if not lost.overflow or f.never_empty:
+    # Where the baseline RTT is too high, or the rate too low, the queue is too short.
+    low_rate = f.unfilled and f.shared.shown
+    if not lost.overflow or f.never_empty or low_rate:
         # Jitter that hides the whole queue leaves less than nothing.
         return Value.exact(max(1.0, lost.queue), Kind.AT_LEAST)
     low, high = (float(value) for value in np.percentile(lost.at_overflow, [5, 99]))
@@ -312,9 +313,9 @@ def _notes(f: Found, rwnd: float) -> tuple[str, ...]:
         notes.append("The flow seldom filled the path: changes of its rate may not show.")
     if f.shared.shown:
         others = "Another flow" if f.shared.rivals == 1 else f"{f.shared.rivals} other flows"
-        notes.append(
-            f"{others} between the same hosts ran at the same time: the rate is that of all."
-        )
+        of_all = "" if f.shared.by_clock else ": the rate is that of all"
+        of_all += ", and a lower bound" * f.unfilled
+        notes.append(f"{others} between the same hosts ran at the same time{of_all}.")
     if f.shared.joined and f.unfilled:
         notes.append("The flow joined rivals: its rate is a lower bound.")
     if f.shared.joined:

@@ -74,6 +74,8 @@ def find(o: Observed, cc: str | None, known: Shared = rivals.NONE) -> Found:
     hold = held.timer
     rate = rates.measure(o, ordered, held.longest, clock)
     shared = known
+    if shared.rivals and clock.pps >= SLOWEST_CLOCK * shared.pps:
+        shared = replace(shared, pps=clock.pps, by_clock=True)
     if not shared.rivals:
         shared = rivals.measure(o, ordered, held.beyond, rate, gaps, cc)
     if not shared.rivals and len(rate.levels) > 1 and _own_doing(o, rate, gaps):
@@ -138,7 +140,8 @@ def _levels(
 ) -> tuple[tuple[tuple[float, float], ...], bool]:
     """(from s, packets/s delivered) of each level; and whether these are only lower bounds."""
     if shared.rivals:
-        return ((0.0, shared.pps),), shared.joined and not shared.by_clock
+        whole = shared.by_clock or (shared.filled and not shared.joined)
+        return ((0.0, shared.pps),), not whole
     if ordered.jitter and len(rate.levels) > _most_levels(ordered):
         return ((0.0, float(np.percentile(rate.windows.rate[rate.busy], 50))),), True
     if rate.levels:

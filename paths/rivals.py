@@ -61,8 +61,9 @@ FAIR = ("reno", "cubic")
 """Algorithms whose share of a link tells how many share it; BBR takes more, or less."""
 ALONE_SHARE = 0.75
 """of the best rate: below, somebody else has a share"""
-TOGETHER, TOGETHER_LEAST = 0.5, 0.1
-"""Flows of a capture compete if both send in half of one's time, and the other a tenth as much."""
+TOGETHER, TOGETHER_LEAST, LEAST_TIME = 0.5, 0.1, 0.25
+"""Flows of a capture compete if the other, since it began, sends in half of the time that is left,
+and a tenth as much; a quarter of all time must be left."""
 TOGETHER_US = 500_000
 """of time for a rate of all of them"""
 JOINED_S = 1.0
@@ -92,6 +93,8 @@ class Shared:
     """the flow's share tells how many rivals there are"""
     shown: bool = False
     """the rivals are in the capture, too"""
+    filled: bool = True
+    """all of them together had an even rate: the link's"""
 
 
 NONE = Shared(0, 0.0, 0.0, False, False, True)
@@ -112,14 +115,18 @@ def of_capture(flow: FlowRecords, others: Sequence[FlowRecords]) -> Shared:
         if not -int(one.acks["now_us"][-1]) < later_us < end_us:
             continue
         theirs = _bytes_until(one, later_us, at)
-        sends = np.diff(theirs) > 0
-        if np.mean(sends) >= TOGETHER and theirs[-1] - theirs[0] >= TOGETHER_LEAST * sent[-1]:
+        since = int(np.searchsorted(at, later_us).clip(0, len(at) - 2))
+        sends = np.diff(theirs[since:]) > 0
+        much = theirs[-1] - theirs[0] >= TOGETHER_LEAST * (sent[-1] - sent[since])
+        if len(sends) >= LEAST_TIME * len(at) and np.mean(sends) >= TOGETHER and much:
             total += theirs
             begins.append(max(0.0, later_us / 1e6))
     if not begins:
         return NONE
     pps = float(np.median(np.diff(total))) / flow.mss * 1e6 / TOGETHER_US
-    return Shared(len(begins), pps, min(begins), False, min(begins) < JOINED_S, True, True)
+    beside = np.diff(total[int(min(begins) * 1e6 / TOGETHER_US) :])
+    filled = spread(np.log(beside.clip(1))) < SCATTER
+    return Shared(len(begins), pps, min(begins), False, min(begins) < JOINED_S, True, True, filled)
 
 
 def _bytes_until(flow: FlowRecords, later_us: int, at_us: Floats) -> Floats:
