@@ -15,9 +15,10 @@ import pytest
 from ndm_tcp.datasets.readers.simulated import RECORD
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import suite, uml_build
-from ndm_tcp.lab.paths.scenario import MAX_FLOWS, Scenario, parse
+from ndm_tcp.lab.paths.scenario import MAX_FLOWS, UNDER_TEST, Scenario, parse
 from ndm_tcp.lab.score import bars
 from ndm_tcp.lab.sim import build as sim_build
+from ndm_tcp.lab.sim import simulate as sim_run
 from ndm_tcp.lab.sim.simulate import refusal, simulate
 from ndm_tcp.worth import rules
 
@@ -139,6 +140,61 @@ def test_no_rtt_is_shorter_than_the_path(program: Path, cc: str, tmp_path: Path)
         assert found[found > 0].min() >= least_us > 4000
 
 
+@pytest.mark.parametrize("rtt_ms", [900, 2_500, 8_000])
+def test_a_path_longer_than_a_second_keeps_its_rtt(program: Path, rtt_ms: int) -> None:
+    """The clock of a message that was sent again showed a handshake of 0.5 s where it took 2.5."""
+    far = lossy(("loss = 0.01", ""), ("40_000", f"{rtt_ms}_000"), ("seconds = 10", "seconds = 40"))
+    (flow,) = simulate(program, far, "cubic", 1)["flows"]
+    assert rtt_ms <= flow["rtt_mean_ms"] < 1.3 * rtt_ms
+    full = lossy(
+        ("loss = 0.01", f"[[flows]]\ncc = '{UNDER_TEST}'\n[[flows]]\ncc = 'cubic'\nstart_s = 8"),
+        ("10_000_000", "500_000"),
+        ("queue_packets = 60", "queue_packets = 300"),
+        ("seconds = 10", "seconds = 40"),
+    )
+    first, late = simulate(program, full, "cubic", 1)["flows"]
+    assert late["rtt_mean_ms"] > 0.7 * first["rtt_mean_ms"], "it waits in the same queue"
+
+
+def test_a_flow_that_does_not_end_gives_no_figures(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thirty seconds after its end it was scored by what was under way."""
+    monkeypatch.setattr(sim_run, "LATEST_S", 0)
+    with pytest.raises(NdmError, match="lossy with cubic: flow 0 began and did not end"):
+        simulate(program, lossy(), "cubic", 1)
+
+
+def test_a_path_that_becomes_longer_at_the_end_still_ends(program: Path) -> None:
+    """The message that ends a test was due before the flow began: 23 silent seconds of two."""
+    step = lossy(("loss = 0.01", "rtt_steps = [[1.9, 9_000_000]]"), ("seconds = 10", "seconds = 2"))
+    assert simulate(program, step, "cubic", 1)["flows"][0]["silent_intervals"] < 6
+
+
+def test_a_step_to_no_propagation_is_a_step(program: Path) -> None:
+    steps = {us: lossy(("loss = 0.01", f"rtt_steps = [[1.0, {us}]]")) for us in (0, 1, 40_000)}
+    none, least, same = (
+        simulate(program, one, "cubic", 1)["flows"][0]["rtt_mean_ms"] for one in steps.values()
+    )
+    assert none == pytest.approx(least, rel=0.01) and none < same - 20
+
+
+def test_duplicates_are_reported_where_the_first_ack_was_lost(
+    program: Path, tmp_path: Path
+) -> None:
+    """ACK loss alone: nothing is lost, and what is sent again comes twice."""
+    thin = lossy(
+        ("loss = 0.01", "ack_loss = 0.3"),
+        ("10_000", "100_000"),
+        ("40_000", "1_000"),
+        ("seconds = 10", "seconds = 100"),
+    )
+    acks = tmp_path / "acks"
+    (flow,) = simulate(program, thin, "cubic", 1, acks)["flows"]
+    delivered = int(np.fromfile(acks, RECORD)["ack"]["delivered"][-1])
+    assert delivered - flow["bytes"] // 1448 > 5, "duplicates count as delivered, too"
+
+
 @pytest.mark.parametrize("seed", range(1, 11))
 def test_a_lone_flow_has_all_of_the_goodput(program: Path, seed: int) -> None:
     """However long its handshakes take: on some of these paths it sends after its nominal end."""
@@ -200,6 +256,7 @@ def test_rules_of_the_module_fire(program: Path, tmp_path: Path, rule: str) -> N
         (("loss = 0.01", "offloads = true"), "GSO"),
         (("loss = 0.01", "jitter_us = 5000\nreorder = true"), "overtake"),
         (("[link]", "[host]\necn = true\n[link]"), "ECN"),
+        (("[link]", "[host]\nread_wait_us = 20_000\n[link]"), "reads after more than 3 ms"),
     ],
 )
 def test_what_only_the_lab_has_is_refused(program: Path, change: tuple[str, str], why: str) -> None:

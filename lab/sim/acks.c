@@ -161,9 +161,9 @@ static void take_log(struct sim_flow *f, struct news *n, u32 ack, u64 log)
 	u64 newest = f->seen + (u32)((u32)log - (u32)f->seen);
 
 	for (; f->seen < newest; f->seen++) {
-		u32 packet = f->in.log[f->seen & (SIM_RING - 1)];
+		u32 entry = f->in.log[f->seen & (SIM_RING - 1)], packet = entry & ~SIM_TWICE;
 
-		if ((s32)(packet - f->una) < 0 || sim_packet(f, packet)->sacked)
+		if (entry & SIM_TWICE)
 			take_dsack(f, n, packet);
 		else if ((s32)(packet - ack) >= 0)
 			take_sack(f, n, packet);

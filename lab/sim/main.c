@@ -5,7 +5,7 @@
  *	seed N
  *	end SECONDS
  *	path NAME VALUE...	a field of struct sim_path
- *	step SECONDS BPS RTT_US
+ *	step SECONDS BPS RTT_US		(below 0: as before)
  *	param NAME VALUE	of a module
  *	flow CC START SECONDS EXTRA_US READ_US
  */
@@ -160,8 +160,7 @@ static void sample(struct sim_flow *f)
 
 static void send_message(struct sim_flow *f)
 {
-	f->message_ns = sim_now;
-	sim_send(f->number, f->message, 0);
+	sim_send(f->number, f->message, sim_us());
 	sim_at(sim_now + AGAIN_NS, SIM_MESSAGE_OUT, f->number, f->message, 0);
 }
 
@@ -188,12 +187,13 @@ static void begin_common(void)
 	sim_at(to, SIM_COMMON, 0, 0, 0);
 }
 
-static void take_answer(struct sim_flow *f, u32 message)
+/* echo_us: when the transmission that it answers left. */
+static void take_answer(struct sim_flow *f, u32 message, u32 echo_us)
 {
 	if (message != f->message)
 		return;
 	if (message == OPENS) {
-		sim_open(f, (sim_now - f->message_ns) / SIM_NS_US);
+		sim_open(f, (u32)sim_us() - echo_us);
 		sim_at(sim_now + SAMPLE_NS, SIM_SAMPLE, f->number, 0, 0);
 	}
 	if (++f->message == OPENS)
@@ -231,7 +231,7 @@ static void take(struct sim_flow *f, const struct sim_event *e)
 /* To a flow, until it has ended. */
 static void happen_to(struct sim_flow *f, const struct sim_event *e)
 {
-	u64 srtt_ns;
+	u64 srtt_ns, rtt_ns;
 
 	switch (e->kind) {
 	case SIM_MESSAGE_OUT:
@@ -248,8 +248,9 @@ static void happen_to(struct sim_flow *f, const struct sim_event *e)
 		/* The message that ends the test waits in the same queue. */
 		srtt_ns = (f->tp.srtt_us >> 3) * SIM_NS_US;
 		f->measured_ns = f->length_ns + srtt_ns;
-		sim_at(sim_now + srtt_ns - (sim_path.rtt_us * SIM_NS_US + f->extra_ns) / 2,
-		       SIM_STOP, e->flow, 0, 0);
+		rtt_ns = sim_path.rtt_us * SIM_NS_US + f->extra_ns;
+		/* The path may have become longer since the last RTT. */
+		sim_at(sim_now + max(srtt_ns, rtt_ns) - rtt_ns / 2, SIM_STOP, e->flow, 0, 0);
 		break;
 	case SIM_STOP:
 		f->sends = false;
@@ -291,9 +292,9 @@ static void happen(const struct sim_event *e)
 	} else if (e->kind == SIM_ACK_OUT) {
 		sim_ack_out(e);
 	} else if (e->kind == SIM_DATA && e->packet & SIM_MESSAGE) {
-		sim_send_ack(e->flow, e->packet, 0, 0);
+		sim_send_ack(e->flow, e->packet, e->value, 0);
 	} else if (e->kind == SIM_ACK_IN && e->packet & SIM_MESSAGE) {
-		take_answer(f, e->packet);
+		take_answer(f, e->packet, e->value);
 	} else if (!f->ended) {
 		happen_to(f, e);
 	}

@@ -108,9 +108,9 @@ void sim_path_step(u32 number)
 {
 	const struct sim_step *step = &steps[number];
 
-	if (step->rtt_us)
+	if (step->rtt_us >= 0)
 		sim_path.rtt_us = step->rtt_us;
-	if (!step->bps)
+	if (step->bps < 0)
 		return;
 	sim_path.bps = step->bps;
 	counted = SIM_FRAME;

@@ -219,7 +219,7 @@ void sim_receive(struct sim_flow *f, u32 packet, u64 sent_us)
 	if ((s32)(packet - r->acked) <= 0 && sent_us >= r->recent_us)
 		r->recent_us = sent_us;
 	r->echo[r->arrivals & (SIM_RING - 1)] = r->recent_us;
-	r->log[r->arrivals++ & (SIM_RING - 1)] = packet;
+	r->log[r->arrivals++ & (SIM_RING - 1)] = packet | (old ? SIM_TWICE : 0);
 	if (old) {
 		if ((s32)(packet - r->next) < 0)
 			acknowledge_soon(r);

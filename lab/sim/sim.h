@@ -23,6 +23,7 @@
 #define SIM_RING	(1U << 17)	/* packets of a flow that may be under way */
 #define SIM_FLOWS	256	/* as a scenario may have */
 #define SIM_NONE	(~0U)
+#define SIM_TWICE	(1U << 31)	/* beside a packet's number: it had come before */
 #define SIM_MESSAGE	(1U << 31)	/* in the place of a packet's number: of a handshake */
 #define SIM_RTO_MIN_US	200000U
 #define SIM_NS_US	1000ULL
@@ -76,7 +77,6 @@ struct sim_flow {
 	const struct tcp_congestion_ops *ops;
 	u64 start_ns, length_ns, measured_ns, extra_ns;
 	u32 message;		/* that it waits for an answer to */
-	u64 message_ns;		/* when that left */
 	bool sends, ended;
 
 	struct sim_packet *ring;
