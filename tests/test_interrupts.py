@@ -142,6 +142,27 @@ def test_the_parent_of_a_training_ends_its_processes(tmp_path: Path, dataset: Pa
     assert time.monotonic() - began_s < 15
 
 
+def test_processes_end_with_a_training_that_is_killed(tmp_path: Path, dataset: Path) -> None:
+    """Its parent has no time to end them: they trained on, and then waited for good."""
+    options = ["--seeds", "2", "--objective", "awbc", "--epochs", "4000"]
+    words = ["train", "--data", str(dataset), *options, "-o", str(tmp_path / "many")]
+    program = [sys.executable, "-m", "ndm_tcp.cli", *words]
+    with subprocess.Popen(program, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        assert "epoch" in running.stderr.readline()
+        children = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
+        assert len(children) == 2
+        running.kill()
+    left = children
+    for _ in range(100):
+        if not (left := [pid for pid in left if Path(f"/proc/{pid}/exe").exists()]):
+            break
+        time.sleep(0.1)
+    for pid in left:
+        os.kill(int(pid), signal.SIGKILL)
+    assert not left
+
+
 def test_the_loader_ends_with_the_reader_of_events(tmp_path: Path) -> None:
     loader = tmp_path / "ndm_bpf"
     loader.write_text(f"#!/bin/sh\necho $$ >{tmp_path}/pid\nexec sleep 40\n")

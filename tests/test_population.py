@@ -114,6 +114,8 @@ def test_a_single_run_and_a_population_do_not_mix(dataset: Path, tmp_path: Path)
     (tmp_path / "seed-7").mkdir()
     with pytest.raises(NdmError, match="seed-7: not trained to its end"):
         population.members(tmp_path)
+    with pytest.raises(NdmError, match="holds a population; choose another -o"):
+        Trainer([dataset], tmp_path, FEW).run(quiet=True)
 
 
 def test_what_a_process_refuses_is_said(dataset: Path, tmp_path: Path) -> None:

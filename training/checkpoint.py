@@ -45,12 +45,19 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
     }
     tensors = {k: v.contiguous() for k, v in sorted(checkpoint.tensors.items())}
     with files.replacing(path) as temporary:
-        # One key: safetensors does not promise the order of several.
-        save_file(tensors, temporary, metadata={"ndm": json.dumps(metadata, sort_keys=True)})
+        try:
+            # One key: safetensors does not promise the order of several.
+            save_file(tensors, temporary, metadata={"ndm": json.dumps(metadata, sort_keys=True)})
+        except SafetensorError as error:
+            raise NdmError(f"{path}: cannot be written ({error})") from None
 
 
-def load(path: Path) -> Checkpoint:
+def load(path: Path, remedy: str = f"run: {RETRAIN}") -> Checkpoint:
     """Read a checkpoint.
+
+    Args:
+        path: of the file.
+        remedy: for one that is missing, foreign or damaged.
 
     Raises:
         NdmError: missing, foreign, damaged, not finite, or made under another contract.
@@ -59,22 +66,20 @@ def load(path: Path) -> Checkpoint:
         if seeds := sorted(path.parent.glob(f"seed-*/{path.name}")):
             one = seeds[0].parent
             raise NdmError(f"{path.parent}: holds a population; name one of it, such as {one}")
-        raise NdmError(f"{path}: no checkpoint here; run: {RETRAIN}")
+        raise NdmError(f"{path}: no checkpoint here; {remedy}")
     try:
         with safe_open(path, framework="pt") as stream:
             raw = (stream.metadata() or {}).get("ndm")
             tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
-        raise NdmError(
-            f"{path}: not a readable safetensors file ({error}); run: {RETRAIN}"
-        ) from None
+        raise NdmError(f"{path}: not a readable safetensors file ({error}); {remedy}") from None
     metadata = json.loads(raw) if raw else {}
     if metadata.get("format") != FORMAT:
-        raise NdmError(f"{path}: not written by ndm train (no {FORMAT} in it); run: {RETRAIN}")
+        raise NdmError(f"{path}: not written by ndm train (no {FORMAT} in it); {remedy}")
     contract.require(metadata.get("contract"), str(path), ANEW, contract.INTERFACE_HASH)
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
-            raise NdmError(f"{path}: {name} holds NaN or infinity; run: {RETRAIN}")
+            raise NdmError(f"{path}: {name} holds NaN or infinity; {remedy}")
     return Checkpoint(
         tensors,
         TrainConfig.from_dict(json.loads(metadata["config"])),

@@ -4,6 +4,7 @@ TensorBoard."""
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import math
@@ -220,7 +221,8 @@ class Trainer:
         path = self.folder / ckpt.PROGRESS
         if not path.is_file():
             return
-        saved = ckpt.load(path)
+        anew = f"remove {self.folder} to begin anew"
+        saved = ckpt.load(path, anew)
         if (saved.config, saved.dataset_sha256) != (self.config, self.learned_sha256):
             raise NdmError(
                 f"{self.folder}: holds a run with another dataset or other settings, or of other "
@@ -243,9 +245,9 @@ class Trainer:
                 self.schedule.step()
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": state, "param_groups": groups})
-        with (self.folder / METRICS).open(newline="") as stream:
-            rows = [{k: float(v) for k, v in row.items()} for row in csv.DictReader(stream)]
-        self.history = rows[: self.epoch]
+        self.history = _rows(self.folder / METRICS)[: self.epoch]
+        if len(self.history) < self.epoch:
+            raise NdmError(f"{self.folder / METRICS}: missing or damaged; {anew}")
 
     # --- the loop ------------------------------------------------------------------------
 
@@ -310,10 +312,20 @@ class Trainer:
             the held-out metrics of the epoch with the lowest validation loss.
 
         Raises:
-            NdmError: TensorBoard is requested and not installed, or the loss is not finite.
+            NdmError: TensorBoard is requested and not installed, the loss is not finite, or the
+                folder is that of a population or of a training that goes on.
         """
-        writer = require_tensorboard()(self.folder / "tensorboard") if board else None
+        if any(self.folder.glob("seed-*")):
+            raise NdmError(f"{self.folder}: holds a population; choose another -o")
         self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with files.locked(self.folder):
+                return self._run(quiet, name, board)
+        except BlockingIOError:
+            raise NdmError(f"{self.folder}: another training goes on here; wait for it") from None
+
+    def _run(self, quiet: bool, name: str, board: bool) -> dict[str, Any]:
+        writer = require_tensorboard()(self.folder / "tensorboard") if board else None
         config = orjson.dumps(self.config.to_dict(), option=orjson.OPT_INDENT_2).decode()
         files.write_text(self.folder / "config.json", config + "\n")
         lines = not quiet and (bool(name) or not sys.stderr.isatty())
@@ -365,6 +377,19 @@ class Trainer:
         text = orjson.dumps(results, option=orjson.OPT_INDENT_2).decode()
         files.write_text(self.folder / RESULTS, text + "\n")
         return results
+
+
+NO_ROWS = (OSError, KeyError, TypeError, ValueError, csv.Error)
+"""of a file that is not there, or not by `_csv`"""
+
+
+def _rows(path: Path) -> list[dict[str, float]]:
+    """Those that are whole, up to the first that is not."""
+    found = []
+    with contextlib.suppress(*NO_ROWS), path.open(newline="") as stream:
+        for row in csv.DictReader(stream):
+            found.append({name: float(row[name]) for name in COLUMNS})
+    return found
 
 
 def _csv(rows: list[dict[str, float]]) -> str:

@@ -139,7 +139,7 @@ def _here(
     workers = min(len(runs), len(os.sched_getaffinity(0)))
     fork = multiprocessing.get_context("fork")
     try:
-        with ProcessPoolExecutor(workers, fork) as pool:
+        with ProcessPoolExecutor(workers, fork, interrupts.end_with, (os.getpid(),)) as pool:
             try:
                 with interrupts.deferred():
                     waiting: dict[int, Future[dict[str, Any]]] = {

@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import os
-import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -23,8 +21,6 @@ Outcome = tuple[int, dict[str, Any] | NdmError]
 Progress = Callable[[int], None]
 """Receives the number of bytes read since the last call."""
 
-PR_SET_PDEATHSIG = 1
-
 
 class KilledError(NdmError):
     """A process of the build was killed, as one is that takes too much memory."""
@@ -38,9 +34,7 @@ def _begin(counter: Any, parent: int) -> None:
             counter.value += n
 
     streams.on_read(advance)
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before the parent asked for it
-        os._exit(1)
+    interrupts.end_with(parent)
 
 
 def run(tasks: list[Task], engine: str, jobs: int, progress: Progress) -> Iterator[Outcome]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import threading
@@ -14,6 +15,7 @@ from typing import TypeVar
 
 Result = TypeVar("Result")
 TICK_S = 0.2
+PR_SET_PDEATHSIG = 1
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -66,6 +68,13 @@ def first_done(
     """
     with deferred():
         return wait(waiting, TICK_S, FIRST_COMPLETED)
+
+
+def end_with(parent: int) -> None:
+    """In a process that this one has just forked: end when it does, however that ends."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it was over before the call
+        os._exit(1)
 
 
 @contextlib.contextmanager
