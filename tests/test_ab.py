@@ -106,6 +106,7 @@ def test_flows_to_this_host_itself() -> None:
 def test_addresses_and_networks() -> None:
     assert flows.plain("[::ffff:192.0.2.7]") == "192.0.2.7"
     assert flows.plain("[fe80::1%eth0]") == "fe80::1" and flows.plain("name") == "name"
+    assert flows.plain("[fe80::1]%v0") == "fe80::1", "as ss prints a socket bound to a device"
     assert flows.prefix("192.0.2.7") == "192.0.2.0/24"
     assert flows.prefix("2001:db8:1:2::3") == "2001:db8:1::/48" and flows.prefix("name") == "name"
 
@@ -280,6 +281,17 @@ def test_names_of_control_groups(tmp_path: Path) -> None:
     found = host.cgroup_names(tmp_path)
     assert found[(tmp_path / "system.slice/a.service").stat().st_ino] == "/system.slice/a.service"
     assert found[tmp_path.stat().st_ino] == "/"
+    assert host.cgroup_names(None) == {}
+
+
+def test_control_groups_of_version_1_lend_no_names(tmp_path: Path) -> None:
+    """Their inodes are numbers, too: sockets of the root group were said to be of /cpu."""
+    one = "32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n"
+    two = "41 31 0:38 / /sys/fs/cgroup/unified rw shared:9 - cgroup2 cgroup2 rw\n"
+    mounts = tmp_path / "mountinfo"
+    for text, root in ((one + two, Path("/sys/fs/cgroup/unified")), (one, None)):
+        mounts.write_text(text)
+        assert host.cgroup_root(mounts) == root
 
 
 # --- logs of ss -----------------------------------------------------------------------------------

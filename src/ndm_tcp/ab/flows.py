@@ -122,7 +122,7 @@ class Flow:
 
 def plain(address: str) -> str:
     """An address without brackets and interface, IPv4 in its own form."""
-    text = address.strip("[]").partition("%")[0]
+    text = address.partition("%")[0].strip("[]")
     with contextlib.suppress(ValueError):
         made = ipaddress.ip_address(text)
         return str(getattr(made, "ipv4_mapped", None) or made)

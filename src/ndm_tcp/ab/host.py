@@ -17,7 +17,7 @@ from ndm_tcp.errors import NdmError
 
 NO_MIN_RTT_US = 0xFFFFFFFF
 SNMP = Path("/proc/self/net/snmp")
-CGROUPS = Path("/sys/fs/cgroup")
+MOUNTS = Path("/proc/self/mountinfo")
 
 
 def poll_of(info: Mapping[str, int], cc: str, time_s: float) -> Poll:
@@ -47,10 +47,19 @@ def opened(path: Path = SNMP) -> tuple[int, int, int]:
     return tcp["ActiveOpens"], tcp["PassiveOpens"], tcp["AttemptFails"]
 
 
-def cgroup_names(root: Path = CGROUPS) -> dict[int, str]:
+def cgroup_root(mounts: Path = MOUNTS) -> Path | None:
+    """Where control groups of version 2 are: the kernel numbers a socket's group among these."""
+    for line in mounts.read_text().splitlines():
+        place, _, kind = line.partition(" - ")
+        if kind.startswith("cgroup2 "):
+            return Path(place.split()[4])
+    return None
+
+
+def cgroup_names(root: Path | None) -> dict[int, str]:
     """Paths of the control groups by their number, which is the inode of their folder."""
     found = {}
-    for folder, _, _ in os.walk(root):
+    for folder, _, _ in os.walk(root) if root else ():
         try:
             found[Path(folder).stat().st_ino] = folder.removeprefix(str(root)) or "/"
         except OSError:
@@ -108,7 +117,11 @@ class Host:
 
     def flows(self) -> list[Flow]:
         """What the polls measured, flow by flow."""
-        names = cgroup_names() if any(number for _, number in self.watched.values()) else {}
+        names = (
+            cgroup_names(cgroup_root())
+            if any(number for _, number in self.watched.values())
+            else {}
+        )
         return [
             measure(ends, seen, self.least_s, names.get(number, str(number)))
             for (_, ends), (seen, number) in self.watched.items()
