@@ -142,7 +142,7 @@ def test_no_rtt_is_shorter_than_the_path(program: Path, cc: str, tmp_path: Path)
 
 @pytest.mark.parametrize("rtt_ms", [900, 2_500, 8_000])
 def test_a_path_longer_than_a_second_keeps_its_rtt(program: Path, rtt_ms: int) -> None:
-    """The clock of a message that was sent again showed a handshake of 0.5 s where it took 2.5."""
+    """The clock of a message that was repeated showed a handshake of 0.5 s where it took 2.5."""
     far = lossy(("loss = 0.01", ""), ("40_000", f"{rtt_ms}_000"), ("seconds = 10", "seconds = 40"))
     (flow,) = simulate(program, far, "cubic", 1)["flows"]
     assert rtt_ms <= flow["rtt_mean_ms"] < 1.3 * rtt_ms
@@ -182,7 +182,7 @@ def test_a_step_to_no_propagation_is_a_step(program: Path) -> None:
 def test_duplicates_are_reported_where_the_first_ack_was_lost(
     program: Path, tmp_path: Path
 ) -> None:
-    """ACK loss alone: nothing is lost, and what is sent again comes twice."""
+    """ACK loss alone: nothing is lost, and retransmissions come twice."""
     thin = lossy(
         ("loss = 0.01", "ack_loss = 0.3"),
         ("10_000", "100_000"),

@@ -238,7 +238,7 @@ class Part:
 MEANING = """Made by `python -m ndm_tcp.worth.experiment`, on development suites:
 they have steered decisions.
 
-Differences, mean and 95 % interval over paths and training seeds (Student's t). The score is that
+Differences, mean and 95 % interval over {over} (Student's t). The score is that
 of [`ndm select`](training.md#the-score). Goodput and RTT are natural logarithms, so +0.010 is 1 %,
 on paths without another algorithm; retransmitted is a part of the segments; share is how near the
 flow is to the fair share, 1 at it, beside another algorithm; Jain's index is that of equal flows.
@@ -265,7 +265,8 @@ RULE_PAGE = """# The module without one of its rules
 
 {meaning}
 
-The shipped network, {network}, without a rule less with all. First the noise floor: with other lab
+The shipped network, {network}, without a rule less with all. It is one training seed: what another
+one would show is in no interval. First the noise floor: with other lab
 seeds, that is other random losses and jitter. No difference as small as that says anything.
 
 {legend}
@@ -279,8 +280,10 @@ def _counted(text: str) -> str:
     return text.replace("{count}", str(text.count("]") - text.count("](")))
 
 
-def _meaning(part: Part) -> str:
-    return MEANING.format(suites=part.listed(), lab_seeds=part.lab_seeds, count="{count}")
+def _meaning(part: Part, over: str) -> str:
+    return MEANING.format(
+        suites=part.listed(), lab_seeds=part.lab_seeds, count="{count}", over=over
+    )
 
 
 def policy_page(part: Part, parameters: int) -> str:
@@ -294,7 +297,7 @@ def policy_page(part: Part, parameters: int) -> str:
     ]
     return _counted(
         POLICY_PAGE.format(
-            meaning=_meaning(part),
+            meaning=_meaning(part, "paths and training seeds"),
             seeds=len(seeds),
             parameters=parameters,
             tables="\n\n".join(tables),
@@ -309,7 +312,7 @@ def rule_page(part: Part) -> str:
     tables = [f"## On `{one}`\n\n{_table(part.on(one), off, 'module')}" for one in part.suites]
     return _counted(
         RULE_PAGE.format(
-            meaning=_meaning(part),
+            meaning=_meaning(part, "paths"),
             network=sealed_paths.network(),
             legend="\n".join(f"- {name}: {rule.does}." for name, rule in rules.RULES.items()),
             tables="\n\n".join(tables),
