@@ -80,6 +80,8 @@ def find(o: Observed, cc: str | None, known: Shared = rivals.NONE) -> Found:
         shared = rivals.measure(o, ordered, held.beyond, rate, gaps, cc)
     if not shared.rivals and len(rate.levels) > 1 and _own_doing(o, rate, gaps):
         rate = replace(rate, levels=())
+    if not shared.rivals and rivals.is_no_link(rate):
+        rate = replace(rate, levels=())
     levels, unfilled = _levels(o, ordered, rate, shared)
     steps = _stretches(o, ordered, rate, shared)
     if steps:

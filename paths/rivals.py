@@ -214,6 +214,11 @@ def _share(o: Observed, which: Bools) -> float:
     return float(np.mean(which[o.calm])) if o.calm.any() else 0.0
 
 
+def is_no_link(rates: Rates) -> bool:
+    """Is the only level far slower than the link's clock? A lone flow gets the whole link."""
+    return len(rates.levels) == 1 and rates.levels[0].pps < SLOW_LEVEL * rates.clock.pps
+
+
 def clock_stays(o: Observed, rates: Rates, gaps: Gaps) -> bool:
     """Do trains at a slow level still show the link's clock? Then the link is as fast as before.
 

@@ -25,9 +25,16 @@ def _simulator() -> None:
 
 
 def beside(
-    folder: Path, cc: str, rival: str, start_s: float, rtt_us: int, queue: int, jitter_us: int = 0
+    folder: Path,
+    cc: str,
+    rival: str,
+    start_s: float,
+    rtt_us: int,
+    queue: int,
+    jitter_us: int = 0,
+    shown: bool = True,
 ) -> PathModel:
-    """The model of a flow that another one joins, as a capture of both gives it."""
+    """The model of a flow that another one joins, as a capture of both, or of one, gives it."""
     path = parse(
         f'''seconds = {SECONDS}
         topology = "path"
@@ -51,7 +58,7 @@ def beside(
         replace(flow, start_us=round(at_s * 1e6))
         for flow, at_s in zip(flows, (0.0, start_s), strict=True)
     ]
-    return estimate(both[0], "x", both)
+    return estimate(both[0], "x", both if shown else ())
 
 
 @pytest.mark.parametrize("rival", ["reno", "cubic"])
@@ -89,3 +96,10 @@ def test_a_rival_counts_from_its_first_packet(tmp_path: Path, start_s: float, sh
     assert any("ran at the same time" in note for note in found.notes) == shown
     if shown:
         assert [one.start_s for one in found.rivals] == [pytest.approx(start_s, abs=0.3)]
+
+
+def test_a_level_far_below_the_clock_is_not_the_link(tmp_path: Path) -> None:
+    """The share beside an unseen rival, 10.5 of 20 Mbit/s, was "measured" and taught."""
+    found = beside(tmp_path, "reno", "reno", 5.0, 100_000, 20, shown=False)
+    assert found.levels[0].rate_bps.value == pytest.approx(1e6 * MBPS, rel=0.01)
+    assert found.label_error_log2 >= 0.1
