@@ -9,6 +9,7 @@ import numpy as np
 
 from ndm_tcp import files
 from ndm_tcp.datasets.rounds.flow import FlowRecords
+from ndm_tcp.lab.paths.levels import mean
 from ndm_tcp.paths import aqm, holds
 from ndm_tcp.paths.losses import Losses
 from ndm_tcp.paths.model import Kind, Level, PathModel, Rival, Value
@@ -88,13 +89,6 @@ class Found:
     def never_empty(self) -> bool:
         """May a queue have stood all the time? Then baseline RTT and queue are bounds."""
         return self.shared.joined or self.begun
-
-
-def mean(levels: Levels, seconds: float) -> float:
-    """Of the levels over a flow's time."""
-    ends = [*(from_s for from_s, _ in levels[1:]), seconds]
-    spans = [max(end - from_s, 1e-9) for (from_s, _), end in zip(levels, ends, strict=True)]
-    return float(np.average([pps for _, pps in levels], weights=spans))
 
 
 def model(flow: FlowRecords, name: str, source: str, o: Observed, f: Found) -> PathModel:

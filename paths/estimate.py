@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from ndm_tcp.datasets.rounds.flow import SACKS_CUT, FlowRecords, Sampling
+from ndm_tcp.lab.paths.levels import mean
 from ndm_tcp.paths import (
     aqm,
     assemble,
@@ -99,7 +100,7 @@ def find(o: Observed, cc: str | None, known: Shared = rivals.NONE) -> Found:
         queue = losses.queue_length(o, ordered, at(levels, o.at), lone=True)
     alone_s = shared.from_s if shared.rivals else np.inf
     later = np.array([from_s for from_s, _ in levels[1:]])
-    lost = losses.measure(o, ordered, queue, assemble.mean(levels, o.seconds), alone_s, later)
+    lost = losses.measure(o, ordered, queue, mean(levels, o.seconds), alone_s, later)
     if not early and steady and not ordered.jitter and aqm.was_longer(o, excess, queue, lost):
         early = aqm.FQ_CODEL
     if early:

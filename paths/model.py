@@ -23,6 +23,7 @@ import msgspec
 
 from ndm_tcp import files
 from ndm_tcp.errors import NdmError
+from ndm_tcp.lab.paths.levels import mean
 from ndm_tcp.lab.paths.scenario import Burst
 
 HEADER_BYTES = 52
@@ -156,11 +157,8 @@ class PathModel:
 
     def _mean(self, values: Sequence[float]) -> float:
         """Of one value a level, over the flow's time."""
-        last_s = max(self.seconds, 1e-9)
-        ends = [*(min(level.from_s, last_s) for level in self.levels[1:]), last_s]
-        spans = [max(end - level.from_s, 0.0) for level, end in zip(self.levels, ends, strict=True)]
-        parts = zip(spans, values, strict=True)
-        return sum(span * value for span, value in parts) / max(sum(spans), 1e-9)
+        starts = (level.from_s for level in self.levels)
+        return mean([*zip(starts, values, strict=True)], self.seconds)
 
     @property
     def rate_bps(self) -> float:

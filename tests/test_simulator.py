@@ -15,6 +15,7 @@ import pytest
 from ndm_tcp.datasets.readers.simulated import RECORD
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.guest import suite, uml_build
+from ndm_tcp.lab.paths import levels
 from ndm_tcp.lab.paths.scenario import MAX_FLOWS, UNDER_TEST, Scenario, parse
 from ndm_tcp.lab.score import bars
 from ndm_tcp.lab.sim import build as sim_build
@@ -106,6 +107,19 @@ def test_goodput_has_the_time_of_the_queue_that_empties(program: Path) -> None:
     for cc in ("cubic", "ndm_tcp"):
         (flow,) = simulate(program, deep, cc, 1)["flows"]
         assert 0.9 < flow["goodput_mbps"] / (2 * 1448 / 1514) < 1.005
+
+
+def test_a_queue_behind_a_slow_end_is_no_goodput(program: Path) -> None:
+    """It was emptied at the highest rate while CUBIC still sent: 0.49 of 0.31 Mbit/s."""
+    steps = "steps = [[1.3, 265_000], [4.3, 584_000], [5.3, 368_000], [6.3, 158_400]]"
+    slow = lossy(
+        ("loss = 0.01", steps), ("10_000_000", "3_168_000"), ("seconds = 10", "seconds = 30")
+    )
+    assert slow.link
+    mbps = levels.mean([(0.0, slow.link.rate_bps), *slow.link.steps], 30) / 1e6
+    for cc in ("reno", "cubic", "bbr", "ndm_tcp"):
+        (flow,) = simulate(program, slow, cc, 1)["flows"]
+        assert 0.6 * mbps < flow["goodput_mbps"] < 1.01 * mbps, cc
 
 
 def test_a_path_that_loses_nearly_all_ends(program: Path) -> None:

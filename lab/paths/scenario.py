@@ -75,7 +75,7 @@ from pathlib import Path
 from typing import Any
 
 from ndm_tcp.errors import NdmError
-from ndm_tcp.lab.paths import mahimahi
+from ndm_tcp.lab.paths import levels, mahimahi
 from ndm_tcp.lab.paths.reading import fits, one_of, published, shown, steps, table, within
 
 UNDER_TEST = "$cc"
@@ -407,21 +407,22 @@ def _follow_trace(link: Link, folder: Path | None, seconds: float, where: str) -
 
 
 def _drained(scenario: Scenario) -> Scenario:
-    """The scenario, whose queue a link that ends slow empties at the highest rate after the end.
+    """The scenario, whose queue a link that ends slow empties at its mean rate after the end.
 
     A run lasts until every byte has arrived, and goodput counts the time to the last one: behind
-    an outage that is minutes. A flow that begins while the link is slow may still be sending.
+    an outage that is minutes. Flows still send then, and would gain by any higher rate.
     """
     link = scenario.link
     if link is None or not link.steps:
         return scenario
-    last_bps, most_bps = link.steps[-1][1], max(link.rate_bps, *(bps for _, bps in link.steps))
-    if link.queue_packets * FRAME_BITS <= SLOW_END_S * last_bps or last_bps == most_bps:
+    rates_bps = [(0.0, link.rate_bps), *link.steps]
+    last_bps, mean_bps = rates_bps[-1][1], round(levels.mean(rates_bps, scenario.end_s()))
+    if link.queue_packets * FRAME_BITS <= SLOW_END_S * last_bps or last_bps >= mean_bps:
         return scenario
     rtts_us = [link.rtt_us, *(us for _, us in link.rtt_steps)]
     rtt_us = max(rtts_us) + max((flow.extra_rtt_us for flow in scenario.flows), default=0)
-    rtt_s = rtt_us / 1e6 + link.queue_packets * FRAME_BITS / most_bps
-    step = (max(scenario.end_s() + STARTUP_RTTS * rtt_s, link.steps[-1][0]), most_bps)
+    rtt_s = rtt_us / 1e6 + link.queue_packets * FRAME_BITS / mean_bps
+    step = (max(scenario.end_s() + STARTUP_RTTS * rtt_s, link.steps[-1][0]), mean_bps)
     return dataclasses.replace(scenario, link=dataclasses.replace(link, steps=(*link.steps, step)))
 
 
