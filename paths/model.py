@@ -25,6 +25,7 @@ from ndm_tcp import files
 from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.paths.levels import mean
 from ndm_tcp.lab.paths.scenario import Burst
+from ndm_tcp.lab.paths.truth import IP_PACKET_BYTES
 
 HEADER_BYTES = 52
 """IPv4 and TCP with time stamps: assumed where the packets were not seen"""
@@ -174,6 +175,11 @@ class PathModel:
     def packets_per_s(self) -> float:
         """Full segments that the mean rate carries."""
         return self.rate_bps / 8 / (self.mss + self.header_bytes)
+
+    @property
+    def lab_packets(self) -> float:
+        """Full packets of the lab that have the bytes of one of the flow's."""
+        return (self.mss + self.header_bytes) / IP_PACKET_BYTES
 
     @property
     def bdp_packets(self) -> float:

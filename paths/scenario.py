@@ -148,9 +148,11 @@ def _link(model: PathModel) -> dict[str, Any]:
     link: dict[str, Any] = {"rate_bps": _rate(first.rate_bps.value), "rtt_us": rtt_us}
     if model.qdisc != "cake":
         early = model.qdisc == aqm.FQ_CODEL and model.queue_packets.kind != Kind.MEASURED
-        link["queue_packets"] = max(queue_packets(model), FQ_CODEL_PACKETS if early else 0)
+        packets = max(1, round(model.lab_packets * queue_packets(model)))
+        link["queue_packets"] = max(packets, FQ_CODEL_PACKETS if early else 0)
+    bucket = max(1, round(model.lab_packets * model.bucket_packets.value))
     if model.bucket_packets.value > 1:
-        link |= {"queue_packets": 1, "bucket_packets": round(model.bucket_packets.value)}
+        link |= {"queue_packets": 1, "bucket_packets": bucket}
     if model.qdisc != "droptail":
         link["qdisc"] = model.qdisc
     if model.loss.value > 0 and model.burst is None:

@@ -184,7 +184,9 @@ def simulate(
     lines = [[float(word) for word in line.split()] for line in done.stdout.splitlines()]
     for number, line in enumerate(lines):
         if line[2] and not line[10]:
-            raise NdmError(f"{scenario.name} with {cc}: flow {number} began and did not end")
+            raise NdmError(
+                f"{scenario.name} with {cc}: flow {number} began and did not end; use ndm lab run"
+            )
     flows = [_flow(flow, cc, line) for flow, line in zip(scenario.flows, lines, strict=True)]
     # As the lab: of all that each has sent, if all are there for less than a second.
     long = lines[0][6] >= 1e9 and any(line[5] for line in lines)

@@ -15,12 +15,13 @@ from ndm_tcp.datasets.rounds.flow import LABEL_ERROR, NO_LABEL, FlowRecords
 from ndm_tcp.datasets.store import describe, store
 from ndm_tcp.lab.paths import truth
 from ndm_tcp.lab.paths.scenario import parse
-from ndm_tcp.paths import label, model
+from ndm_tcp.paths import label, model, scenario
 from ndm_tcp.paths.estimate import estimate
 from ndm_tcp.training import derived, objective
 from ndm_tcp.training.config import TrainConfig
 
 from ..conftest import TRACES
+from .made import jittered
 
 LONE = [f"train-{number}" for number in ("00-clean", "01-clean", "03-loss", "04-loss")]
 HOST = TRACES / "cubic-01-clean"
@@ -155,3 +156,28 @@ def test_a_capture_file_is_labelled_like_its_run(tmp_path: Path) -> None:
     assert one["scenario"].null_count == 0 and other["scenario"].null_count == len(other)
     for name in ("t_us", "cwnd", "delivered", "lost", "srtt_us"):
         assert one[name].equals(other[name]), name
+
+
+@pytest.mark.parametrize("mss", [536, 1348, 1448, 8948])
+def test_windows_are_packets_of_the_flow(mss: int) -> None:
+    """Of one trace, only the size of a packet differs: jumbo frames had seven times the BDP."""
+    flow = replace(jittered(((0.0, 2000.0),), 0.0, 220, seconds=12.0, saw=4000), mss=mss)
+    made = estimate(flow, "x")
+    assert made.rate_bps == pytest.approx(2000 * 8 * (mss + 52), rel=0.01)
+    target = np.median(windows(label.label(flow)))
+    assert target == pytest.approx(np.median(windows(label.label(replace(flow, mss=1448)))), 0.01)
+    assert 1.0 < target / made.bdp_packets < 1.3
+    link = parse(scenario.text(made), "x", "x").link
+    held_s = link.queue_packets * 1500 * 8 / link.rate_bps
+    own_s = scenario.queue_packets(made) / made.packets_per_s
+    assert held_s == pytest.approx(own_s, rel=0.05), "the queue lasts as long"
+
+
+@pytest.mark.parametrize("seconds", [5.0, 20.0, 60.0])
+def test_the_whole_capture_has_the_windows_of_its_time(seconds: float) -> None:
+    """`ndm adapt` runs a model for less: rounds after that had the window from before a step."""
+    flow = jittered(((0.0, 3000.0), (30.0, 750.0)), 0.0, 300, seconds=40.0, saw=6000)
+    by = label.labeller([replace(estimate(flow, "x"), seconds=seconds)])
+    target, t_s = windows(by.label(flow)), flow.acks["now_us"] / 1e6
+    early, late = (float(np.median(target[(t_s > a) & (t_s < a + 5)])) for a in (22, 33))
+    assert early / late == pytest.approx(4, rel=0.05)
