@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -130,13 +132,19 @@ def test_finished_parts_of_a_build_stay(tmp_path: Path) -> None:
     assert len([*tmp_path.rglob("*.parquet")]) >= 2
 
 
-def test_the_parent_of_a_training_ends_its_processes(tmp_path: Path, dataset: Path) -> None:
-    options = ["--seeds", "2", "--objective", "awbc", "--epochs", "4000"]
-    words = ["train", "--data", str(dataset), *options, "-o", str(tmp_path / "many")]
-    program = [sys.executable, "-m", "ndm_tcp.cli", *words]
+@contextlib.contextmanager
+def training(dataset: Path, out: Path) -> Iterator[subprocess.Popen[str]]:
+    """Two networks, of which one has begun to train."""
+    options = ["--seeds", "2", "--objective", "awbc", "--epochs", "4000", "-o", str(out)]
+    program = [sys.executable, "-m", "ndm_tcp.cli", "train", "--data", str(dataset), *options]
     with subprocess.Popen(program, stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None
         assert "epoch" in running.stderr.readline()
+        yield running
+
+
+def test_the_parent_of_a_training_ends_its_processes(tmp_path: Path, dataset: Path) -> None:
+    with training(dataset, tmp_path / "many") as running:
         began_s = time.monotonic()
         ended(running, signal.SIGTERM)
     assert time.monotonic() - began_s < 15
@@ -144,12 +152,7 @@ def test_the_parent_of_a_training_ends_its_processes(tmp_path: Path, dataset: Pa
 
 def test_processes_end_with_a_training_that_is_killed(tmp_path: Path, dataset: Path) -> None:
     """Its parent has no time to end them: they trained on, and then waited for good."""
-    options = ["--seeds", "2", "--objective", "awbc", "--epochs", "4000"]
-    words = ["train", "--data", str(dataset), *options, "-o", str(tmp_path / "many")]
-    program = [sys.executable, "-m", "ndm_tcp.cli", *words]
-    with subprocess.Popen(program, stderr=subprocess.PIPE, text=True) as running:
-        assert running.stderr is not None
-        assert "epoch" in running.stderr.readline()
+    with training(dataset, tmp_path / "many") as running:
         children = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
         assert len(children) == 2
         running.kill()
