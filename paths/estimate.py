@@ -79,9 +79,7 @@ def find(o: Observed, cc: str | None, known: Shared = rivals.NONE) -> Found:
         shared = replace(shared, pps=clock.pps, by_clock=True)
     if not shared.rivals:
         shared = rivals.measure(o, ordered, held.beyond, rate, gaps, cc)
-    if not shared.rivals and len(rate.levels) > 1 and _own_doing(o, rate, gaps):
-        rate = replace(rate, levels=())
-    if not shared.rivals and rivals.is_no_link(rate):
+    if not shared.rivals and _own_doing(o, rate, gaps):
         rate = replace(rate, levels=())
     levels, unfilled = _levels(o, ordered, rate, shared)
     steps = _stretches(o, ordered, rate, shared)
@@ -134,7 +132,9 @@ def _clock(o: Observed, gaps: Gaps) -> Clock:
 
 
 def _own_doing(o: Observed, rate: Rates, gaps: Gaps) -> bool:
-    """Did the flow or its receiver change the rate, not the link?"""
+    """Are levels what the flow or its receiver did, not the link?"""
+    if len(rate.levels) < 2:
+        return rivals.is_no_link(rate)
     return rivals.is_gathered(o, rate) or rivals.clock_stays(o, rate, gaps)
 
 

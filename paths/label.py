@@ -29,7 +29,7 @@ from ndm_tcp.errors import NdmError
 from ndm_tcp.lab.paths import truth
 from ndm_tcp.paths import scenario
 from ndm_tcp.paths.estimate import estimate
-from ndm_tcp.paths.model import HEADER_BYTES, Level, PathModel, Value
+from ndm_tcp.paths.model import HEADER_BYTES, PathModel
 
 WORST = 0.24
 """|log2| of a target window: a label that is further off teaches less than the shipped network
@@ -67,7 +67,7 @@ def _labelled(flow: FlowRecords, model_of: Callable[[], PathModel]) -> FlowRecor
         if model.label_error_log2 > WORST:
             return _without(flow, "the estimate of its path is too uncertain to teach")
         # To the last ACK, also where ndm adapt runs a model for less.
-        lasts_s = max(model.seconds, int(flow.acks["now_us"].max(initial=0)) / 1e6)
+        lasts_s = int(flow.acks["now_us"].max(initial=0)) / 1e6
         model = _in_packets_of_the_lab(model)
         text = scenario.text(model, lasts_s)
     except NdmError as error:
@@ -83,15 +83,8 @@ def _in_packets_of_the_lab(model: PathModel) -> PathModel:
     Target windows are packets: those of a path of the same rate would be seven times too large for
     a flow with jumbo frames.
     """
-    share = 1 / model.lab_packets
-
-    def scaled(rate: Value) -> Value:
-        return replace(rate, value=rate.value * share, low=rate.low * share, high=rate.high * share)
-
-    levels = (Level(level.from_s, scaled(level.rate_bps)) for level in model.levels)
     return replace(
-        model,
-        levels=tuple(levels),
+        model.times(1 / model.lab_packets),
         mss=truth.IP_PACKET_BYTES - HEADER_BYTES,
         header_bytes=HEADER_BYTES,
     )

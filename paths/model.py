@@ -181,6 +181,14 @@ class PathModel:
         """Full packets of the lab that have the bytes of one of the flow's."""
         return (self.mss + self.header_bytes) / IP_PACKET_BYTES
 
+    def times(self, factor: float) -> PathModel:
+        """The model whose rates have this many times their values; intervals stay."""
+        levels = (
+            replace(one, rate_bps=replace(one.rate_bps, value=one.rate_bps.value * factor))
+            for one in self.levels
+        )
+        return replace(self, levels=tuple(levels))
+
     @property
     def bdp_packets(self) -> float:
         """Bandwidth-delay product, full segments."""

@@ -21,7 +21,7 @@ from ndm_tcp.lab.paths.scenario import (
     parse,
 )
 from ndm_tcp.paths import aqm
-from ndm_tcp.paths.model import Kind, Level, PathModel, Rival, Value
+from ndm_tcp.paths.model import Kind, PathModel, Rival, Value
 
 FIRST_ACK_RTTS = 4.5
 """Round trips from the start of a run to the flow's first ACK: iperf3's control connection, then
@@ -85,9 +85,6 @@ def draw(model: PathModel, seed: int) -> PathModel:
     rng = Normals(model.name, seed)
     # One factor for all levels: their errors have one cause, the clock and the gathering.
     factor = _drawn(model.levels[0].rate_bps, rng).value / model.levels[0].rate_bps.value
-    levels = tuple(
-        Level(v.from_s, replace(v.rate_bps, value=v.rate_bps.value * factor)) for v in model.levels
-    )
     rivals = tuple(
         Rival(r.cc, r.kind, max(0.0, r.start_s + 0.25 * rng.even())) if r.start_s else r
         for r in model.rivals
@@ -98,7 +95,7 @@ def draw(model: PathModel, seed: int) -> PathModel:
         burst = replace(burst, start=min(burst.start * more, 1.0))
     return replace(
         model,
-        levels=levels,
+        levels=model.times(factor).levels,
         rivals=rivals,
         rtt_us=_drawn(model.rtt_us, rng),
         queue_packets=_drawn(model.queue_packets, rng),
@@ -141,6 +138,11 @@ def first_ack_s(model: PathModel) -> float:
     return _lead_s(model) + FIRST_ACK_RTTS * model.rtt_us.value / 1e6
 
 
+def _lab_packets(model: PathModel, packets: float) -> int:
+    """As many bytes as so many packets of the flow have."""
+    return max(1, round(model.lab_packets * packets))
+
+
 def _link(model: PathModel) -> dict[str, Any]:
     offset_s = first_ack_s(model)
     first, *later = model.levels
@@ -148,10 +150,10 @@ def _link(model: PathModel) -> dict[str, Any]:
     link: dict[str, Any] = {"rate_bps": _rate(first.rate_bps.value), "rtt_us": rtt_us}
     if model.qdisc != "cake":
         early = model.qdisc == aqm.FQ_CODEL and model.queue_packets.kind != Kind.MEASURED
-        packets = max(1, round(model.lab_packets * queue_packets(model)))
+        packets = _lab_packets(model, queue_packets(model))
         link["queue_packets"] = max(packets, FQ_CODEL_PACKETS if early else 0)
-    bucket = max(1, round(model.lab_packets * model.bucket_packets.value))
     if model.bucket_packets.value > 1:
+        bucket = _lab_packets(model, model.bucket_packets.value)
         link |= {"queue_packets": 1, "bucket_packets": bucket}
     if model.qdisc != "droptail":
         link["qdisc"] = model.qdisc

@@ -318,11 +318,14 @@ class Trainer:
         if any(self.folder.glob("seed-*")):
             raise NdmError(f"{self.folder}: holds a population; choose another -o")
         self.folder.mkdir(parents=True, exist_ok=True)
-        try:
-            with files.locked(self.folder):
-                return self._run(quiet, name, board)
-        except BlockingIOError:
-            raise NdmError(f"{self.folder}: another training goes on here; wait for it") from None
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(files.locked(self.folder))
+            except BlockingIOError:
+                raise NdmError(
+                    f"{self.folder}: another training goes on here; wait for it"
+                ) from None
+            return self._run(quiet, name, board)
 
     def _run(self, quiet: bool, name: str, board: bool) -> dict[str, Any]:
         writer = require_tensorboard()(self.folder / "tensorboard") if board else None

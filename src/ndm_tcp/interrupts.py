@@ -71,7 +71,7 @@ def first_done(
 
 
 def end_with(parent: int) -> None:
-    """In a process that this one has just forked: end when it does, however that ends."""
+    """In a process that `parent` has just forked: end when it does, however it ends."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it was over before the call
         os._exit(1)

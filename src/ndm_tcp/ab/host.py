@@ -117,11 +117,8 @@ class Host:
 
     def flows(self) -> list[Flow]:
         """What the polls measured, flow by flow."""
-        names = (
-            cgroup_names(cgroup_root())
-            if any(number for _, number in self.watched.values())
-            else {}
-        )
+        numbered = any(number for _, number in self.watched.values())
+        names = cgroup_names(cgroup_root()) if numbered else {}
         return [
             measure(ends, seen, self.least_s, names.get(number, str(number)))
             for (_, ends), (seen, number) in self.watched.items()
