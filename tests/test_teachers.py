@@ -155,6 +155,8 @@ def test_bad_teachers_are_one_line(
     for more, said in (
         ([str(tmp_path / "none")], "no population here; run: ndm train --seeds 8"),
         ([str(population), "--mask", "7,8"], "learned with mask (); expected (7, 8)"),
+        ([str(population), "--objective", "bc"], "--objective bc: with --teachers nothing of"),
+        ([str(population), "--objective", "awbc"], "learned; leave --objective out"),
     ):
         assert run_command([*words, *more]) == 2
         assert said in capsys.readouterr().err.splitlines()[-1]

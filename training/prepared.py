@@ -22,7 +22,7 @@ from ndm_tcp.datasets.store.store import PART
 from ndm_tcp.errors import NdmError
 from ndm_tcp.training import teachers
 from ndm_tcp.training.advantage import Value, weights
-from ndm_tcp.training.config import TrainConfig
+from ndm_tcp.training.config import TARGET_STEP, TrainConfig
 from ndm_tcp.training.model import Policy
 from ndm_tcp.training.objective import Examples, examples, needed, shared_out
 from ndm_tcp.training.start import CONGESTION, GAIN, Start, resolve
@@ -113,10 +113,15 @@ def prepare(data: Sequence[Path], config: TrainConfig) -> Prepared:
         config: all there is to choose.
 
     Raises:
-        NdmError: bad dataset, not one share or offset for each, no training rounds, or a start
-            that does not fit.
+        NdmError: bad dataset, not one share or offset for each, no training rounds, a start that
+            does not fit, or teachers beside an objective that clones senders.
     """
     _require_one_each(config, len(data))
+    if config.teachers and config.objective != TARGET_STEP:
+        raise NdmError(
+            f"--objective {config.objective}: with --teachers nothing of the senders' steps is "
+            "learned; leave --objective out"
+        )
     dataset = store.load_all(data, needed(config))
     found, sha256 = examples(dataset.rounds, config), dataset.sha256
     for said in _unused(data, dataset.rounds, found):
