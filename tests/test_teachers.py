@@ -14,6 +14,7 @@ from ndm_tcp import files
 from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.builder.build import build
 from ndm_tcp.errors import NdmError
+from ndm_tcp.export import judge
 from ndm_tcp.training import checkpoint as ckpt
 from ndm_tcp.training import teachers
 from ndm_tcp.training.config import TrainConfig
@@ -77,6 +78,57 @@ def test_the_mean_of_the_teachers_is_the_target(data: Path, population: Path) ->
     digests = [files.sha256(Path(run) / ckpt.MODEL)[:16] for run in runs]
     assert taught.config.teachers == tuple(f"checkpoint {digest}" for digest in digests)
     assert taught.config.expectile == 0.5
+
+
+@pytest.fixture(scope="module")
+def captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset without a target window and without a known cause of loss."""
+    folder = tmp_path_factory.mktemp("captures")
+    for name in ("reno-03-lossy", "cubic-04-lossy", "bbr-01-clean"):
+        (found,) = (TRACES / name).glob("sender.pcap*")
+        (folder / f"{name}{''.join(found.suffixes)}").write_bytes(found.read_bytes())
+    build([folder], folder / "data", quiet=True)
+    return folder / "data"
+
+
+def test_teachers_need_no_labels(captures: Path, population: Path, tmp_path: Path) -> None:
+    """They teach every round's gain, and congestion wherever packets were lost."""
+    runs = tuple(str(population / f"seed-{seed}") for seed in (1, 2))
+    data = prepare([captures], replace(FEW, teachers=runs))
+    assert not data.examples.policy.any() and not (data.examples.cause >= 0).any()
+    assert (data.config.init, data.config.freeze) == ("random", ())
+    nets = [ckpt.load_policy(Path(run))[0] for run in runs]
+    target = teachers.outputs(nets, data.train.x)
+    assert (data.train.weight > 0).any() and torch.allclose(data.train.action, target[:, 0])
+    known = data.train.cause >= 0
+    lost = data.examples.lost & (data.examples.split == "train")
+    assert 0 < int(known.sum()) == lost.sum() < len(known) and (data.balance == 1).all()
+    assert torch.allclose(data.train.cause[known], target[known, 1])
+
+    Trainer(data, tmp_path / "mean", data.config).run(quiet=True)
+    student, _ = ckpt.load_policy(tmp_path / "mean")
+    fresh = Policy(data.config.hidden)
+    with torch.no_grad():
+        apart, before = (
+            (net.raw(data.train.x)[known, 1].sigmoid() - target[known, 1]).abs().mean()
+            for net in (student, fresh)
+        )
+    assert apart < 0.5 * before
+    judge.require(tmp_path / "mean", even_if_worse=True)  # neither output is still random
+
+
+def test_a_share_of_data_without_labels_is_the_teachers(
+    captures: Path, data: Path, population: Path
+) -> None:
+    folders, shares = [data, captures], (0.3, 0.7)
+    with pytest.raises(NdmError, match="no round of dataset 2 teaches"):
+        prepare(folders, replace(FEW, shares=shares))
+    runs = (str(population / "seed-1"),)
+    found = prepare(folders, replace(FEW, shares=shares, teachers=runs))
+    made = found.examples
+    mine = made.part[(made.split == "train") & (made.acts | made.lost)] == 1
+    weight = found.train.weight.numpy()
+    assert weight[mine].sum() / weight.sum() == pytest.approx(0.7, rel=1e-5)
 
 
 def test_a_network_that_learns_the_mean_is_nearer_to_it_than_its_teachers_are(

@@ -375,6 +375,7 @@ class Trainer:
             "masked_rounds": self.examples.masked,
             "start": self.config.init,
             "frozen": list(self.config.freeze),
+            "teachers": list(self.config.teachers),
             **evaluate(self.policy, self.examples),
         }
         text = orjson.dumps(results, option=orjson.OPT_INDENT_2).decode()

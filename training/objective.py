@@ -45,6 +45,8 @@ READ_TO_CLONE = ("duration_us", "delivered", "srtt_us", "min_rtt_us")
 """and those of rewards, which only cloning looks at"""
 LOSS_STATE = 4  # TCP_CA_Loss
 RECOVERY_STATE = 2  # CWR, Recovery and Loss: the kernel's mechanics, no policy
+NO_TRUTH = "no truth"
+"""in `Examples.masked`: rounds whose target window is unknown"""
 
 
 @dataclass(frozen=True)
@@ -60,10 +62,14 @@ class Examples:
     objective does not look at it"""
     policy: npt.NDArray[np.bool_]
     """[n] rounds whose action is a decision worth learning"""
+    acts: npt.NDArray[np.bool_]
+    """[n] the same rounds, and those that are none only because of `NO_TRUTH`"""
     weight: npt.NDArray[np.float32]
     """[n] of the round beside others"""
     cause: npt.NDArray[np.int8]
     """[n] 1: overflow loss, 0: random loss, -1: nothing lost, or cause unknown"""
+    lost: npt.NDArray[np.bool_]
+    """[n] rounds with valid inputs that lost packets"""
     split: npt.NDArray[np.str_]
     part: npt.NDArray[np.int16]
     """[n] number of the dataset that each round comes from"""
@@ -155,7 +161,18 @@ def _cloned(data: dict[str, Any], last: npt.NDArray[np.bool_]) -> dict[str, Any]
 
 def _taught(data: dict[str, Any]) -> dict[str, Any]:
     """Reasons why the target window is unknown."""
-    return {"no truth": data["target_cwnd"] <= 0, "timeout": data["ca_state"] >= LOSS_STATE}
+    return {NO_TRUTH: data["target_cwnd"] <= 0, "timeout": data["ca_state"] >= LOSS_STATE}
+
+
+def _reasons(data: dict[str, Any], of_objective: dict[str, Any]) -> dict[str, Any]:
+    """All reasons why a round teaches no gain, the first that counts first."""
+    return {
+        "no valid inputs": ~data["valid"],
+        "slow start": data["slow_start"] > 0,
+        **of_objective,
+        "application limited": data["app_limited"],
+        "receiver limited": data["rwnd_limited"],
+    }
 
 
 def _split(
@@ -188,7 +205,8 @@ def _sampled(table: pa.Table, config: TrainConfig) -> pa.Table:
         raise NdmError("dataset: no rounds in it; build it from other sources")
     (other,) = pc.unique(table["sampling"].cast(pa.string())).to_pylist()
     words = f"--sampling {other}"
-    if config.objective == TARGET_STEP and table["scenario"].null_count == table.num_rows:
+    blind = table["scenario"].null_count == table.num_rows and not config.teachers
+    if config.objective == TARGET_STEP and blind:
         words += " --objective awbc"
     raise NdmError(
         f"dataset: no {config.sampling} rounds in it, but {table.num_rows} {other} rounds; "
@@ -256,13 +274,12 @@ def _moved(action: Floats, part: npt.NDArray[np.int16], config: TrainConfig) -> 
     return np.asarray(np.clip(moved, *STEP_RANGE), dtype=np.float64)
 
 
-def _causes(data: dict[str, Any]) -> npt.NDArray[np.int8]:
-    """[n] see `Examples.cause`."""
-    cause = np.full(len(data["lost"]), -1, dtype=np.int8)
-    hit = data["valid"] & (data["lost"] > 0)
-    cause[hit & (data["loss_cause"] == LossCause.QUEUE)] = 1
+def _causes(data: dict[str, Any], lost: npt.NDArray[np.bool_]) -> npt.NDArray[np.int8]:
+    """[n] see `Examples.cause`; lost: [n]."""
+    cause = np.full(len(lost), -1, dtype=np.int8)
+    cause[lost & (data["loss_cause"] == LossCause.QUEUE)] = 1
     noise = (data["loss_cause"] == LossCause.RANDOM) | (data["loss_cause"] == LossCause.REORDERED)
-    cause[hit & noise] = 0
+    cause[lost & noise] = 0
     return cause
 
 
@@ -299,24 +316,19 @@ def examples(table: pa.Table, config: TrainConfig, beside_lab: bool = False) -> 
     else:
         action = np.where(last, 0.0, actions(data))
         weight = np.ones(n)
-    reasons = {
-        "no valid inputs": ~data["valid"],
-        "slow start": data["slow_start"] > 0,
-        **(_taught(data) if taught else _cloned(data, last)),
-        "application limited": data["app_limited"],
-        "receiver limited": data["rwnd_limited"],
-    }
-    policy = np.ones(n, dtype=bool)
+    policy, acts = np.ones(n, dtype=bool), np.ones(n, dtype=bool)
     masked = Counter[str]()
-    for reason, rows in reasons.items():
+    for reason, rows in _reasons(data, _taught(data) if taught else _cloned(data, last)).items():
         masked[reason] = int((policy & rows).sum())
         policy &= ~rows
+        acts &= ~rows | (reason == NO_TRUTH)
     split = _split(texts, edges, config, beside_lab)
     part = np.zeros(n, dtype=np.int16)
     if PART.name in table.column_names:  # else of one dataset, which need not be one of the run's
         part = table[PART.name].to_numpy()
-        weight = shared_out(weight, policy, split, part, config)
+        weight = shared_out(weight, acts if config.teachers else policy, split, part, config)
         action = _moved(action, part, config)
+    lost = data["valid"] & (data["lost"] > 0)
     x = derived.dense(table).astype(np.float32)
     x *= np.float32(1 / (1 << contract.Q_INPUT))
     return Examples(
@@ -326,8 +338,10 @@ def examples(table: pa.Table, config: TrainConfig, beside_lab: bool = False) -> 
         if taught
         else _returns(data, texts["path"], policy, groups, config.gamma),
         policy=policy,
+        acts=acts,
         weight=weight.astype(np.float32),
-        cause=_causes(data),
+        cause=_causes(data, lost),
+        lost=lost,
         split=split,
         part=part,
         flows=texts["flow_id"],

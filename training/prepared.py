@@ -24,7 +24,7 @@ from ndm_tcp.training import teachers
 from ndm_tcp.training.advantage import Value, weights
 from ndm_tcp.training.config import TARGET_STEP, TrainConfig
 from ndm_tcp.training.model import Policy
-from ndm_tcp.training.objective import Examples, examples, needed, shared_out
+from ndm_tcp.training.objective import NO_TRUTH, Examples, examples, needed, shared_out
 from ndm_tcp.training.start import CONGESTION, GAIN, Start, resolve
 
 BATCH, STEPS, FEWEST = 4096, 64, 64
@@ -127,7 +127,8 @@ def prepare(data: Sequence[Path], config: TrainConfig) -> Prepared:
     for said in _unused(data, dataset.rounds, found):
         print(f"ndm: {said}", file=sys.stderr)
     del dataset
-    config, start = resolve(config, found, data)
+    learned = _for_teachers(found) if config.teachers else found
+    config, start = resolve(config, learned, data)
     if config.objective == "awbc" and found.return_to_go is not None:
         taught = (found.split == "train") & found.policy
         value = Value.fit(found.x[taught], found.return_to_go[taught])
@@ -135,8 +136,8 @@ def prepare(data: Sequence[Path], config: TrainConfig) -> Prepared:
         # Anew: of an advantage one dataset has more than another.
         weight = (found.weight * better).astype(np.float64)
         shared = shared_out(weight, found.policy, found.split, found.part, config)
-        found = replace(found, weight=shared.astype(np.float32))
-    train, val = (_batch(found, split, config) for split in ("train", "val"))
+        found = learned = replace(found, weight=shared.astype(np.float32))
+    train, val = (_batch(learned, split, config) for split in ("train", "val"))
     config = replace(config, batch=batch_of(config, len(train.x)))
     share = torch.tensor([float((train.cause == k).sum()) for k in (0, 1)])
     # Both kinds of loss weigh the same in sum; a frozen logit is not trained.
@@ -146,14 +147,15 @@ def prepare(data: Sequence[Path], config: TrainConfig) -> Prepared:
         network = Policy(config.hidden, config.mask)
         start.copy_to(network)
         train, val = (
-            _kept(batch, network, found.part[_rows(found, split, config)], config)
+            _kept(batch, network, found.part[_rows(learned, split, config)], config)
             for batch, split in ((train, "train"), (val, "val"))
         )
     if config.teachers:
         names, networks = teachers.load(config.teachers, config.mask)
         train, val = _taught(train, networks), _taught(val, networks)
         # The mean is one number: there is no larger one to prefer, and no cause to balance.
-        config, balance = replace(config, teachers=names, expectile=0.5), torch.ones(2) * both
+        balance = torch.ones(2) * (CONGESTION not in config.freeze)
+        config = replace(config, teachers=names, expectile=0.5)
     return Prepared(found, sha256, config, start, train, val, balance)
 
 
@@ -174,6 +176,14 @@ def _unused(data: Sequence[Path], table: pa.Table, found: Examples) -> list[str]
     if rest := table.num_rows - len(found.x):
         said.append(f"{rest} rounds are sampled in another way, and not used (--sampling)")
     return said
+
+
+def _for_teachers(found: Examples) -> Examples:
+    """The same rounds, with those labelled that teachers can teach: their outputs need neither a
+    known target window nor a known cause of loss."""
+    cause = np.where(found.lost, np.maximum(found.cause, 0), -1).astype(np.int8)
+    masked = {reason: n for reason, n in found.masked.items() if reason != NO_TRUTH}
+    return replace(found, policy=found.acts, cause=cause, masked=masked)
 
 
 def _taught(batch: Batch, networks: Sequence[Policy]) -> Batch:

@@ -109,12 +109,14 @@ def load(init: str) -> Start:
     )
 
 
-def unlabelled(data: Examples) -> tuple[str, ...]:
-    """The outputs that the training rounds have no labels for; congestion needs both causes."""
+def unlabelled(data: Examples, taught: bool) -> tuple[str, ...]:
+    """The outputs that the training rounds have no labels for; congestion needs both causes, or,
+    if taught by other networks, one loss of any cause."""
     train = data.split == "train"
     causes = data.cause[train]
     missing = [] if (train & data.policy & (data.weight > 0)).any() else [GAIN]
-    if not ((causes == 0).any() and (causes == 1).any()):
+    both = (causes == 0).any() and (causes == 1).any()
+    if not (both or (taught and (causes >= 0).any())):
         missing.append(CONGESTION)
     return tuple(missing)
 
@@ -137,7 +139,7 @@ def resolve(
         NdmError: an output would stay at random weights, nothing is left to learn, or the network
             to start from is not there or of another shape.
     """
-    missing = unlabelled(data)
+    missing = unlabelled(data, bool(config.teachers))
     if GAIN in missing and GAIN not in config.freeze:
         hint = "add longer captures"
         if (data.policy & (data.split == "train")).any():

@@ -178,7 +178,7 @@ def summary(results: dict[str, Any]) -> str:
     for split in ("train", "val", "test"):
         part = results[split]
         if part["gain_mae"] is None:
-            lines.append(f"{split:5}  no rounds")
+            lines.append(f"{split:5}  no rounds to measure")
             continue
         auc, overflow, random = (
             part[key] for key in ("congestion_auc", "congestion_losses", "noise_losses")
