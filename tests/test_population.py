@@ -95,6 +95,20 @@ def stops_after(epochs: int, validate: Callable[..., Any]) -> Callable[..., Any]
     return stopped
 
 
+def test_a_network_that_is_named_twice_counts_once(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its own folder and by its population's, or by two names of one folder."""
+    many = tmp_path / "many"
+    population.train([dataset], many, replace(FEW, epochs=1), 2, quiet=True)
+    monkeypatch.chdir(tmp_path)
+    one, two = (str(many / f"seed-{seed}") for seed in (1, 2))
+    assert population.every([many]) == (one, two)
+    assert population.every([many, Path("many")]) == (one, two)
+    assert population.every([many, Path(two)]) == (two, one)
+    assert population.every([Path(one), Path("many/seed-1")]) == (one,)
+
+
 @pytest.mark.parametrize("seeds", ["0", "-1"])
 def test_no_networks_are_none_to_train(
     seeds: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -72,14 +72,17 @@ def _require_alike(run: Path, config: TrainConfig, dataset_sha256: str) -> None:
 
 
 def every(paths: Sequence[Path]) -> tuple[str, ...]:
-    """The runs among these folders, and the members of those that are populations.
+    """The runs among these folders, and the members of those that are populations; each once.
 
     Raises:
         NdmError: see `members`.
     """
     alone = [path for path in paths if (path / ckpt.MODEL).is_file()]
     many = [run for path in paths if path not in alone for run in members(path).values()]
-    return tuple(str(run) for run in (*alone, *many))
+    distinct: dict[Path, str] = {}
+    for run in (*alone, *many):
+        distinct.setdefault(run.resolve(), str(run))
+    return tuple(distinct.values())
 
 
 def _one(run: Path, seed: int, quiet: bool, board: bool) -> dict[str, Any]:
