@@ -242,6 +242,16 @@ def test_shares_are_of_the_weight_that_trains(taught: Path, tmp_path: Path) -> N
         TrainConfig(shares=(0.2, 0.3))
 
 
+def test_the_loss_of_congestion_ignores_the_shares(taught: Path, tmp_path: Path) -> None:
+    build([TRACES / "lab/train-03-loss--bbr--1"], tmp_path / "one", quiet=True)
+    plain, shared = (
+        prepared.prepare([taught, tmp_path / "one"], TrainConfig(shares=shares))
+        for shares in ((), (1.0, 0.0))
+    )
+    assert torch.equal(plain.train.cause, shared.train.cause)
+    assert torch.equal(plain.balance, shared.balance) and bool(plain.balance.all())
+
+
 def test_one_share_each_also_of_a_dataset_without_rounds(taught: Path, tmp_path: Path) -> None:
     """The second dataset holds polls alone, the third what the first has."""
     (poll,) = (TRACES / "third_party").glob("mlab_tcpinfo*")

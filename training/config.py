@@ -53,7 +53,8 @@ class TrainConfig:
     above, the network prefers the larger window where its inputs are ambiguous (`teaching`)"""
     shares: tuple[float, ...] = ()
     """part of the steps' weight that each dataset has, in the order of the folders; none: as its
-    flows weigh. Fine-tuning on a few captures keeps what it knew only if it sees the rest, too"""
+    flows weigh. Fine-tuning on a few captures keeps what it knew only if it sees the rest, too.
+    The congestion logit's loss ignores them"""
     held_out_shares: tuple[float, ...] = ()
     """the same for held-out rounds, whose loss chooses the epoch; none: as `shares`"""
     offsets: tuple[float, ...] = ()

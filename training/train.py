@@ -126,8 +126,9 @@ def _add_objective(parser: argparse.ArgumentParser, default: TrainConfig) -> Non
         type=_parts,
         default=default.shares,
         metavar="PARTS",
-        help="part of the weight of each --data folder, separated by commas, such as 0.4,0.6 "
-        "(default: as their flows weigh)",
+        help="part of the weight of each --data folder in the loss of cwnd_gain, separated by "
+        "commas, such as 0.4,0.6 (default: as their flows weigh); the loss of congestion ignores "
+        "them",
     )
     parser.add_argument(
         "--teachers",
