@@ -205,6 +205,23 @@ def test_starts_that_cannot_be_are_one_line(
     assert "\n" not in str(caught.value) and not (tmp_path / "run").exists()
 
 
+def test_the_default_width_counts_when_it_is_asked_for(
+    dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wider start gives its own width only if none was named."""
+    words = ["train", "--data", str(dataset), "--objective", "awbc", "--epochs", "1", "-o"]
+    wide = tmp_path / "wide"
+    assert run_command([*words, str(wide), "--hidden", "16"]) == 0
+    tuned = [*words, str(tmp_path / "tuned"), "--init", str(wide)]
+    capsys.readouterr()
+    assert run_command([*tuned, "--hidden", "8,8"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("ndm: --hidden 8,8: checkpoint ") and said.count("\n") == 1
+    assert said.endswith(" has 16; leave --hidden out\n") and not (tmp_path / "tuned").exists()
+    assert run_command(tuned) == 0
+    assert ckpt.load(tmp_path / "tuned" / ckpt.MODEL).config.hidden == (16,)
+
+
 def test_nothing_left_to_learn_is_refused(captures: Path, tmp_path: Path) -> None:
     with pytest.raises(NdmError, match="nothing is left to learn: cwnd_gain and congestion"):
         Trainer([captures], tmp_path, replace(FEW, freeze=("cwnd_gain",)))

@@ -49,6 +49,14 @@ class Start:
         """Widths of the hidden layers."""
         return tuple(len(bias) for _, bias in self.layers[:-1])
 
+    def require_hidden(self, hidden: tuple[int, ...]) -> None:
+        """Raises NdmError if its hidden layers have other widths than the ones requested."""
+        if hidden != self.hidden:
+            raise NdmError(
+                f"--hidden {','.join(map(str, hidden))}: {self.name} has "
+                f"{','.join(map(str, self.hidden))}; leave --hidden out"
+            )
+
     def copy_to(self, policy: Policy) -> None:
         """Give its weights to a network of the same shape; masked inputs become `TYPICAL`."""
         linear = [layer for layer in policy.layers if isinstance(layer, nn.Linear)]
@@ -166,11 +174,8 @@ def resolve(
             )
         return replace(config, init=RANDOM), None
     start = load(init)
-    if config.hidden not in (TrainConfig.hidden, start.hidden):
-        raise NdmError(
-            f"--hidden {','.join(map(str, config.hidden))}: {start.name} has "
-            f"{','.join(map(str, start.hidden))}; leave --hidden out"
-        )
+    if config.hidden != TrainConfig.hidden:
+        start.require_hidden(config.hidden)
     freeze = tuple(o.name for o in contract.OUTPUTS if o.name in {*config.freeze, *missing})
     if len(freeze) == len(contract.OUTPUTS):
         raise NdmError(

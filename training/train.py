@@ -12,7 +12,7 @@ from typing import Any
 
 from ndm_tcp import cluster, contract, files
 from ndm_tcp.errors import NdmError
-from ndm_tcp.training.config import OBJECTIVES, RANDOM, TrainConfig
+from ndm_tcp.training.config import AUTO, OBJECTIVES, RANDOM, TrainConfig
 
 EXAMPLE = """example:
   ndm dataset build datasets/traces -o out/data
@@ -59,10 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hidden",
         type=_numbers,
-        default=default.hidden,
         metavar="UNITS",
-        help="units of each hidden layer, separated by commas (default: "
-        f"{','.join(map(str, default.hidden))})",
+        help="units of each hidden layer, separated by commas (default: as the start has; of "
+        f"random weights {','.join(map(str, default.hidden))})",
     )
     parser.add_argument(
         "--mask",
@@ -196,12 +195,14 @@ def summary(results: dict[str, Any]) -> str:
 
 def main(args: argparse.Namespace) -> int:
     """Run `ndm train`."""
-    from ndm_tcp.training import population
+    from ndm_tcp.training import population, start
     from ndm_tcp.training.loop import Trainer, deterministic, require_tensorboard
 
     deterministic()
+    if args.hidden is not None and args.init not in (AUTO, RANDOM):
+        start.load(args.init).require_hidden(args.hidden)
     config = TrainConfig(
-        hidden=args.hidden,
+        hidden=TrainConfig.hidden if args.hidden is None else args.hidden,
         objective=args.objective,
         beta=args.beta,
         gamma=args.gamma,
