@@ -15,12 +15,14 @@ import pytest
 
 from ndm_tcp import cluster
 from ndm_tcp.cli import run_command
+from ndm_tcp.datasets.builder.build import build
 from ndm_tcp.errors import NdmError
-from ndm_tcp.training import away, loop, population
+from ndm_tcp.training import away, loop, objective, population
 from ndm_tcp.training import checkpoint as ckpt
 from ndm_tcp.training.config import TrainConfig
 from ndm_tcp.training.loop import METRICS, Trainer
 
+from .conftest import TRACES
 from .far import pretend
 
 FEW = TrainConfig(objective="awbc", epochs=4, lr=3e-3, batch=256)
@@ -93,6 +95,25 @@ def stops_after(epochs: int, validate: Callable[..., Any]) -> Callable[..., Any]
         return validate(self)
 
     return stopped
+
+
+def test_networks_of_other_target_windows_are_no_population(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An update of the code between two seeds: settings and dataset are the same."""
+    build([TRACES / "lab/train-03-loss--bbr--1"], tmp_path / "data", quiet=True)
+    config, many = TrainConfig(epochs=1), tmp_path / "many"
+    population.train([tmp_path / "data"], many, config, 1, quiet=True)
+    monkeypatch.setattr(objective, "STEP_SHARE", 0.5)
+    said = "seed-{}: differs .* in more than its seed: target windows, .*; choose another -o"
+    with pytest.raises(NdmError, match=said.format(1)):
+        population.train([tmp_path / "data"], many, replace(config, seed=2), 1, quiet=True)
+    assert not (many / "seed-2").exists()
+    Trainer([tmp_path / "data"], many / "seed-2", replace(config, seed=2)).run(quiet=True)
+    with pytest.raises(NdmError, match=said.format(2)):
+        population.members(many)
+    (many / "seed-2" / ckpt.PROGRESS).unlink()  # nothing is known of a copy without it
+    assert list(population.members(many)) == [1, 2]
 
 
 def test_a_network_that_is_named_twice_counts_once(

@@ -50,12 +50,26 @@ def members(folder: Path) -> dict[int, Path]:
     if others:
         one = ckpt.load(first / ckpt.MODEL)
         for path in others:
-            _require_alike(path, one.config, one.dataset_sha256)
+            _require_alike(path, one.config, one.dataset_sha256, _learned(first))
     return found
 
 
-def _require_alike(run: Path, config: TrainConfig, dataset_sha256: str) -> None:
+def _learned(run: Path) -> str | None:
+    """Digest of all that a run learned from: `Prepared.learned_sha256`; None if it left none."""
+    path = run / ckpt.PROGRESS
+    return ckpt.load(path).dataset_sha256 if path.is_file() else None
+
+
+def _require_alike(
+    run: Path, config: TrainConfig, dataset_sha256: str, learned: str | None
+) -> None:
     """Refuse a network of other settings or data: its score differs by more than the seed's luck.
+
+    Args:
+        run: its folder.
+        config: of the others.
+        dataset_sha256: of theirs.
+        learned: of all they learned from: code makes target windows, which no dataset holds.
 
     Raises:
         NdmError: names the settings in which the run differs.
@@ -64,6 +78,8 @@ def _require_alike(run: Path, config: TrainConfig, dataset_sha256: str) -> None:
     mine, theirs = saved.config.to_dict(), config.to_dict()
     apart = [name for name in mine if name != "seed" and mine[name] != theirs[name]]
     apart += ["dataset"] * (saved.dataset_sha256 != dataset_sha256)
+    if not apart and learned and _learned(run) not in (learned, None):
+        apart = ["target windows, which another version of the code made"]
     if apart:
         raise NdmError(
             f"{run}: differs from the rest of the population in more than its seed: "
@@ -127,7 +143,7 @@ def train(
     runs = {seed: folder / f"seed-{seed}" for seed in seeds}
     for run in sorted({*folder.glob("seed-*")} - {*runs.values()}):  # those refuse by themselves
         if (run / ckpt.MODEL).is_file():
-            _require_alike(run, prepared.config, prepared.dataset_sha256)
+            _require_alike(run, prepared.config, prepared.dataset_sha256, prepared.learned_sha256)
     if engine == cluster.RAY:
         return dict(sorted(away.execute(prepared, runs, board, not quiet)))
     return _here(prepared, runs, quiet, board)
