@@ -229,6 +229,21 @@ def test_zero_windows_are_counted_and_hold_the_sender_back(tmp_path: Path) -> No
     assert flow.rwnd_limited is not None and flow.rwnd_limited[-1]
 
 
+@pytest.mark.parametrize(("segments", "held"), [(20, True), (22, False)])
+def test_a_window_that_every_ack_moves_on_holds_the_sender_back(
+    segments: int, held: bool, tmp_path: Path
+) -> None:
+    """20 segments are in flight whenever an ACK comes: it makes room, but there was none."""
+    made = Captured(tmp_path / "x.pcap")
+    made.handshake(1_000_000, 1_020_000, 1_020_050, 0)
+    for n in range(200):
+        made.data(1_021_000 + n * 1000, 1 + n * 1000, 1000)
+        made.ack(1_040_990 + n * 1000, 1 + (n + 1) * 1000, window=segments * 1000)
+    (flow,), _, _ = read(made)
+    assert flow.rwnd_limited is not None
+    assert (flow.rwnd_limited[17:-20] == held).all() and not flow.rwnd_limited[:15].any()
+
+
 def test_copies_of_packets_are_no_retransmissions(tmp_path: Path) -> None:
     """A mirror port shows packets again, a little later; a real repetition has a new id."""
     (once,), _, _ = read(plain(tmp_path / "x.pcap"))

@@ -13,7 +13,7 @@ void ndm_sender_init(struct ndm_sender *s, int64_t mss, int32_t wscale,
 	s->mss = mss;
 	s->wscale = wscale;
 	s->drops = drops;
-	s->una = s->nxt = s->top_sacked = s->beyond = s->unseen_end = s->probe_end = -1;
+	s->una = s->nxt = s->top_sacked = s->beyond = s->unseen_end = s->probe_end = s->window = -1;
 	s->app_limited = 1; /* the first flight counts as limited, as in the kernel */
 	s->reo_steps = 1;
 	ndm_peaks_begin(&s->peaks);

@@ -78,6 +78,7 @@ struct ndm_sender {
 	int64_t repeated;	/* segments that the receiver reported to have come twice */
 	int64_t probe_end;	/* of the tail repeated last (TLP); -1: none, or answered */
 	int64_t window;
+	int64_t held;		/* ACKs in a row before which it had no room, outside recovery */
 	int64_t last_progress_us;
 
 	uint32_t *stamp;	/* a ring of TSval and when it was first sent */

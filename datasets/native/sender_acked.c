@@ -4,6 +4,8 @@
 
 #define DUPTHRESH 3
 #define REO_PERSIST 16		/* recoveries, TCP_RACK_RECOVERY_THRESH */
+/* ACKs in a row: each makes room; a window that grows may lag behind slow start for some of them. */
+#define HELD_ACKS 16
 #define MAX_WINDOW (1LL << 30)	/* bytes, RFC 7323 (2.3) */
 
 static bool later(int64_t a_us, int64_t a_end, int64_t b_us, int64_t b_end)
@@ -295,6 +297,12 @@ static uint32_t clamp32(int64_t value)
 	return value < 0 ? 0 : value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
 }
 
+/* Has the receiver's window, -1 until an ACK shows it, no room for a segment? */
+static bool is_held(const struct ndm_sender *s)
+{
+	return s->wscale >= 0 && s->window >= 0 && s->una + s->window - s->nxt < s->mss;
+}
+
 static void record(struct ndm_sender *s, int64_t now_us, const struct rtts *rtt, int64_t newly,
 		   struct ndm_ack_row *row)
 {
@@ -324,7 +332,7 @@ static void record(struct ndm_sender *s, int64_t now_us, const struct rtts *rtt,
 	row->ack.interval_us = (int32_t)max64(min64(interval, INT32_MAX), -1);
 	row->ack.app_limited = s->sample.app_limited;
 	row->ack.ca_state = (uint32_t)s->state;
-	row->rwnd_limited = s->wscale >= 0 && s->una + s->window - s->nxt < s->mss;
+	row->rwnd_limited = s->held >= HELD_ACKS || is_held(s);
 	s->rows++;
 	if (s->sample.end >= 0)
 		ndm_peaks_sample(&s->peaks, s->sample.prior_delivered, s->delivered, out);
@@ -394,6 +402,7 @@ bool ndm_sender_acked(struct ndm_sender *s, int64_t now_us, uint32_t ack32, uint
 		return false;
 	}
 	before = s->delivered;
+	s->held = s->state < RECOVERY && is_held(s) ? s->held + 1 : 0;
 	memset(&s->sample, 0, sizeof(s->sample));
 	s->sample.end = -1;
 	twice = take_dsack(s, ack, options);
@@ -417,8 +426,7 @@ bool ndm_sender_acked(struct ndm_sender *s, int64_t now_us, uint32_t ack32, uint
 	row->cause = s->marked_cause;
 	row->ack.lost = s->marked;
 	advance_state(s, s->marked - s->entered);
-	s->marked = s->entered = 0;
-	s->marked_cause = 0;
+	s->marked = s->entered = s->marked_cause = 0;
 	record(s, now_us, &rtt, newly, row);
 	ndm_sender_release(s);
 	return !s->failed;

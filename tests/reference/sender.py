@@ -20,6 +20,7 @@ from .estimators import RttEstimator, WindowedMin
 from .sender_state import (
     DISORDER,
     DUPTHRESH,
+    HELD_ACKS,
     LEFT_SLOW_START,
     LOSS,
     MIN_RTO_US,
@@ -68,21 +69,17 @@ class SenderReplay:
         self.delivered_us = self.first_tx_us = 0
         self.app_limited = 1  # the first flight counts as limited, as in the kernel
         self.state, self.high_seq = OPEN, 0
-        self.reordered = False
         self.rack_sent_us = self.rack_end = self.rack_rtt_us = 0
-        self.rack_advanced = self.dsack_seen = False
+        self.reordered = self.rack_advanced = self.dsack_seen = False
         self.reo_steps, self.reo_persist, self.reo_mark = 1, 0, 0
         self.repeated, self.probe_end = 0, -1
-        self.window = self.last_progress_us = 0
+        self.window, self.last_progress_us = -1, 0
         self.stamps = _Stamps()
         self.ssthresh = INITIAL_SSTHRESH
-        self.peak = self.last_peak = 0
-        self.peak_mark = 0
+        self.peak = self.last_peak = self.peak_mark = 0
         self.full_peak = self.flat_rounds = 0
-        self.retransmitted = 0
-        self.dsacks = 0
-        self.sent_segments = 0
-        self.rtos = 0
+        self.retransmitted = self.dsacks = self.held = 0
+        self.sent_segments = self.rtos = 0
         self.sample = _RateSample()
         self.rows: list[tuple[int, ...]] = []
         self.cause_rows: list[int] = []
@@ -224,6 +221,7 @@ class SenderReplay:
             self.una = max(self.una, min(ack, self.nxt))
             return
         before = self.delivered
+        self.held = self.held + 1 if self.state < RECOVERY and self._held() else 0
         self.sample = _RateSample()
         twice = self._repeated(ack, options.sack)
         self.delivered += twice
@@ -245,7 +243,12 @@ class SenderReplay:
         self.marked, self.marked_cause, self.entered = 0, int(LossCause.UNKNOWN), 0
         self._record(now_us, ca_rtt_us, newly, lost, cause)
         self.rtt_rows.append(captured_us if captured_us >= 0 else ca_rtt_us)
+        self.rwnd_rows.append(self.held >= HELD_ACKS or self._held())
         self._compact()
+
+    def _held(self) -> bool:
+        known = self.wscale is not None and self.window >= 0
+        return known and self.una + self.window - self.nxt < self.mss
 
     def _overtaken(self, now_us: int, ack: int, options: Options) -> None:
         """An ACK came after a later one: its blocks count, but not as delivered."""
@@ -459,9 +462,6 @@ class SenderReplay:
             )
         )
         self.cause_rows.append(cause)
-        self.rwnd_rows.append(
-            self.wscale is not None and self.una + self.window - self.nxt < self.mss
-        )
         if sample.end >= 0 and sample.prior_delivered >= self.peak_mark:
             self._leave_slow_start()
             self.last_peak, self.peak = self.peak, inflight

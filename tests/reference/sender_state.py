@@ -9,6 +9,7 @@ OPEN, DISORDER, CWR, RECOVERY, LOSS = range(5)
 DUPTHRESH = 3
 LEFT_SLOW_START = 2  # packets; the window is estimated, so only "above it" can be told
 REO_PERSIST = 16  # recoveries, TCP_RACK_RECOVERY_THRESH
+HELD_ACKS = 16  # in a row: a window that grows may lag behind slow start for some of them
 MAX_WINDOW = 1 << 30  # bytes, RFC 7323 (2.3)
 MIN_RTO_US = 200_000  # TCP_RTO_MIN
 MIN_RTT_WINDOW_US = 300_000_000  # sysctl tcp_min_rtt_wlen
