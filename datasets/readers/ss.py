@@ -285,15 +285,24 @@ def parse(path: Path) -> Log:
 def flows_of(path: Path, log: Log) -> list[npt.NDArray[np.intp]]:
     """Record numbers of each flow, flows in order of their first record.
 
-    A counter of acknowledged bytes that goes back means that the ports were reused. Records before
-    a flow's first time stamp are left out: of a log that has the times behind the calls.
+    A counter that goes back means that the ports were reused, unless the records are in the wrong
+    order. Records before a flow's first time stamp are left out: of a log that has the times behind
+    the calls.
     """
+
+    def begins(item: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+        rows, back = log.rows[item], np.zeros(max(len(item) - 1, 0), dtype=bool)
+        for counter in ("bytes_acked", "retransmitted"):
+            back |= np.diff(rows[counter]) < 0
+        return np.flatnonzero(back) + 1
+
     flows = []
     order = np.argsort(log.rows["ends"], kind="stable")
     starts = np.flatnonzero(np.diff(log.rows["ends"][order], prepend=-1))
     for of_ends in np.split(order, starts[1:]):
-        back = np.flatnonzero(np.diff(log.rows["bytes_acked"][of_ends]) < 0) + 1
-        flows += np.split(of_ends, back)
+        by_time = of_ends[np.argsort(log.rows["time_us"][of_ends], kind="stable")]
+        item = min((of_ends, by_time), key=lambda one: len(begins(one)))
+        flows += np.split(item, begins(item))
     flows = sorted((item for item in flows if len(item)), key=lambda item: int(item[0]))
     for number, item in enumerate(flows):
         timed = log.rows["time_us"][item] >= 0
