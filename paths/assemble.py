@@ -113,7 +113,7 @@ def model(flow: FlowRecords, name: str, source: str, o: Observed, f: Found) -> P
         jitter_us=_jitter(f),
         reorder=f.order.reorder,
         ack_hold_us=_hold(f.hold, mean(levels, o.seconds)),
-        rivals=(Rival(STAND_IN, Kind.ASSUMED, _start(f.shared)),) * f.shared.rivals,
+        rivals=stand_ins(f.shared),
         joined=f.shared.joined,
         bucket_packets=_bucket(f.policer),
         app_limited=o.app_limited,
@@ -228,8 +228,20 @@ def _too_slow_for_holds(pps: float) -> bool:
     return pps * ASSUMED_HOLD_S < holds.AT_ONCE
 
 
-def _start(shared: Shared) -> float:
-    return 0.0 if shared.joined else round(shared.from_s, 3)
+def stand_ins(shared: Shared) -> tuple[Rival, ...]:
+    """The rivals of a model."""
+    from_s = 0.0 if shared.joined else round(shared.from_s, 3)
+    return (Rival(STAND_IN, Kind.ASSUMED, from_s),) * shared.rivals
+
+
+def beside(shared: Shared, at_least: bool) -> tuple[str, ...]:
+    """What a model notes of rivals in the same capture or log; at_least: of the rate."""
+    if not shared.shown:
+        return ()
+    others = "Another flow" if shared.rivals == 1 else f"{shared.rivals} other flows"
+    of_all = "" if shared.by_clock else ": the rate is that of all"
+    of_all += ", and a lower bound" * at_least
+    return (f"{others} between the same hosts ran at the same time{of_all}.",)
 
 
 def _label_error(f: Found) -> float:
@@ -305,11 +317,7 @@ def _notes(f: Found, rwnd: float) -> tuple[str, ...]:
         notes.append("At times the flow did not fill the path: these rates are lower bounds.")
     elif _seldom_filled(f):
         notes.append("The flow seldom filled the path: changes of its rate may not show.")
-    if f.shared.shown:
-        others = "Another flow" if f.shared.rivals == 1 else f"{f.shared.rivals} other flows"
-        of_all = "" if f.shared.by_clock else ": the rate is that of all"
-        of_all += ", and a lower bound" * f.unfilled
-        notes.append(f"{others} between the same hosts ran at the same time{of_all}.")
+    notes += beside(f.shared, f.unfilled)
     if f.shared.joined and f.unfilled:
         notes.append("The flow joined rivals: its rate is a lower bound.")
     if f.shared.joined:

@@ -53,10 +53,10 @@ def estimate(flow: FlowRecords, source: str, others: Sequence[FlowRecords] = ())
         NdmError: the flow shows too little of its path; says what would help.
     """
     o = observe(flow)
-    name = name_of(source, flow)
+    name, shared = name_of(source, flow), rivals.of_source(flow, others)
     if flow.sampling == Sampling.POLL:
-        return polls.estimate(flow, o, name, source)
-    found = find(o, flow.cc_name, rivals.of_capture(flow, others))
+        return polls.estimate(flow, o, name, source, shared)
+    found = find(o, flow.cc_name, shared)
     if flow.facts.get("handshake") == 0 and not found.policer:
         pps = at(found.levels, found.rates.windows.middle)
         stood = rates.never_idle(o, found.rates, found.order.base, pps)
@@ -111,6 +111,7 @@ def find(o: Observed, cc: str | None, known: Shared = rivals.NONE) -> Found:
         return Found(ordered, hold, rate, shared, levels, (), only, lost, "", policer, False)
     # A queue shorter than the receiver's timer cannot be told from it.
     unfilled |= not clock.pps and rate.queue_s < hold
+    unfilled |= not clock.pps and steady and rivals.is_held(o, ordered)
     fair = cc in rivals.FAIR
     return Found(
         *(ordered, hold, rate, shared, levels, steps, unfilled, lost, early, None, fair),

@@ -43,8 +43,10 @@ SCALED_BYTES = 49_152
 """of a receive buffer at scale 0: between 32 and 64 KiB, so that scale 7 gives Linux's 6 MiB"""
 MOST_SCALE = 14
 """RFC 7323, 2.3"""
-GRID_S = 0.01
-"""the lab's own interval between two looks at a socket"""
+GRID_S, MOST_LOOKS = 0.01, 1_000_000
+"""the lab's own interval between two looks at a socket; so many are enough of long flows"""
+LONGEST_GAP_S = 86_400.0
+"""between two ACKs or polls: clocks are set forward by years, no transfer rests for a day"""
 
 
 class TooShortError(NdmError):
@@ -154,6 +156,7 @@ def observe(flow: FlowRecords) -> Observed:
     polled = flow.sampling == Sampling.POLL
     rtt_us = _rtts_us(flow)
     has = rtt_us > 0
+    _require_steady_clock(t, polled)
     _require_enough(flow, int(has.sum()), t, polled)
     limited = _app_limited(acks, float(t[-1]), polled)
     acked, inflight = acks["acked"].astype(np.int64), acks["inflight"].astype(np.float64)
@@ -198,6 +201,17 @@ def _require_fine_clock(now_us: Ints, packet_us: float) -> None:
         )
 
 
+def _require_steady_clock(t: Floats, polled: bool) -> None:
+    gaps = np.diff(t)
+    if len(gaps) and gaps.max() > LONGEST_GAP_S:
+        days, at = gaps.max() / 86_400, t[int(gaps.argmax())]
+        between = "polls" if polled else "ACKs"
+        raise NdmError(
+            f"{days:.1f} days between two {between}, {at:.1f} s after the first one: the clock was "
+            "set, or the flow rested; cut it there"
+        )
+
+
 def _delivered(acks: AckArray, polled: bool) -> Ints:
     """[n] packets until then; of a log since its first poll, before which the flow may be old."""
     found: Ints = np.cumsum(acks["acked"], dtype=np.int64) if polled else acks["delivered"]
@@ -212,6 +226,11 @@ def _rtts_us(flow: FlowRecords) -> npt.NDArray[Any]:
 
 def _require_enough(flow: FlowRecords, samples: int, t: Floats, polled: bool) -> None:
     packets = int(_delivered(flow.acks, polled)[-1]) if len(t) else 0
+    if polled and not flow.acks["delivered"].any():
+        raise NdmError(
+            "no packet was delivered, or the log does not count them; poll with an ss that shows "
+            "bytes_acked"
+        )
     seconds = float(t[-1]) if len(t) else 0.0
     if packets < MIN_PACKETS or seconds < MIN_SECONDS:
         digits = 1 if seconds >= MIN_SECONDS else 3
@@ -274,7 +293,8 @@ def _require_possible(packets: int, seconds: float, shortest_s: float) -> None:
 
 def seen(flow: FlowRecords, observed: Observed) -> Seen:
     """Goodput, smoothed RTT and retransmission rate as the lab reports them for a run."""
-    grid = np.arange(0.0, max(observed.seconds, GRID_S), GRID_S)
+    lasts = max(observed.seconds, GRID_S)
+    grid = np.arange(0.0, lasts, max(GRID_S, lasts / MOST_LOOKS))
     at = np.searchsorted(observed.t, grid, side="right") - 1
     srtt_ms = flow.acks["srtt_us"][at.clip(0)] / 1e3
     srtt_ms = srtt_ms[srtt_ms > 0]

@@ -100,9 +100,9 @@ class Shared:
 NONE = Shared(0, 0.0, 0.0, False, False, True)
 
 
-def of_capture(flow: FlowRecords, others: Sequence[FlowRecords]) -> Shared:
-    """Those of a capture's flows that compete with one: between the same hosts, at its time."""
-    if flow.start_us is None or not flow.mss:
+def of_source(flow: FlowRecords, others: Sequence[FlowRecords]) -> Shared:
+    """The flows of a capture or log that compete with one: between the same hosts, at its time."""
+    if flow.start_us is None or flow.group is None or not flow.mss:
         return NONE
     end_us = int(flow.acks["now_us"][-1])
     at = np.arange(0.0, end_us + 1, TOGETHER_US)
@@ -279,6 +279,29 @@ def _levels_are_rivals(o: Observed, rates: Rates, excess: Floats) -> bool:
     delay, rate = np.array(highest).clip(1e-6), np.array(pps)
     steady = np.std(np.log(delay)) < SAME_DELAY * np.std(np.log(delay * rate))
     return bool(steady and rate[-1] < rate[0])
+
+
+CONSTANT, CONSTANT_PACKETS, CONSTANT_SHARE = 0.05, 2, 0.9
+"""part of the packets in flight by which they vary; or packets; and of the ACKs"""
+LOW_PERCENTILE, LOW_PART, BEGUN_RTTS = 0.5, 0.5, 2
+"""of the RTT's excess; of its median; and round trips after which a queue that stands all the time
+is never as short as that"""
+
+
+def is_held(o: Observed, order: Order) -> bool:
+    """Does a window of constant size hold the flow, with no queue that stands all the time?
+
+    Its rate is then as even as a link's, but it is the window's size over the RTT.
+    """
+    usual = float(np.median(o.flight))
+    even = np.abs(o.flight - usual) <= max(CONSTANT_PACKETS, CONSTANT * usual)
+    if o.lost.any() or np.mean(even) < CONSTANT_SHARE:
+        return False
+    begun = o.sent > o.sent[even][0] + BEGUN_RTTS * float(np.median(o.rtt))
+    excess = (o.rtt - order.base)[begun]
+    if not len(excess):
+        return True
+    return bool(np.percentile(excess, LOW_PERCENTILE) < LOW_PART * np.median(excess))
 
 
 UNFILLED_SCATTER = 0.1

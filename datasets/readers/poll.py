@@ -329,5 +329,6 @@ def flow(
         group=host_pair(*hosts) if hosts and all(hosts) else None,
         mss=mss,
         rwnd_limited=rwnd_limited,
+        start_us=int(polls.time_us[0]),
         facts=facts,
     )

@@ -113,7 +113,7 @@ class FlowRecords(Flow):
     captured_rtt_us: npt.NDArray[np.int32] | None = None
     """Per ACK, its RTT; the kernel's, in `acks`, counts milliseconds if a timestamp shows it."""
     start_us: int | None = None
-    """when a capture's clock is 0 in `acks`"""
+    """when the clock of its capture or log is 0 in `acks`"""
     sender_port: int | None = None
     """tells the flows of one capture apart; never stored in a dataset"""
 

@@ -97,6 +97,7 @@ def jittered(
     sent: list[float] = []
     acked: list[float] = []
     rtts: list[float] = []
+    flights: list[int] = []
     busy, arrived = 0.0, 0.0
     while not acked or acked[-1] < seconds:
         k = len(sent)
@@ -109,9 +110,10 @@ def jittered(
         if k % 2:  # receivers acknowledge two packets at a time
             acked.append(arrived)
             rtts.append(arrived - sent[k])
+            flights.append(now - 2)
     acks = np.zeros(len(acked), ACK_DTYPE)
     acks["now_us"] = np.round((np.array(acked) - acked[0]) * 1e6)
     acks["rtt_us"] = acks["srtt_us"] = np.round(np.array(rtts) * 1e6)
-    acks["acked"], acks["inflight"] = 2, window - 2
+    acks["acked"], acks["inflight"] = 2, flights
     acks["delivered"] = 2 * np.arange(1, len(acked) + 1)
     return captured(acks)

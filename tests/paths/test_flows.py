@@ -65,7 +65,7 @@ def test_flows_of_one_capture_are_each_others_rivals() -> None:
     (flow,), _ = run_folder.read(TRACES / "lab" / "train-01-clean--cubic--1")
     alone = replace(flow, group="a", start_us=0)
     beside = replace(alone, start_us=500_000)
-    shared = rivals.of_capture(alone, [alone, beside])
+    shared = rivals.of_source(alone, [alone, beside])
     assert shared.rivals == 1 and shared.joined and shared.shown
     mbps = shared.pps * (flow.mss or 0) * 8 / 1e6
     assert mbps == pytest.approx(2 * estimate(flow, "a").seen.goodput_mbps, rel=0.05)
@@ -77,7 +77,7 @@ def test_flows_of_one_capture_are_each_others_rivals() -> None:
     assert made.notes[0].startswith("Another flow between the same hosts")
     before = replace(alone, start_us=-int(flow.acks["now_us"][-1]))
     for other in (before, replace(beside, group="b"), replace(beside, start_us=None)):
-        assert rivals.of_capture(alone, [alone, other]) == rivals.NONE
+        assert rivals.of_source(alone, [alone, other]) == rivals.NONE
 
 
 def test_labels_know_the_flows_beside_one(tmp_path: Path) -> None:

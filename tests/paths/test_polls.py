@@ -4,11 +4,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ndm_tcp.datasets.readers import sources, streams
+from ndm_tcp.datasets.rounds.flow import FlowRecords
+from ndm_tcp.errors import NdmError
 from ndm_tcp.paths import report
 from ndm_tcp.paths.estimate import estimate
 from ndm_tcp.paths.model import Kind, PathModel
@@ -134,3 +139,87 @@ def test_what_a_log_cannot_show_is_not_called_unseen(tmp_path: Path) -> None:
     facts = dict(report.facts(of_iperf3(tmp_path / "iperf3.json", 0.1, 10)))
     for name in ("jitter", "rivals", "ACKs gathered for", "policer's bucket"):
         assert facts[name] == "not known"
+
+
+def ss_log(mbps: Sequence[float], more: str = "", from_s: float = 0.0) -> list[str]:
+    """Polls of 20 s of flows between two hosts, 10 to 30 ms above a baseline RTT of 40.
+
+    Args:
+        mbps: of each flow.
+        more: fields, in which {n} is the number of the poll and {ms} its time.
+        from_s: of the first poll.
+    """
+    rng = np.random.default_rng(1)
+    acked = np.zeros(len(mbps))
+    polls = []
+    for n in range(200):
+        acked += np.array(mbps) * 1e5 / 8 * rng.uniform(0.97, 1.03, len(mbps))
+        rtt_ms = 40 + rng.uniform(10, 30, len(mbps))
+        lines = [
+            f"ESTAB 0 9 10.0.0.1:{50_000 + k} 10.0.0.2:443 cubic rtt:{rtt_ms[k]:.3f}/2 mss:1448 "
+            f"cwnd:90 bytes_acked:{acked[k]:.0f} delivered:{acked[k] // 1448:.0f} "
+            f"{more.format(n=n, ms=100 * n)} minrtt:40"
+            for k in range(len(mbps))
+        ]
+        polls.append("\n".join([f"{1_700_000_000 + from_s + 0.1 * n:.3f}", *lines, ""]))
+    return polls
+
+
+def flows_of(path: Path, polls: Sequence[str]) -> list[FlowRecords]:
+    path.write_text("".join(polls))
+    return sources.read(path).flows
+
+
+@pytest.mark.parametrize(
+    ("more", "kind"),
+    [
+        ("", Kind.MEASURED),
+        ("rwnd_limited:{ms}ms(99.0%)", Kind.AT_LEAST),
+        ("app_limited", Kind.AT_LEAST),
+    ],
+)
+def test_what_holds_a_flow_back_bounds_its_rate(more: str, kind: Kind, tmp_path: Path) -> None:
+    (flow,) = flows_of(tmp_path / "ss.txt", ss_log([10], more))
+    acks = flow.acks
+    acks["app_limited"][::8] = 0  # an application that is always limited is refused
+    found = estimate(replace(flow, acks=acks), "log")
+    assert found.levels[0].rate_bps.kind == kind
+    assert (found.label_error_log2 >= 1) == (kind == Kind.AT_LEAST)
+
+
+def test_streams_at_once_share_the_rate(tmp_path: Path) -> None:
+    flows = flows_of(tmp_path / "ss.txt", ss_log([25, 30, 20, 25]))
+    for flow in flows:
+        found = estimate(flow, "log", flows)
+        rate = found.levels[0].rate_bps
+        assert rate.kind == Kind.AT_LEAST
+        assert rate.value == pytest.approx(100e6 * 1500 / 1448, rel=0.02)
+        assert len(found.rivals) == 3 and found.label_error_log2 == 1
+        assert any("the rate is that of all, and a lower bound" in note for note in found.notes)
+    alone = estimate(flows[0], "log", flows[:1])
+    assert alone.levels[0].rate_bps.kind == Kind.MEASURED and not alone.rivals
+
+
+def test_polls_in_the_wrong_order_are_of_one_flow(tmp_path: Path) -> None:
+    polls = ss_log([10])
+    (right,) = flows_of(tmp_path / "ss.txt", polls)
+    for n in range(10, 190, 20):
+        polls[n : n + 2] = polls[n + 1], polls[n]
+    (swapped,) = flows_of(tmp_path / "swapped.txt", polls)
+    assert (swapped.acks == right.acks).all()
+
+
+def test_ports_used_again_begin_a_flow_whatever_it_has_sent(tmp_path: Path) -> None:
+    """The first one's 900 retransmissions are not the second one's, whose bytes are more."""
+    first = ss_log([1], "retrans:0/90{n}")
+    second = ss_log([80], "retrans:0/{n}", from_s=60)
+    flows = flows_of(tmp_path / "ss.txt", [*first, *second[100:]])
+    assert [len(flow.acks) for flow in flows] == [200, 100]
+
+
+def test_a_log_that_counts_nothing_delivered_says_so(tmp_path: Path) -> None:
+    (flow,) = flows_of(tmp_path / "ss.txt", ss_log([10]))
+    for name in ("acked", "delivered"):
+        flow.acks[name] = 0
+    with pytest.raises(NdmError, match="the log does not count them; poll with an ss that"):
+        estimate(flow, "log")

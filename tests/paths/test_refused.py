@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,11 +12,12 @@ import pytest
 
 from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.readers import run_folder
-from ndm_tcp.datasets.rounds.flow import FlowRecords
+from ndm_tcp.datasets.rounds.flow import FlowRecords, Sampling
 from ndm_tcp.errors import NdmError
 from ndm_tcp.paths import replay, report
 from ndm_tcp.paths.estimate import estimate
-from ndm_tcp.paths.observed import silent_s
+from ndm_tcp.paths.model import Kind
+from ndm_tcp.paths.observed import observe, seen, silent_s
 
 from ..conftest import TRACES
 from .made import jittered
@@ -97,3 +99,41 @@ def test_a_clock_that_is_too_coarse_is_named(step_us: int) -> None:
         flow.acks[name] = flow.acks[name] // step_us * step_us
     with pytest.raises(NdmError, match=rf"has steps of {step_us} us, too coarse for packets"):
         estimate(flow, "x")
+
+
+@pytest.mark.parametrize("sampling", ["per_ack", "poll"])
+@pytest.mark.parametrize("years", [1 / 100, 30])
+def test_a_clock_set_forward_is_named(years: float, sampling: str) -> None:
+    """Arrays over the time that passed would take all memory."""
+    flow = jittered(((0.0, 1000.0),), 0.0, 200, saw=400)
+    flow.acks["now_us"][2000:] += round(years * 365 * 86_400e6)
+    with pytest.raises(NdmError, match=r"days between two (ACKs|polls), 4\.\d s after the first"):
+        estimate(replace(flow, sampling=Sampling(sampling)), "x")
+
+
+def test_goodput_and_rtt_of_a_month_take_no_more_memory() -> None:
+    flow = jittered(((0.0, 1000.0),), 0.0, 200, saw=400)
+    flow.acks["now_us"] *= 300_000
+    o = observe(flow)
+    assert o.seconds > 20 * 86_400
+    tracemalloc.start()
+    assert seen(flow, o).rtt_mean_ms > 0
+    assert tracemalloc.get_traced_memory()[1] < 200e6
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("window", "jitter_s"), [(45, 0.002), (45, 0.0005), (200, 0.002)])
+def test_a_window_of_constant_size_is_no_link(window: int, jitter_s: float) -> None:
+    """Buffers of sender or receiver hold such a flow; jitter looks like a queue."""
+    for seed in range(1, 6):
+        link = ((0.0, 80_000.0),)
+        made = estimate(jittered(link, jitter_s, window, base_s=0.04, seed=seed), "x")
+        assert [v.rate_bps.kind for v in made.levels] == [Kind.AT_LEAST]
+        assert made.label_error_log2 == 1
+
+
+@pytest.mark.parametrize("jitter_s", [0.0, 0.001, 0.002])
+def test_a_window_of_constant_size_may_fill_a_link(jitter_s: float) -> None:
+    made = estimate(jittered(((0.0, 1000.0),), jitter_s, 80, base_s=0.04), "x")
+    assert [v.rate_bps.kind for v in made.levels] == [Kind.MEASURED]
+    assert made.levels[0].rate_bps.value == pytest.approx(12e6, rel=0.02)
