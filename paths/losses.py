@@ -47,10 +47,11 @@ transmission of the one in service. The last one that was let in waited for that
 queue longer by up to one."""
 STRAGGLERS, STRAGGLERS_SHARE = 4, 0.08
 """Overflow losses noticed late, of retransmissions: so few are no random loss."""
-QUIET_RTTS = 2.0
-"""after an overflow, of the longest usual RTT: then all its losses are noticed and repaired"""
-LEAST_RANDOM, LEAST_PASSED = 3, 100
-"""random losses, and packets, from which on there is a rate of them"""
+QUIET_RTTS, OVERFLOW_QUIETS, OVERFLOW_SHARE = 2.0, 2, 0.75
+"""after an overflow, of the longest usual RTT: then all its losses are noticed and repaired, those
+of a slow start after up to twice as long; these are three quarters of all or more"""
+LEAST_RANDOM, LEAST_PASSED, LEAST_TIMES = 3, 100, 3
+"""random losses, packets, and times besides the worst one, from which on there is a rate of them"""
 LEAST_REAL, LEAST_REAL_SHARE, LEAST_LOSS_SHARE = 5, 0.3, 0.2
 """Beside reordering: losses that no D-SACK takes back, and their share, for these to be real."""
 BLURRED = 2.0
@@ -148,16 +149,17 @@ def measure(
     stray = max(STRAGGLERS, STRAGGLERS_SHARE * n[near].sum()) if overflow else LEAST_RANDOM
     blurred = overflow and bool(order.jitter)
     lost, passed = _below(around, o.acked, counted, level, n * ~near, blurred)
-    random = _rate(lost, passed, stray)
+    scattered = _scattered(o.t[at], n * ~near, o)
+    random = _rate(lost, passed, stray) if scattered else 0.0
     if overflow and not random and size >= SHORT_QUEUE:
         # stragglers come within a few round trips of their overflow
         after = o.t[at[full]]
         quiet = _quiet(after, o.at, o) & counted
         later = n * (~near & _quiet(after, o.t[at], o))
         lost, passed = _below(around, o.acked, quiet, level, later, blurred)
-        random = _rate(lost, passed, LEAST_RANDOM)
+        random = _rate(lost, passed, LEAST_RANDOM) if _scattered(o.t[at], later, o) else 0.0
     if order.reorder:
-        random = _without_reordered(o, n, near, overflow)
+        random = _without_reordered(o, n, near, overflow) if scattered else 0.0
         lost, passed = round(random * o.packets), o.packets
     # Overflows in between would look like bursts.
     pure = random > 0 and (not blurred or lost == n[~near].sum())
@@ -203,6 +205,25 @@ def _below(
 def _rate(lost: int, passed: int, least: float) -> float:
     """Losses of passed packets; 0: too few to tell."""
     return lost / passed if lost >= least and passed >= LEAST_PASSED else 0.0
+
+
+def _scattered(t: Floats, n: Ints, o: Observed) -> bool:
+    """Do losses come at several times? Those of one overflow come within a few round trips.
+
+    Args:
+        t: [m] s.
+        n: [m] packets lost then; 0 if they don't count.
+        o: the flow.
+    """
+    t, n = t[n > 0], n[n > 0]
+    quiet = QUIET_RTTS * float(np.percentile(o.rtt, 95))
+    if len(t):
+        group = np.cumsum(np.diff(t, prepend=t[0]) > quiet)
+        most = group == np.bincount(group, weights=n).argmax()
+        heavy = n[most].sum() > OVERFLOW_SHARE * n.sum()
+        if heavy and np.ptp(t[most]) < OVERFLOW_QUIETS * quiet:
+            t = t[~most]
+    return len(np.unique(t // quiet)) >= LEAST_TIMES
 
 
 def _quiet(after: Floats, t: Floats, o: Observed) -> Bools:

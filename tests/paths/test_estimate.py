@@ -18,7 +18,7 @@ from ndm_tcp.cli import run_command
 from ndm_tcp.datasets.readers import run_folder, sources
 from ndm_tcp.datasets.rounds.flow import FlowRecords
 from ndm_tcp.errors import NdmError
-from ndm_tcp.paths import assemble, holds, label, losses, model, rates, report, trains
+from ndm_tcp.paths import assemble, holds, label, losses, model, order, rates, report, trains
 from ndm_tcp.paths.estimate import estimate, name_of
 from ndm_tcp.paths.model import Burst, Kind, PathModel, Rival
 from ndm_tcp.paths.observed import observe
@@ -457,3 +457,16 @@ def test_packets_that_wait_behind_others_are_not_held_by_the_receiver(
     assert not found.timer
     assert found.longest == pytest.approx(0.012)
     assert found.beyond == pytest.approx(beyond)
+
+
+@pytest.mark.parametrize("times", [1, 2, 6])
+def test_what_one_overflow_loses_is_no_random_loss(times: int) -> None:
+    """Losses of a slow start that fills a long queue twice over are noticed while it empties, so
+    at any length of it; a few of the next overflow may follow."""
+    flow = jittered(((0.0, 1000.0),), 0.0, 60)
+    for number, first in enumerate(np.linspace(500, 3500, times).astype(int)):
+        flow.acks["lost"][first : first + 60] = 2 if not number or times > 2 else [1] + [0] * 59
+    o = observe(flow)
+    queue = np.random.default_rng(1).uniform(0, 60, len(o.at))
+    made = losses.measure(o, order.measure(o, trains.NONE), queue, 1000.0, np.inf)
+    assert (made.random > 0) == (times > 2)
