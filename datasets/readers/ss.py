@@ -300,9 +300,11 @@ def flows_of(path: Path, log: Log) -> list[npt.NDArray[np.intp]]:
     order = np.argsort(log.rows["ends"], kind="stable")
     starts = np.flatnonzero(np.diff(log.rows["ends"][order], prepend=-1))
     for of_ends in np.split(order, starts[1:]):
-        by_time = of_ends[np.argsort(log.rows["time_us"][of_ends], kind="stable")]
-        item = min((of_ends, by_time), key=lambda one: len(begins(one)))
-        flows += np.split(item, begins(item))
+        item, cuts = of_ends, begins(of_ends)
+        if len(cuts):
+            by_time = item[np.argsort(log.rows["time_us"][item], kind="stable")]
+            item, cuts = min((item, cuts), (by_time, begins(by_time)), key=lambda one: len(one[1]))
+        flows += np.split(item, cuts)
     flows = sorted((item for item in flows if len(item)), key=lambda item: int(item[0]))
     for number, item in enumerate(flows):
         timed = log.rows["time_us"][item] >= 0
