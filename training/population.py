@@ -48,9 +48,9 @@ def members(folder: Path) -> dict[int, Path]:
     found = dict(sorted(found.items()))
     first, *others = found.values()
     if others:
-        one = ckpt.load(first / ckpt.MODEL)
+        one, learned = ckpt.load(first / ckpt.MODEL), _learned(first)
         for path in others:
-            _require_alike(path, one.config, one.dataset_sha256, _learned(first))
+            _require_alike(path, one.config, one.dataset_sha256, learned)
     return found
 
 
