@@ -357,7 +357,9 @@ class Trainer:
             if lines and (end or self.epoch % -(-self.config.epochs // SAY) == 0):
                 said = f"loss {row['train_loss']:.4f}, {held_out}"
                 at = f"epoch {self.epoch} of {self.config.epochs}"
-                print(f"{name or self.folder}: {at}, {said}", file=sys.stderr, flush=True)
+                # One write: with python -u, print() is two, and another process comes between.
+                sys.stderr.write(f"{name or self.folder}: {at}, {said}\n")
+                sys.stderr.flush()
             if end or self.epoch % SAVE_EVERY == 0:
                 self._save()
         if writer:
