@@ -84,6 +84,32 @@ void ndm_capture_again(struct ndm_capture *c, int order)
 	c->order = order;
 }
 
+static void begin_replay(struct ndm_capture *c, struct flow *f)
+{
+	f->sender = malloc(sizeof(*f->sender));
+	f->rounds = calloc(1, sizeof(*f->rounds));
+	if (!f->sender || !f->rounds) {
+		free(f->sender);
+		f->sender = NULL;
+		f->status = NDM_FLOW_HUGE;
+		return;
+	}
+	ndm_sender_init(f->sender, f->mss, ndm_flow_window_scale(f), &c->drops, &c->budget);
+	seed_rtt(f);
+	f->playing = true;
+}
+
+static void begin_pass(struct ndm_capture *c)
+{
+	size_t i;
+
+	for (i = 0; i < c->flows; i++) {
+		c->flow[i].steps = 0;
+		memset(&c->flow[i].live, 0, sizeof(c->flow[i].live));
+	}
+	rewind_file(c);
+}
+
 void ndm_capture_second_pass(struct ndm_capture *c, int64_t shard, int64_t shards)
 {
 	bool known = ndm_flow_find_copies(c);
@@ -92,29 +118,44 @@ void ndm_capture_second_pass(struct ndm_capture *c, int64_t shard, int64_t shard
 	for (i = 0; i < c->flows; i++) {
 		struct flow *f = &c->flow[i];
 
-		f->steps = 0;
 		f->status = (int64_t)i % shards == shard ? ndm_flow_plan(c, f) : NDM_FLOW_OTHER_SHARD;
-		memset(&f->live, 0, sizeof(f->live));
 		ndm_sizes_free(&f->sizes[0]);
 		ndm_sizes_free(&f->sizes[1]);
 		if (!known && f->status == NDM_FLOW_REPLAYED)
 			f->status = NDM_FLOW_HUGE;
-		if (f->status != NDM_FLOW_REPLAYED)
-			continue;
-		f->sender = malloc(sizeof(*f->sender));
-		f->rounds = calloc(1, sizeof(*f->rounds));
-		if (!f->sender || !f->rounds) {
-			free(f->sender);
-			f->sender = NULL;
-			f->status = NDM_FLOW_HUGE;
-			continue;
-		}
-		ndm_sender_init(f->sender, f->mss, ndm_flow_window_scale(f), &c->drops,
-				&c->budget);
-		seed_rtt(f);
+		if (f->status == NDM_FLOW_REPLAYED)
+			begin_replay(c, f);
 	}
-	rewind_file(c);
+	begin_pass(c);
 	c->replaying = true;
+}
+
+/*
+ * The path's MTU may be smaller than what the handshake allows, and what is captured above
+ * segmentation offload does not show it: packets were cut into segments that were none.
+ */
+bool ndm_capture_third_pass(struct ndm_capture *c)
+{
+	bool any = false;
+	size_t i;
+
+	for (i = 0; i < c->flows; i++) {
+		struct flow *f = &c->flow[i];
+		int64_t mss = f->playing ? ndm_sender_smaller_mss(f->sender) : 0;
+
+		f->playing = false;
+		if (!mss)
+			continue;
+		c->budget += (int64_t)f->sender->room;
+		ndm_flow_forget_replay(f);
+		f->mss = mss;
+		f->control_resent = 0;
+		begin_replay(c, f);
+		any = true;
+	}
+	if (any)
+		begin_pass(c);
+	return any;
 }
 
 /* --- the second pass ---------------------------------------------------------------------- */
@@ -227,7 +268,7 @@ static int take_segment(struct ndm_capture *c, struct ndm_segment *s)
 		f->duplicates += !c->replaying;
 		return NDM_FILE_OK;
 	}
-	if (c->replaying && f->status == NDM_FLOW_REPLAYED)
+	if (f->playing)
 		replay(c, f, s, up);
 	note(f, s, up);
 	if (c->replaying)

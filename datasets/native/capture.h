@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A capture to the rounds of its flows, in two passes over the file: the first learns which way
- * the data goes and the options of the handshakes, the second replays the senders. Memory: one
+ * the data goes and the options of the handshakes, the second replays the senders. A third replays
+ * those whose segments were smaller than their handshakes allow. Memory: one
  * buffer, some 620 bytes per connection and up to 48 KiB for its time stamps, 56 per segment in
  * flight of those that are not over, 88 per round; all ACKs (72 bytes each) only if the caller
  * requests them.
@@ -96,6 +97,8 @@ uint64_t ndm_capture_left(const struct ndm_capture *c);
 uint64_t ndm_capture_offset(const struct ndm_capture *c);
 /* Between the passes: only flows with number % shards == shard are replayed. */
 void ndm_capture_second_pass(struct ndm_capture *c, int64_t shard, int64_t shards);
+/* After it: true if segments turned out to be smaller than planned, which takes a third one. */
+bool ndm_capture_third_pass(struct ndm_capture *c);
 void ndm_capture_end(struct ndm_capture *c);
 const struct ndm_counters *ndm_capture_counters(const struct ndm_capture *c);
 int64_t ndm_capture_flows(const struct ndm_capture *c);

@@ -54,7 +54,7 @@ struct flow {
 	int32_t least_mss, offers;
 	int32_t wscale[2];		/* by direction; -1: no such option */
 	bool syn_seen[2], sack_permitted[2], gaps_known, stamps, first_way, backwards, unordered;
-	bool copied;
+	bool copied, playing;	/* playing: its sender is replayed in this pass */
 
 	int status;
 	int forward;
@@ -94,6 +94,7 @@ bool ndm_flow_key(const struct ndm_segment *s, struct key *key);
 struct flow *ndm_flow_find(struct ndm_capture *c, const struct ndm_segment *s,
 			   const struct key *key, bool up);
 bool ndm_flow_is_copy(struct flow *f, const struct ndm_segment *s, bool up);
+void ndm_flow_forget_replay(struct flow *f);
 void ndm_flow_free(struct flow *f);
 
 /* flow_learn.c: the first pass. */

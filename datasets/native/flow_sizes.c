@@ -95,3 +95,35 @@ uint32_t ndm_sizes_full(const struct ndm_sizes *s)
 			divisor = common_divisor(s->slot[best[k]].size, divisor);
 	return divisor >= NDM_LEAST_SIZE ? divisor : full;
 }
+
+static bool divides_most(const struct ndm_sizes *s, uint32_t divisor)
+{
+	uint64_t all = 0, multiples = 0;
+	uint32_t i;
+
+	for (i = 0; i < s->slots; i++) {
+		all += s->slot[i].count;
+		multiples += s->slot[i].size % divisor ? 0 : s->slot[i].count;
+	}
+	return multiples * 16 >= all * 15;
+}
+
+uint32_t ndm_sizes_divisor(const struct ndm_sizes *s, uint32_t most)
+{
+	const struct ndm_size *best = NULL;
+	uint32_t i, parts;
+
+	for (i = 0; i < s->slots; i++) {
+		const struct ndm_size *slot = &s->slot[i];
+
+		if (slot->size && (!best || slot->count > best->count ||
+				   (slot->count == best->count && slot->order < best->order)))
+			best = slot;
+	}
+	if (!best || most < NDM_LEAST_SIZE)
+		return 0;
+	for (parts = (best->size + most - 1) / most; best->size / parts >= NDM_LEAST_SIZE; parts++)
+		if (best->size % parts == 0 && divides_most(s, best->size / parts))
+			return best->size / parts;
+	return 0;
+}

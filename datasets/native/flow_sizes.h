@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* How often each payload size occurs, to guess the segment size without a handshake. */
+/* How often each payload size occurs, to guess the segment size. */
 #ifndef NDM_FLOW_SIZES_H
 #define NDM_FLOW_SIZES_H
 
@@ -28,6 +28,8 @@ bool ndm_sizes_count(struct ndm_sizes *s, uint32_t size);
  * packet of Ethernet, the size that divides them; 0: none.
  */
 uint32_t ndm_sizes_full(const struct ndm_sizes *s);
+/* The largest number up to `most` that divides 15 of 16, if it is a payload's size; 0: none. */
+uint32_t ndm_sizes_divisor(const struct ndm_sizes *s, uint32_t most);
 void ndm_sizes_free(struct ndm_sizes *s);
 
 #endif

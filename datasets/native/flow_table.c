@@ -143,10 +143,8 @@ bool ndm_flow_is_copy(struct flow *f, const struct ndm_segment *s, bool up)
 	return false;
 }
 
-void ndm_flow_free(struct flow *f)
+void ndm_flow_forget_replay(struct flow *f)
 {
-	ndm_sizes_free(&f->sizes[0]);
-	ndm_sizes_free(&f->sizes[1]);
 	if (f->sender) {
 		ndm_sender_free(f->sender);
 		free(f->sender);
@@ -156,4 +154,15 @@ void ndm_flow_free(struct flow *f)
 		free(f->rounds);
 	}
 	free(f->row);
+	f->sender = NULL;
+	f->rounds = NULL;
+	f->row = NULL;
+	f->rows = f->row_room = 0;
+}
+
+void ndm_flow_free(struct flow *f)
+{
+	ndm_sizes_free(&f->sizes[0]);
+	ndm_sizes_free(&f->sizes[1]);
+	ndm_flow_forget_replay(f);
 }

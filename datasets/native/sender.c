@@ -4,6 +4,7 @@
 #define MIN_RTT_WINDOW_US 300000000LL /* sysctl tcp_min_rtt_wlen */
 #define MAX_MINIMA 65536
 #define REORDERED 1		/* LossCause: overtaken, not dropped */
+#define LEAST_EDGES 4		/* fewer may come of a receiver that took a part of a segment */
 
 void ndm_sender_init(struct ndm_sender *s, int64_t mss, int32_t wscale,
 		     const struct ndm_drops *drops, int64_t *budget)
@@ -22,6 +23,7 @@ void ndm_sender_init(struct ndm_sender *s, int64_t mss, int32_t wscale,
 
 void ndm_sender_free(struct ndm_sender *s)
 {
+	ndm_sizes_free(&s->unfit);
 	free(s->minima);
 	free(s->out);
 	free(s->stamp);
@@ -132,4 +134,35 @@ void ndm_sender_mark_lost(struct ndm_sender *s, struct ndm_out *p)
 	s->marked++;
 	if (why > s->marked_cause)
 		s->marked_cause = why;
+}
+
+/* --- segments of the wire ---------------------------------------------------------------- */
+
+/* Each segment counts once, however often an ACK repeats the edge. */
+void ndm_sender_note_edge(struct ndm_sender *s, size_t next, int64_t edge)
+{
+	bool more = next < s->end && s->out[next].place;
+	struct ndm_out *p;
+
+	if (next < s->end && s->out[next].seq == edge) {
+		s->fitting += more && !s->out[next].fits;
+		s->out[next].fits = true;
+		return;
+	}
+	if (next == s->head)
+		return;
+	p = &s->out[next - 1];
+	if (p->end <= edge || p->unfit || !(p->place || more))
+		return;
+	p->unfit = true;
+	s->unfitting++;
+	if (!ndm_sizes_count(&s->unfit, (uint32_t)(edge - p->seq + p->place * s->mss)))
+		s->failed = true;
+}
+
+int64_t ndm_sender_smaller_mss(const struct ndm_sender *s)
+{
+	if (s->failed || s->unfitting < LEAST_EDGES || s->unfitting * 2 < s->fitting)
+		return 0;
+	return ndm_sizes_divisor(&s->unfit, (uint32_t)(s->mss - 1));
 }

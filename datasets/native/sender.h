@@ -11,6 +11,7 @@
 #ifndef NDM_SENDER_H
 #define NDM_SENDER_H
 
+#include "flow_sizes.h"
 #include "kmod/ndm_features.h"
 #include "packet.h"
 #include "peaks.h"
@@ -40,8 +41,10 @@ struct ndm_out {		/* a segment in flight */
 	int64_t first_tx_us;
 	int64_t delivered_us;
 	int64_t delivered;
-	bool sacked, lost, resent, resent_out, rate_taken, app_limited;
+	bool sacked : 1, lost : 1, resent : 1, resent_out : 1, rate_taken : 1, app_limited : 1;
+	bool fits : 1, unfit : 1;	/* an edge at its beginning, or inside it, was counted */
 	uint16_t ip_id;		/* of the packet that began with it; 0: none */
+	uint16_t place;		/* in the packet that it came in; 0: first */
 };
 
 struct ndm_minimum {
@@ -105,6 +108,9 @@ struct ndm_sender {
 	int64_t early;		/* of them those whose data may only be written late */
 	int64_t keepalives;	/* and window probes */
 	int64_t fins_resent;
+	/* Where segments of the wire end in packets that hold several: at a cut of ours, or not. */
+	int64_t fitting, unfitting;
+	struct ndm_sizes unfit;	/* the latter, bytes from the beginning of the packet */
 	int64_t same_id;	/* retransmissions with the IP id of the first transmission */
 	int64_t zero_windows;
 	int64_t dsacks;		/* ACKs that report data that came twice (RFC 2883) */
@@ -126,6 +132,8 @@ void ndm_sender_clock_set(struct ndm_sender *s);
 /* True if the ACK gave a row. */
 bool ndm_sender_acked(struct ndm_sender *s, int64_t now_us, uint32_t ack, uint32_t window,
 		      const struct ndm_options *options, struct ndm_ack_row *row);
+/* The segment size of the wire, if ACKs and retransmissions clearly show a smaller one; else 0. */
+int64_t ndm_sender_smaller_mss(const struct ndm_sender *s);
 void ndm_sender_free(struct ndm_sender *s);
 
 #endif

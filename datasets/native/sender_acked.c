@@ -64,6 +64,7 @@ struct rtt_times {
 static void take_sack(struct ndm_sender *s, int64_t now_us, int64_t left, int64_t right,
 		      int64_t old_top, struct rtt_times *t)
 {
+	int64_t before = s->sacked_out;
 	size_t i;
 
 	for (i = find(s, left); i < s->end && s->out[i].end <= right; i++) {
@@ -84,6 +85,10 @@ static void take_sack(struct ndm_sender *s, int64_t now_us, int64_t left, int64_
 			t->last_sack = max64(t->last_sack, p->sent_us);
 		}
 		s->top_sacked = max64(s->top_sacked, p->end);
+	}
+	if (s->sacked_out > before) {
+		ndm_sender_note_edge(s, find(s, left), left);
+		ndm_sender_note_edge(s, find(s, right), right);
 	}
 }
 
@@ -110,6 +115,9 @@ static void take_cumulative(struct ndm_sender *s, int64_t now_us, int64_t ack, i
 		if (p->end <= old_top)
 			s->reordered = true;
 	}
+	if (ack > s->una)
+		ndm_sender_note_edge(s, s->head + (packets_out(s) && s->out[s->head].seq < ack),
+				     ack);
 }
 
 /* The SACK blocks in order of their numbers: the kernel walks its queue once. */

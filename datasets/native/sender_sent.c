@@ -114,6 +114,8 @@ static void sent_again(struct ndm_sender *s, int64_t now_us, int64_t seq, int64_
 	size_t i = find(s, seq);
 
 	count_filled(s, now_us, seq, end, i);
+	ndm_sender_note_edge(s, i, seq);
+	ndm_sender_note_edge(s, find(s, end), end);
 	s->same_id += ip_id && i < s->end && s->out[i].ip_id == ip_id;
 	s->retransmitted += (end - seq + s->mss - 1) / s->mss;
 	if (i < s->end && i == s->head && is_rto(s, now_us, &s->out[i]))
@@ -202,6 +204,7 @@ static void fill_hole(struct ndm_sender *s, int64_t seq, int64_t end)
 static void put(struct ndm_sender *s, int64_t now_us, int64_t seq, int64_t end, uint16_t ip_id)
 {
 	int64_t first = seq;
+	uint16_t place = 0;
 
 	while (seq < end) {
 		struct ndm_out *p;
@@ -218,6 +221,7 @@ static void put(struct ndm_sender *s, int64_t now_us, int64_t seq, int64_t end, 
 		p->seq = seq;
 		p->end = min64(seq + s->mss, end);
 		p->ip_id = seq == first ? ip_id : 0;
+		p->place = place++;
 		stamp(s, p, now_us);
 		s->end++;
 		seq = p->end;

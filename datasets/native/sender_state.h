@@ -67,5 +67,7 @@ void ndm_sender_release(struct ndm_sender *s);
 void ndm_sender_take_srtt(struct ndm_sender *s, int64_t rtt);
 void ndm_sender_take_min_rtt(struct ndm_sender *s, int64_t now_us, int64_t rtt);
 void ndm_sender_mark_lost(struct ndm_sender *s, struct ndm_out *p);
+/* A segment of the wire ends here; `next`: the first one of ours that begins here or later. */
+void ndm_sender_note_edge(struct ndm_sender *s, size_t next, int64_t edge);
 
 #endif

@@ -138,7 +138,7 @@ def sniff(head: bytes) -> bool:
 
 
 class Engine:
-    """The two passes over one capture. Use `engine`; every array is a copy."""
+    """The passes over one capture, two or three. Use `engine`; every array is a copy."""
 
     def __init__(self, keep_rows: bool, min_segments: int, min_rows: int) -> None:
         seed = int.from_bytes(os.urandom(8), "little")
@@ -236,6 +236,8 @@ class Engine:
         lib.ndm_capture_second_pass(self.c, *shard)
         self.replaying = True
         self.one_pass(path, report)
+        if lib.ndm_capture_third_pass(self.c):
+            self.one_pass(path, report)
         lib.ndm_capture_end(self.c)
 
     def flows(self) -> Iterator[CapturedFlow]:

@@ -70,6 +70,8 @@ static void capture(const uint8_t *data, size_t n, bool rows, size_t piece)
 	ndm_capture_left(c);
 	ndm_capture_second_pass(c, 0, rows ? 1 : 2);
 	one_pass(c, data, n, piece);
+	if (ndm_capture_third_pass(c))
+		one_pass(c, data, n, piece);
 	ndm_capture_end(c);
 	for (i = 0; i < ndm_capture_flows(c); i++)
 		check(c, i, rows);

@@ -124,10 +124,15 @@ def _scale(packets: list[tuple[Segment, bool]], forward: bool) -> int | None:
 
 
 def _replay(
-    connection: _Connection, forward: bool, opening: tuple[int, int, int] | None, truth: Truth
+    connection: _Connection,
+    forward: bool,
+    opening: tuple[int, int, int] | None,
+    truth: Truth,
+    mss: int | None = None,
 ) -> SenderReplay:
     packets = connection.packets
-    replay = SenderReplay(_segment_size(packets, forward), _scale(packets, forward), truth.drops)
+    size = mss or _segment_size(packets, forward)
+    replay = SenderReplay(size, _scale(packets, forward), truth.drops)
     rtt_us = max(max(_gaps(opening)) // 1000, 1) if opening else 0
     if opening:
         replay.rtt.update(rtt_us)
@@ -144,6 +149,8 @@ def _replay(
         elif is_ack(segment):
             options = parse_options(segment.options) if segment.options else nothing
             replay.acked(now_us, segment.ack, segment.window, options)
+    if mss is None and (smaller := replay.edges.smaller_mss()):
+        return _replay(connection, forward, opening, truth, smaller)
     # Like the kernel module: with the handshake, or behind a request that came alone and
     # did not fill the window.
     if opening and replay.rows and (replay.rows[0][4] or replay.rows[0][2] >= INITIAL_WINDOW):

@@ -23,16 +23,18 @@ from .sender_state import (
     HELD_ACKS,
     LEFT_SLOW_START,
     LOSS,
-    MIN_RTO_US,
     MIN_RTT_WINDOW_US,
     OPEN,
     RECOVERY,
     REO_PERSIST,
+    _Edges,
     _is_dsack,
     _Packet,
     _RateSample,
     _Stamps,
     _unwrap,
+    cause_of,
+    is_rto,
     overtaken,
 )
 from .tcp_options import Options
@@ -74,7 +76,7 @@ class SenderReplay:
         self.reo_steps, self.reo_persist, self.reo_mark = 1, 0, 0
         self.repeated, self.probe_end = 0, -1
         self.window, self.last_progress_us = -1, 0
-        self.stamps = _Stamps()
+        self.stamps, self.edges = _Stamps(), _Edges(mss)
         self.ssthresh = INITIAL_SSTHRESH
         self.peak = self.last_peak = self.peak_mark = 0
         self.full_peak = self.flat_rounds = 0
@@ -127,12 +129,11 @@ class SenderReplay:
             seq, at = self.nxt, len(self.packets)
         if not self._packets_out() and self.rows and end > seq:
             self.app_limited = self.delivered + 1
-        while seq < end:
-            packet = _Packet(seq, min(seq + self.mss, end))
+        for place, first in enumerate(range(seq, end, self.mss)):
+            packet = _Packet(first, min(first + self.mss, end), place)
             self._stamp(packet, now_us)
-            self.packets.insert(at, packet)
-            self.starts.insert(at, seq)
-            seq, at = packet.end, at + 1
+            self.packets.insert(at + place, packet)
+            self.starts.insert(at + place, first)
         self.nxt = max(self.nxt, end)
         self.peak = max(self.peak, self.inflight())
 
@@ -150,8 +151,10 @@ class SenderReplay:
 
     def _resent(self, now_us: int, seq: int, end: int) -> None:
         self.retransmitted += -(-(end - seq) // self.mss)
+        self._note_edges(seq, end)
         i = max(bisect_left(self.starts, seq, self.head), self.head)
-        if i < len(self.packets) and i == self.head and self._is_rto(now_us, self.packets[i]):
+        first = self.packets[i : i + 1] if i == self.head else []
+        if first and is_rto(now_us - max(self.last_progress_us, first[0].sent_us), self.rtt):
             self._enter_loss(now_us)
         for packet in self.packets[i:]:
             if packet.seq >= end:
@@ -168,10 +171,9 @@ class SenderReplay:
                 packet.resent_out = True
                 self.resent_out += 1
 
-    def _is_rto(self, now_us: int, first: _Packet) -> bool:
-        quiet = now_us - max(self.last_progress_us, first.sent_us)
-        rto = self.rtt.srtt_us + max(4 * self.rtt.rttvar_us, MIN_RTO_US)
-        return self.rtt.srtt_us > 0 and quiet * 8 >= rto * 7
+    def _note_edges(self, *edges: int) -> None:
+        for edge in edges:
+            self.edges.note(self.packets, self.starts, self.head, edge)
 
     def _mark_lost(self, packet: _Packet) -> None:
         """A packet is lost, or its repetition is: what the kernel counts in tp->lost."""
@@ -182,7 +184,7 @@ class SenderReplay:
             packet.lost = True
             self.lost_out += 1
         self.marked += 1
-        self.marked_cause = max(self.marked_cause, self._cause(packet))
+        self.marked_cause = max(self.marked_cause, cause_of(self.causes, packet))
 
     def _enter_loss(self, now_us: int) -> None:
         """All is lost but what left less than an RTT ago."""
@@ -228,6 +230,8 @@ class SenderReplay:
         if ack > self.probe_end:
             self.probe_end = -1
         rtt_us, ca_rtt_us, captured_us = self._take_ack(now_us, ack, options)
+        if ack > self.una:
+            self._note_edges(ack)
         newly = self.delivered - before
         if newly > twice or ack > self.una:
             self.last_progress_us = now_us
@@ -298,6 +302,7 @@ class SenderReplay:
         for left, right in sorted(blocks, key=lambda block: block[0]):
             if right <= ack or right > self.nxt or left >= right:
                 continue
+            before = self.sacked_out
             for i in range(bisect_left(self.starts, left, self.head), len(self.packets)):
                 packet = self.packets[i]
                 if packet.end > right:
@@ -310,12 +315,13 @@ class SenderReplay:
                 self.sacked_out += 1
                 self._unmark(packet)
                 if not packet.resent:
-                    if packet.end <= old_top:
-                        self.reordered = True
+                    self.reordered |= packet.end <= old_top
                     if first_sack < 0 or packet.sent_us < first_sack:
                         first_sack = packet.sent_us
                     last_sack = max(last_sack, packet.sent_us)
                 self.top_sacked = max(self.top_sacked, packet.end)
+            if self.sacked_out > before:
+                self._note_edges(left, right)
         resent_acked = False
         while self.head < len(self.packets) and self.packets[self.head].end <= ack:
             packet = self.packets[self.head]
@@ -332,8 +338,7 @@ class SenderReplay:
                     last_ack = packet.sent_us
                     if first_ack < 0:
                         first_ack = packet.sent_us
-                    if packet.end <= old_top:
-                        self.reordered = True
+                    self.reordered |= packet.end <= old_top
         rtt = ca_rtt = -1
         if first_ack >= 0 and not resent_acked:
             rtt, ca_rtt = now_us - first_ack, now_us - last_ack
@@ -406,13 +411,6 @@ class SenderReplay:
         elif not self.reo_persist:
             self.reo_steps = 1
         self.dsack_seen = False
-
-    def _cause(self, packet: _Packet) -> int:
-        if self.causes is None:
-            return LossCause.UNKNOWN
-        drops = self.causes.get(packet.seq & 0xFFFFFFFF, ())
-        since = [cause for at_us, cause in drops if at_us >= packet.sent_us - 1000]
-        return since[0] if since else LossCause.REORDERED
 
     def _advance_state(self, lost: int) -> None:
         if self.state in (RECOVERY, LOSS) and self.una >= self.high_seq:

@@ -3,7 +3,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
 from dataclasses import dataclass
+
+from ndm_tcp.datasets.rounds.flow import LossCause
+
+from .estimators import RttEstimator
 
 OPEN, DISORDER, CWR, RECOVERY, LOSS = range(5)
 DUPTHRESH = 3
@@ -36,18 +42,23 @@ class _Packet:
         "delivered_us",
         "end",
         "first_tx_us",
+        "fits",
         "lost",
+        "place",
         "rate_taken",
         "resent",
         "resent_out",
         "sacked",
         "sent_us",
         "seq",
+        "unfit",
     )
 
-    def __init__(self, seq: int, end: int) -> None:
+    def __init__(self, seq: int, end: int, place: int) -> None:
         self.seq = seq
         self.end = end
+        self.place = place  # in the captured packet
+        self.fits = self.unfit = False
         self.sacked = self.lost = self.resent = self.resent_out = self.rate_taken = False
         self.sent_us = self.first_tx_us = self.delivered_us = self.delivered = 0
         self.app_limited = False
@@ -82,6 +93,57 @@ class _Stamps:
         rtt = 1000 * max(ticks, 1)
         steady = self.first_us - self.began_us < 1000 and abs(rtt - captured) < 1000
         return rtt if steady else captured, captured
+
+
+class _Edges:
+    """Where segments of the wire end inside packets that hold several: at our cuts, or not."""
+
+    def __init__(self, mss: int) -> None:
+        self.mss = mss
+        self.fitting = 0
+        self.unfit = Counter[int]()
+        """bytes from the beginning of the packet"""
+
+    def note(self, packets: list[_Packet], starts: list[int], head: int, edge: int) -> None:
+        """A segment of the wire ends here; each of ours counts once."""
+        at = max(bisect_left(starts, edge, head), head)
+        more = at < len(packets) and packets[at].place > 0
+        if at < len(packets) and packets[at].seq == edge:
+            self.fitting += more and not packets[at].fits
+            packets[at].fits = True
+        elif at > head and packets[at - 1].end > edge and (packets[at - 1].place or more):
+            within = packets[at - 1]
+            if not within.unfit:
+                self.unfit[edge - within.seq + within.place * self.mss] += 1
+            within.unfit = True
+
+    def smaller_mss(self) -> int | None:
+        """The largest size that nearly all of them are multiples of, if they are many."""
+        count = self.unfit.total()
+        if count < 4 or count * 2 < self.fitting:
+            return None
+        commonest = self.unfit.most_common(1)[0][0]
+        for parts in range(1, commonest // 256 + 1):
+            size, rest = divmod(commonest, parts)
+            multiples = sum(n for offset, n in self.unfit.items() if offset % size == 0)
+            if size < self.mss and not rest and multiples * 16 >= count * 15:
+                return size
+        return None
+
+
+def cause_of(causes: dict[int, list[tuple[int, int]]] | None, packet: _Packet) -> int:
+    """Why a packet was lost, if the path told."""
+    if causes is None:
+        return LossCause.UNKNOWN
+    drops = causes.get(packet.seq & 0xFFFFFFFF, ())
+    since = [cause for at_us, cause in drops if at_us >= packet.sent_us - 1000]
+    return since[0] if since else LossCause.REORDERED
+
+
+def is_rto(quiet_us: int, rtt: RttEstimator) -> bool:
+    """Is a timer a likely reason to send again after a silence?"""
+    rto = rtt.srtt_us + max(4 * rtt.rttvar_us, MIN_RTO_US)
+    return rtt.srtt_us > 0 and quiet_us * 8 >= rto * 7
 
 
 def overtaken(before: int, later: list[_Packet], seq: int, end: int, soon_us: float) -> bool:
