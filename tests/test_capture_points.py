@@ -17,9 +17,9 @@ from ndm_tcp.datasets.readers import capture
 from .captures import ACK, SENDER, SYN, Captured, captured, stamps
 from .conftest import TRACES
 from .test_capture_twin import compare
-from .test_field_captures import at, connection, outward, time_us
+from .test_field_captures import RTT_US, at, connection, outward, time_us
 
-BEHIND, ONLY_ACKS, MIDWAY = (capture.REASONS[number] for number in (11, 12, 13))
+BEHIND, ONLY_ACKS, MIDWAY, AHEAD = (capture.REASONS[number] for number in (11, 12, 13, 14))
 RUNS = ("cubic-01-clean", "reno-03-lossy", "bbr-04-lossy", "reno-06-lossy-jitter")
 
 
@@ -177,3 +177,27 @@ def test_a_sender_that_waits_with_its_first_ack_is_not_midway(tmp_path: Path) ->
         made.data(at_us, 1 + 1000 * k, 1000, options=stamps(55 + k, echo))
         made.ack(at_us + rtt_us - 100, 1001 + 1000 * k, options=stamps(535 + k, 55 + k))
     assert not skipped(made.sort().write())
+
+
+@pytest.mark.parametrize("beyond_us", [500, 5_000, 100_000])
+@pytest.mark.parametrize("handshake", [True, False])
+def test_acks_whose_clock_is_behind_by_more_than_the_rtt_are_refused(
+    beyond_us: int, handshake: bool, tmp_path: Path
+) -> None:
+    """Two taps, or two files of one direction each: nearly no ACK comes behind its data."""
+    made = connection(tmp_path / "x.pcap", 400)
+    for k, record in enumerate(made.records):
+        if not outward(record):
+            made.records[k] = at(record, time_us(record) - RTT_US - beyond_us)
+    made.records = made.records[0 if handshake else 3 :]
+    assert skipped(made.sort().write()) == {AHEAD: 1}
+    assert "editcap -t" in AHEAD and "\n" not in AHEAD
+
+
+@pytest.mark.parametrize(("early", "refused"), [(20, False), (21, True)])
+def test_one_early_ack_in_twenty_is_accepted(early: int, refused: bool, tmp_path: Path) -> None:
+    made = connection(tmp_path / "x.pcap", 400)
+    acks = [k for k, record in enumerate(made.records) if not outward(record)]
+    for k in acks[100 : 100 + 10 * early : 10]:
+        made.records[k] = at(made.records[k], time_us(made.records[k]) - RTT_US - 500)
+    assert skipped(made.sort().write()) == ({AHEAD: 1} if refused else {})

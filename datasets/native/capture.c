@@ -6,6 +6,7 @@
 #define LEAST_STEP_NS 10000LL	/* less changes no RTT or rate that matters */
 #define FEW_OLDER 2		/* a clock is set now and then; records are written late all the time */
 #define MAX_HOLES 20		/* one in 20 data packets */
+#define MAX_AHEAD 20		/* one in 20 ACKs */
 
 struct ndm_capture *ndm_capture_new(uint64_t seed, int keep_rows, int64_t min_segments,
 				    int64_t min_rows)
@@ -389,7 +390,11 @@ void ndm_capture_end(struct ndm_capture *c)
 			continue;
 		if (s->failed || f->rounds->failed)
 			f->status = NDM_FLOW_HUGE;
-		else if (s->sent_segments < c->min_segments || s->rows < c->min_rows)
+		else if (s->sent_segments < c->min_segments)
+			f->status = NDM_FLOW_SHORT;
+		else if (s->ahead * MAX_AHEAD > f->acks[!f->forward])
+			f->status = NDM_FLOW_AHEAD;
+		else if (s->rows < c->min_rows)
 			f->status = NDM_FLOW_SHORT;
 		else if (ndm_flow_captured_twice(f))
 			f->status = NDM_FLOW_MERGED;

@@ -36,6 +36,7 @@ enum ndm_flow_status {
 	NDM_FLOW_BEHIND,	/* captured behind the queue that drops its packets */
 	NDM_FLOW_ACKS,		/* the data were not captured */
 	NDM_FLOW_MIDWAY,	/* captured where a part of the RTT is not visible */
+	NDM_FLOW_AHEAD,		/* ACKs have a clock that is behind that of the data */
 };
 
 /* What is done about records that are older than the one before them. */

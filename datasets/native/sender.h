@@ -106,6 +106,8 @@ struct ndm_sender {
 	int64_t unseen;		/* ACKs of data that was not captured */
 	int64_t unseen_end;	/* the highest of these */
 	int64_t early;		/* of them those whose data may only be written late */
+	int64_t early_us;	/* when the first of these came */
+	int64_t ahead;		/* ACKs that came long before their data, and gave no row */
 	int64_t keepalives;	/* and window probes */
 	int64_t fins_resent;
 	/* Where segments of the wire end in packets that hold several: at a cut of ours, or not. */

@@ -377,6 +377,17 @@ static void take_late(struct ndm_sender *s, int64_t now_us, int64_t ack,
 	s->entered = s->marked;
 }
 
+/* An ACK of data that was not captured, or is captured later. */
+static void take_unseen(struct ndm_sender *s, int64_t now_us, int64_t ack)
+{
+	if (ack <= s->unseen_end)
+		return;
+	s->unseen++;
+	if (!s->early++)
+		s->early_us = now_us;
+	s->unseen_end = ack;
+}
+
 bool ndm_sender_acked(struct ndm_sender *s, int64_t now_us, uint32_t ack32, uint32_t window,
 		      const struct ndm_options *options, struct ndm_ack_row *row)
 {
@@ -398,12 +409,9 @@ bool ndm_sender_acked(struct ndm_sender *s, int64_t now_us, uint32_t ack32, uint
 		ack = s->nxt;
 	}
 	if (ack > s->nxt || !packets_out(s)) {
-		if (ack > s->nxt && ack > s->unseen_end) {
-			s->unseen++;
-			s->early++;
-			s->unseen_end = ack;
-		}
-		if (ack <= s->nxt)
+		if (ack > s->nxt)
+			take_unseen(s, now_us, ack);
+		else
 			s->delivered += take_dsack(s, ack, options);
 		s->window = (int64_t)window << (s->wscale > 0 ? s->wscale : 0);
 		s->una = max64(s->una, min64(ack, s->nxt));

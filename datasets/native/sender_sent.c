@@ -5,6 +5,7 @@
 #define MIN_RTO_US 200000	/* TCP_RTO_MIN */
 #define MAX_STAMPS 4096
 #define FIRST_ROOM 16
+#define AHEAD_US 100		/* two interfaces of one host stamp packets within this */
 
 static void stamp(struct ndm_sender *s, struct ndm_out *p, int64_t now_us)
 {
@@ -228,6 +229,15 @@ static void put(struct ndm_sender *s, int64_t now_us, int64_t seq, int64_t end, 
 	}
 }
 
+/* The data of early ACKs came. */
+static void forgive_early(struct ndm_sender *s, int64_t now_us)
+{
+	if (now_us - s->early_us > AHEAD_US)
+		s->ahead += s->early;
+	s->unseen -= s->early;
+	s->early = 0;
+}
+
 /* A data packet (or TSO super-packet) left the sender. */
 void ndm_sender_sent(struct ndm_sender *s, int64_t now_us, uint32_t seq32, uint32_t bytes,
 		     uint16_t ip_id, const struct ndm_options *options)
@@ -261,10 +271,8 @@ void ndm_sender_sent(struct ndm_sender *s, int64_t now_us, uint32_t seq32, uint3
 		s->app_limited = s->delivered + 1;
 	put(s, now_us, seq, end, ip_id);
 	s->nxt = max64(s->nxt, end);
-	if (s->nxt >= s->unseen_end) {	/* its ACK was only written before it */
-		s->unseen -= s->early;
-		s->early = 0;
-	}
+	if (s->early && s->nxt >= s->unseen_end)
+		forgive_early(s, now_us);
 	ndm_peaks_sent(&s->peaks, inflight(s));
 }
 

@@ -63,6 +63,8 @@ REASONS = {
     12: "only ACKs captured: no data; capture without a filter on size or flags",
     13: "captured midway: the part of the RTT between sender and capture is not visible; capture "
     "where data are sent",
+    14: "ACKs come before their data: the clocks of the two directions differ by more than the RTT"
+    "; capture both on one interface, or correct one before the merge: editcap -t SECONDS IN OUT",
 }
 """enum ndm_flow_status in words"""
 AS_USUAL = (REASONS[2], REASONS[9])
