@@ -19,7 +19,8 @@ from ndm_tcp.datasets.rounds.flow import FlowRecords
 from ndm_tcp.datasets.store import store
 from ndm_tcp.errors import NdmError
 
-from .captures import RECEIVER, Captured, pcap_header, tcp_packet
+from . import captures
+from .captures import RECEIVER, SENDER, Captured, pcap_header, tcp_packet
 
 N = 120
 ROWS = N + 1  # every ACK, and the handshake
@@ -257,6 +258,68 @@ def test_the_same_ports_in_two_vlans_are_two_flows(tmp_path: Path) -> None:
     path.write_bytes(out)
     flows, _ = capture.read(path)
     assert [len(flow.acks) for flow in flows] == [ROWS, ROWS]
+
+
+def tagged(path: Path, made: Captured, tags: tuple[bytes, bytes]) -> bytes:
+    """Records over Ethernet with these VLAN tags, of what the sender sends and of what it gets."""
+    out = b""
+    for at_us, data, wire in made.frames():
+        tag = tags[data[12:16] != SENDER[0]]
+        tag = b"\x81\x00" + tag if tag else b""
+        more = len(MAC + tag + IPV4)
+        head = struct.pack("<IIII", at_us // 10**6, at_us % 10**6, len(data) + more, wire + more)
+        out += head + MAC + tag + IPV4 + data
+    path.write_bytes(pcap_header(1) + out)
+    return out
+
+
+V7, V8, V9 = b"\x00\x07", b"\x00\x08", b"\x00\x09"
+
+
+@pytest.mark.parametrize("tags", [(V7, V8), (V8, V7), (V7, b""), (b"", V7), (b"", b"\xe0\x00")])
+def test_directions_with_other_vlan_tags_are_one_flow(
+    tmp_path: Path, wanted: FlowRecords, tags: tuple[bytes, bytes]
+) -> None:
+    """A mirror port (RSPAN), or a card that strips the tag of what it receives."""
+    path = tmp_path / "x.pcap"
+    tagged(path, transfer(path), tags)
+    same(only(path), wanted)
+
+
+def test_so_are_two_of_them_over_the_same_ports(tmp_path: Path, wanted: FlowRecords) -> None:
+    made = transfer(tmp_path / "x.pcap")
+    made.packet(1_200_000, False, flags=captures.RST)
+    # Nobody answers this one.
+    made.packet(
+        40_000_000, True, flags=captures.SYN, seq=3_000_000_000, options=b"\x02\x04\x03\xe8"
+    )
+    made.handshake(61_000_000, 61_020_000, 61_020_050, 2_000_000_000)
+    made.transfer(61_021_000, N, 2_000_000_001)
+    tagged(made.path, made, (V7, V8))
+    flows, skipped = capture.read(made.path)
+    assert [len(flow.acks) for flow in flows] == [ROWS, ROWS] and not skipped
+    assert all(np.array_equal(flow.acks, wanted.acks) for flow in flows)
+
+
+def test_halves_of_two_connections_between_the_same_addresses_stay_apart(tmp_path: Path) -> None:
+    """Private addresses that two VLANs have: of each connection one direction was captured."""
+    path = tmp_path / "x.pcap"
+    made, other = transfer(path), Captured(path)
+    other.handshake(1_000_000, 1_020_000, 1_020_050, 2_000_000_000)
+    other.transfer(1_021_000, N, 2_000_000_001)
+    made.records = [r for r in made.records if r[16 + 12 : 16 + 16] == SENDER[0]]
+    made.records += [r for r in other.records if r[16 + 12 : 16 + 16] != SENDER[0]]
+    tagged(path, made.sort(), (V7, V8))
+    flows, skipped = capture.read(path)
+    assert not flows and dict(skipped) == {capture.REASONS[1]: 1, capture.REASONS[12]: 1}
+
+
+def test_a_third_tag_of_the_same_ends_joins_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "x.pcap"
+    whole = tagged(path, transfer(path), (V9, V9)) + tagged(path, transfer(path), (V7, V8))
+    path.write_bytes(pcap_header(1) + whole)
+    flows, _ = capture.read(path)
+    assert [len(flow.acks) for flow in flows] == [ROWS]
 
 
 @pytest.mark.parametrize("tagged_first", [True, False])

@@ -45,6 +45,7 @@ void ndm_capture_free(struct ndm_capture *c)
 		ndm_flow_free(&c->flow[i]);
 	free(c->flow);
 	free(c->slot);
+	free(c->tag);
 	ndm_file_free(&c->file);
 	ndm_window_free(&c->window);
 	free(c);
@@ -261,6 +262,7 @@ static int take_segment(struct ndm_capture *c, struct ndm_segment *s)
 	c->before_ns = s->time_ns;
 	c->newest_ns = max64(c->newest_ns, s->time_ns);
 	up = ndm_flow_key(s, &key);
+	ndm_flow_join(c, &key);
 	f = ndm_flow_find(c, s, &key, up);
 	if (!f)
 		return NDM_CAPTURE_FLOWS;

@@ -3,7 +3,7 @@
  * A capture to the rounds of its flows, in two passes over the file: the first learns which way
  * the data goes and the options of the handshakes, the second replays the senders. A third replays
  * those whose segments were smaller than their handshakes allow. Memory: one
- * buffer, some 620 bytes per connection and up to 48 KiB for its time stamps, 56 per segment in
+ * buffer, some 640 bytes per connection and up to 48 KiB for its time stamps, 56 per segment in
  * flight of those that are not over, 88 per round; all ACKs (72 bytes each) only if the caller
  * requests them.
  */
@@ -93,6 +93,8 @@ int ndm_capture_flush(struct ndm_capture *c);
 /* After the first pass: how to read the file; then again in the first pass, if not as it is. */
 int ndm_capture_order(const struct ndm_capture *c);
 void ndm_capture_again(struct ndm_capture *c, int order);
+/* Then: true if connections have another VLAN tag in each direction; then again, with these joined. */
+bool ndm_capture_pair(struct ndm_capture *c);
 /* Bytes that are left over at the end of the file; 0: it is whole. */
 uint64_t ndm_capture_left(const struct ndm_capture *c);
 uint64_t ndm_capture_offset(const struct ndm_capture *c);

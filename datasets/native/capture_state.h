@@ -54,6 +54,8 @@ struct flow {
 	int32_t least_mss, offers;
 	int32_t wscale[2];		/* by direction; -1: no such option */
 	bool syn_seen[2], sack_permitted[2], gaps_known, stamps, first_way, backwards, unordered;
+	uint32_t last_seq[2], last_ack[2];	/* of the last packet with an ACK in this direction */
+	bool seen[2];			/* packets by direction */
 	bool copied, playing;	/* playing: its sender is replayed in this pass */
 
 	int status;
@@ -63,6 +65,12 @@ struct flow {
 	struct ndm_rounds *rounds;
 	struct ndm_ack_row *row;
 	size_t rows, row_room;
+};
+
+/* A half of a connection, and the VLAN that the other half has. */
+struct ndm_tag {
+	struct key key;
+	uint64_t vlan;
 };
 
 struct ndm_capture {
@@ -84,6 +92,8 @@ struct ndm_capture {
 	size_t met;			/* flows met so far in this pass */
 	uint32_t *slot;			/* flow number + 1 by hash of the key */
 	size_t slots;
+	struct ndm_tag *tag;
+	size_t tags, tag_room;
 	uint32_t last;			/* flow of the packet before */
 	size_t filled;
 	uint8_t buffer[NDM_BUFFER_BYTES];
@@ -96,6 +106,9 @@ struct flow *ndm_flow_find(struct ndm_capture *c, const struct ndm_segment *s,
 bool ndm_flow_is_copy(struct flow *f, const struct ndm_segment *s, bool up);
 void ndm_flow_forget_replay(struct flow *f);
 void ndm_flow_free(struct flow *f);
+
+/* flow_tags.c: the VLAN of a packet's connection, after ndm_capture_pair(). */
+void ndm_flow_join(const struct ndm_capture *c, struct key *key);
 
 /* flow_learn.c: the first pass. */
 void ndm_flow_watch_order(struct ndm_capture *c, struct flow *f, const struct ndm_segment *s,

@@ -95,6 +95,11 @@ bool ndm_flow_learn(const struct ndm_capture *c, struct flow *f, const struct nd
 			learn_handshake(f, s, up, &options);
 		learn_echo(f, s, up, &options);
 	}
+	if (s->flags & TCP_ACK) {
+		f->last_seq[up] = s->seq;
+		f->last_ack[up] = s->ack;
+	}
+	f->seen[up] = true;
 	f->payload[up] += s->payload;
 	if (!(s->flags & TCP_SYN)) {
 		f->acks[up] += (s->flags & TCP_ACK) != 0;

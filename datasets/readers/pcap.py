@@ -219,6 +219,9 @@ class Engine:
             self.order = order
             lib.ndm_capture_again(self.c, order)
             status = self._read(path)
+        if not self.replaying and lib.ndm_capture_pair(self.c):
+            lib.ndm_capture_again(self.c, self.order)
+            status = self._read(path)
         offset = int(lib.ndm_capture_offset(self.c))
         if status == END and not offset and not self.by_scapy:
             raise NdmError(

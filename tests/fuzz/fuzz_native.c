@@ -67,6 +67,10 @@ static void capture(const uint8_t *data, size_t n, bool rows, size_t piece)
 		ndm_capture_again(c, ndm_capture_order(c));
 		one_pass(c, data, n, piece);
 	}
+	if (ndm_capture_pair(c)) {
+		ndm_capture_again(c, ndm_capture_order(c));
+		one_pass(c, data, n, piece);
+	}
 	ndm_capture_left(c);
 	ndm_capture_second_pass(c, 0, rows ? 1 : 2);
 	one_pass(c, data, n, piece);
