@@ -20,6 +20,7 @@ from .test_capture_twin import compare
 from .test_field_captures import RTT_US, at, connection, outward, time_us
 
 BEHIND, ONLY_ACKS, MIDWAY, AHEAD = (capture.REASONS[number] for number in (11, 12, 13, 14))
+FRAGMENTS = capture.REASONS[15]
 RUNS = ("cubic-01-clean", "reno-03-lossy", "bbr-04-lossy", "reno-06-lossy-jitter")
 
 
@@ -201,3 +202,27 @@ def test_one_early_ack_in_twenty_is_accepted(early: int, refused: bool, tmp_path
     for k in acks[100 : 100 + 10 * early : 10]:
         made.records[k] = at(made.records[k], time_us(made.records[k]) - RTT_US - 500)
     assert skipped(made.sort().write()) == ({AHEAD: 1} if refused else {})
+
+
+def in_fragments(record: bytes) -> list[bytes]:
+    """The record as that of two fragments, the second without a TCP header."""
+    ip = bytearray(record[16:])
+    (total,) = struct.unpack_from(">H", ip, 2)
+    found = []
+    for part, flags in ((520, 0x2000), (total - 500, 63)):
+        ip[2:4], ip[6:8] = struct.pack(">H", part), struct.pack(">H", flags)
+        found.append(record[:8] + struct.pack("<II", len(ip), part) + bytes(ip))
+    return found
+
+
+@pytest.mark.parametrize("request_bytes", [0, 300])
+def test_data_in_fragments_are_named(request_bytes: int, tmp_path: Path) -> None:
+    """With a request, which is whole, its sender looks like the sender of the data."""
+    made = connection(tmp_path / "x.pcap", 400)
+    first, rest = made.records[:3], made.records[3:]
+    made.records = first
+    if request_bytes:
+        made.packet(1_020_400, False, seq=1, ack=1, payload=request_bytes)
+    for record in rest:
+        made.records += in_fragments(record) if outward(record) else [record]
+    assert skipped(made.write()) == {FRAGMENTS: 1}

@@ -229,6 +229,8 @@ EXTENSIONS = {
     "plain": (6, b""),
     "hop by hop": (0, b"\x06\x00" + bytes(6)),
     "routing, destination": (43, b"\x3c\x01" + bytes(14) + b"\x06\x00" + bytes(6)),
+    "atomic fragment": (44, b"\x06\xff" + bytes(2) + b"\0\0\0\7"),
+    "hop by hop, atomic fragment": (0, b"\x2c\x00" + bytes(6) + b"\x06\x00" + bytes(6)),
     "mobility": (135, b"\x06\x02" + bytes(22)),
 }
 

@@ -37,6 +37,7 @@ enum ndm_flow_status {
 	NDM_FLOW_ACKS,		/* the data were not captured */
 	NDM_FLOW_MIDWAY,	/* captured where a part of the RTT is not visible */
 	NDM_FLOW_AHEAD,		/* ACKs have a clock that is behind that of the data */
+	NDM_FLOW_FRAGMENTS,	/* the data are in IP fragments */
 };
 
 /* What is done about records that are older than the one before them. */

@@ -78,22 +78,31 @@ bool ndm_flow_midway(const struct flow *f)
 	       hidden * LEAST_MIDWAY > f->gap_ns[0] + f->gap_ns[1];
 }
 
-/* A filter by size, or by direction, left the ACKs only. */
+/* ACKs of many data, which were not captured. */
 static bool only_acks(const struct ndm_capture *c, const struct flow *f)
 {
 	int64_t most = max64(f->acks[0], f->acks[1]), least = min64(f->acks[0], f->acks[1]);
 
-	return !f->data[0] && !f->data[1] && most * 2 >= c->min_segments &&
-	       least * MOST_ACKS <= most;
+	return most * 2 >= c->min_segments && least * MOST_ACKS <= most;
+}
+
+/* Each ACK is for at least one fragment; requests for the data may be whole. */
+static bool in_fragments(const struct ndm_capture *c, const struct flow *f)
+{
+	return only_acks(c, f) && f->data[0] + f->data[1] < c->min_segments &&
+	       (int64_t)c->counters.fragments >= max64(f->acks[0], f->acks[1]);
 }
 
 int ndm_flow_plan(const struct ndm_capture *c, struct flow *f)
 {
 	f->forward = f->payload[1] >= f->payload[0];
 	f->mss = segment_size(f);
+	if (in_fragments(c, f))
+		return NDM_FLOW_FRAGMENTS;
 	if (f->data[f->forward] && !f->acks[!f->forward])
 		return NDM_FLOW_ONE_WAY;
-	if (only_acks(c, f))
+	/* A filter by size, or by direction, left the ACKs only. */
+	if (!f->data[0] && !f->data[1] && only_acks(c, f))
 		return NDM_FLOW_ACKS;
 	/* A packet is at most its payload's share of segments and one more. */
 	if ((int64_t)f->payload[f->forward] / f->mss + f->data[f->forward] < c->min_segments)

@@ -117,7 +117,7 @@ static bool is_extension(uint8_t protocol)
 
 /* --- tunnels ------------------------------------------------------------------------------ */
 
-enum { IPIP = 4, TCP = 6, UDP = 17, IPV6 = 41, GRE = 47, AH = 51 };
+enum { IPIP = 4, TCP = 6, UDP = 17, IPV6 = 41, FRAGMENT = 44, GRE = 47, AH = 51 };
 enum { BRIDGED = 0x6558, ERSPAN2 = 0x88BE, ERSPAN3 = 0x22EB };
 
 /* Behind a GRE header (RFC 2784, 2890): EtherType, and offset in *at; 0: nothing known. */
@@ -222,12 +222,19 @@ static enum ndm_packet parse_tcp(const uint8_t *tcp, uint32_t left, int64_t leng
 	return NDM_PACKET_TCP;
 }
 
+/* No fragment at all: its first one, and no more of them (RFC 6946). */
+static bool is_atomic(const uint8_t *header)
+{
+	return !(be16(header + 2) & 0xFFF9);
+}
+
 /* What follows the extension headers of IPv6. */
 static uint8_t skip_extensions(const uint8_t *ip, uint32_t left, uint8_t protocol,
 			       uint32_t *header, int64_t *length)
 {
-	while (is_extension(protocol) && left >= *header + 8) {
-		uint32_t bytes = (ip[*header + 1] + 1u) * 8;
+	while (left >= *header + 8 && (is_extension(protocol) ||
+				       (protocol == FRAGMENT && is_atomic(ip + *header)))) {
+		uint32_t bytes = protocol == FRAGMENT ? 8 : (ip[*header + 1] + 1u) * 8;
 
 		protocol = ip[*header];
 		*header += bytes;
@@ -271,7 +278,7 @@ static enum ndm_packet parse_ip(const uint8_t *ip, uint32_t left, int64_t wire,
 		memcpy(s->ends[1], ip + 24, 16);
 		header = 40;
 		protocol = skip_extensions(ip, left, protocol, &header, &length);
-		if (protocol == 44)
+		if (protocol == FRAGMENT)
 			return NDM_PACKET_FRAGMENT;
 	} else {
 		return NDM_PACKET_NOT_TCP;

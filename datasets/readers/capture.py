@@ -65,6 +65,8 @@ REASONS = {
     "where data are sent",
     14: "ACKs come before their data: the clocks of the two directions differ by more than the RTT"
     "; capture both on one interface, or correct one before the merge: editcap -t SECONDS IN OUT",
+    15: "the data are in IP fragments, which are not read; capture before packets are fragmented: "
+    "where data are sent, or on a tunnel's own interface",
 }
 """enum ndm_flow_status in words"""
 AS_USUAL = (REASONS[2], REASONS[9])

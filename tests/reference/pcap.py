@@ -178,11 +178,16 @@ def _parse(
         length = int.from_bytes(data[start + 4 : start + 6], "big") or wire - start - 40
         source, target = data[start + 8 : start + 24], data[start + 24 : start + 40]
         tcp = start + 40
-        while protocol in IPV6_EXTENSIONS and len(data) >= tcp + 8:
+        while protocol in (*IPV6_EXTENSIONS, 44) and len(data) >= tcp + 8:
+            if protocol == 44 and int.from_bytes(data[tcp + 2 : tcp + 4], "big") & 0xFFF9:
+                break
+            size = 8 if protocol == 44 else (data[tcp + 1] + 1) * 8
             protocol = data[tcp]
-            size = (data[tcp + 1] + 1) * 8
             tcp += size
             length -= size
+        if protocol == 44:
+            report.fragments += 1
+            return None
     else:
         report.not_tcp += 1
         return None
