@@ -182,7 +182,8 @@ def _models(
         refused.update({f"{where} {why}": f"{where}: {n} x {why}" for why, n in left.items()})
     else:
         skipped = "; ".join(f"{count} x {reason}" for reason, count in result.skipped.items())
-        why = skipped or "no TCP flow that sends data; capture a bulk transfer"
+        unread = result.report.unread() or "capture a bulk transfer"
+        why = skipped or f"no TCP flow that sends data; {unread}"
         refused[where] = f"{where}: {why}"
     short: dict[str, str] = {}
     for flow in result.flows:

@@ -294,34 +294,6 @@ def test_rtt_estimator_follows_rfc6298_gains() -> None:
     assert calm.rttvar_us - before < 40_000 / 4 / 4
 
 
-def cut_to(capture: bytes, caught: int) -> bytes:
-    """A capture of raw IP with no more of each packet."""
-    parts, at = [capture[:24]], 24
-    while at < len(capture):
-        seconds, fraction, size, wire = struct.unpack_from("<4I", capture, at)
-        left = min(size, caught)
-        parts.append(struct.pack("<4I", seconds, fraction, left, wire))
-        parts.append(capture[at + 16 : at + 16 + left])
-        at += 16 + size
-    return b"".join(parts)
-
-
-@pytest.mark.parametrize(("caught", "named"), [(56, True), (64, False), (80, False)])
-def test_options_that_are_cut_off_are_named(tmp_path: Path, caught: int, named: bool) -> None:
-    """IP and TCP have 40 bytes, time stamps 12, and the newest SACK block 12 more."""
-    path = TRACES / "cubic-03-lossy" / "sender.pcap.zst"
-    whole = plain(path, tmp_path / "whole.pcap")
-    (tmp_path / "x.pcap").write_bytes(cut_to(whole, caught))
-    report = pcap.CaptureReport()
-    flows, _ = capture.read(tmp_path / "x.pcap", None, report)
-    assert flows and (report.cut_options > 0) == named
-    assert any("options cut off" in warning for warning in report.warnings()) == named
-    (found,) = (estimate.estimate(flow, "x.pcap") for flow in flows)
-    assert (found.loss.kind == "assumed") == named
-    assert any("SACK blocks" in note for note in found.notes) == named
-    assert (found.label_error_log2 > label.WORST) == named, "what is guessed teaches nothing"
-
-
 @pytest.mark.parametrize("syns", [2, 1, 0])
 def test_losses_without_sack_are_guessed(tmp_path: Path, syns: int) -> None:
     """A link of 20 Mbit/s had at least 29.7, and rivals that were not there."""

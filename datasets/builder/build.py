@@ -22,7 +22,7 @@ from ndm_tcp import files, progress
 from ndm_tcp.datasets.builder import remote, workers
 from ndm_tcp.datasets.builder.parts import CannotWriteError, Labeller, Task
 from ndm_tcp.datasets.builder.workers import KilledError
-from ndm_tcp.datasets.readers import sources
+from ndm_tcp.datasets.readers import pcap, sources
 from ndm_tcp.datasets.store import card, store
 from ndm_tcp.errors import NdmError
 
@@ -371,17 +371,10 @@ def _told(source: dict[str, Any]) -> dict[str, Any]:
 
 def _why_none(found: list[dict[str, Any]]) -> str:
     """Why no source gave a flow: the parts left out, and the kinds of packets."""
-    reasons, packets = Counter[str](), Counter[str]()
+    reasons, packets = Counter[str](), pcap.CaptureReport()
     for source in found:
         reasons.update(source["skipped"])
-        packets.update(source["capture"])
+        packets.add(pcap.CaptureReport(**source["capture"]))
     if reasons:
         return "; ".join(f"{count} x {reason}" for reason, count in reasons.items())
-    kinds = {
-        "not_tcp": "are not TCP, or encrypted",
-        "fragments": "are IP fragments",
-        "cut_headers": "have headers that were cut off; capture with a larger snaplen",
-        "other_links": "have a link type that cannot be read",
-    }
-    said = [f"{packets[name]} packets {what}" for name, what in kinds.items() if packets[name]]
-    return "; ".join(said) or ("no TCP data in it" if found else "")
+    return packets.unread() or ("no TCP data in it" if found else "")

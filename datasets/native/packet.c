@@ -281,7 +281,7 @@ static enum ndm_packet parse_ip(const uint8_t *ip, uint32_t left, int64_t wire,
 		if (protocol == FRAGMENT)
 			return NDM_PACKET_FRAGMENT;
 	} else {
-		return NDM_PACKET_NOT_TCP;
+		return s->family == 4 || s->family == 6 ? NDM_PACKET_CUT : NDM_PACKET_NOT_TCP;
 	}
 	if (protocol == AH && left >= header + 12) {
 		uint32_t bytes = (ip[header + 1] + 2u) * 4;

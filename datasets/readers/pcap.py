@@ -39,6 +39,8 @@ ROW_DTYPE = np.dtype(
     }
 )
 """`struct ndm_ack_row` of native/sender.h"""
+SNAPLEN, TUNNELLED_SNAPLEN = 128, 192
+"""bytes of a packet that hold all of its headers, those of a tunnel (VXLAN over IPv6) too"""
 END = -1
 ERRORS = {
     -2: "a packet has no time stamp (simple packet block); capture with tcpdump",
@@ -94,13 +96,25 @@ class CaptureReport:
                 "across such a step"
             )
         if self.cut_options:
+            enough = TUNNELLED_SNAPLEN if self.tunnelled else SNAPLEN
             said.append(
                 f"{self.cut_options} packets have their TCP options cut off, so losses are "
-                "guessed; capture 128 bytes of each: tcpdump -s 128"
+                f"guessed; capture {enough} bytes of each: tcpdump -s {enough}"
             )
         if self.other_links:
             said.append(f"{self.other_links} packets have a link type that cannot be read")
         return said
+
+    def unread(self) -> str:
+        """The kinds of packets that no flow can come from; empty where there are none."""
+        kinds = {
+            "are not TCP, or encrypted": self.not_tcp,
+            "are IP fragments": self.fragments,
+            "have headers that were cut off; capture more of each: "
+            f"tcpdump -s {TUNNELLED_SNAPLEN}": self.cut_headers,
+            "have a link type that cannot be read": self.other_links,
+        }
+        return "; ".join(f"{n} packets {what}" for what, n in kinds.items() if n)
 
 
 def cut_short(at: int, packets: int) -> str:

@@ -26,6 +26,7 @@ LINK_NAMES |= {113: "Linux cooked", 228: "raw IPv4", 229: "raw IPv6", 276: "Linu
 RAW_IP = 101
 VLAN_TYPES = (0x8100, 0x88A8, 0x9100)
 IPV6_EXTENSIONS = (0, 43, 60, 135)  # hop-by-hop, routing, destination options, mobility
+FRAGMENT = 44
 
 
 class Segment(NamedTuple):
@@ -155,41 +156,53 @@ def _inside(data: bytes, at: int, protocol: int) -> int | None:
     return at if kind in (0x0800, 0x86DD) else None
 
 
-def _parse(
-    data: bytes, wire: int, link: int, time_ns: int, report: CaptureReport
-) -> Segment | None:
-    start, vlan = _network(data, link)
-    if start < 0 or len(data) <= start:
-        report.not_tcp += 1
-        return None
+class _Packet(NamedTuple):
+    """A packet of IP: `at` and `length` (bytes) are those of what it carries."""
+
+    protocol: int
+    at: int
+    length: int
+    source: bytes
+    target: bytes
+    fragment: bool
+
+
+def _packet(data: bytes, wire: int, start: int) -> _Packet | None:
+    """None: its header is cut off."""
     version = data[start] >> 4
     if version == 4 and len(data) >= start + 20:
         header = (data[start] & 15) * 4
         total = int.from_bytes(data[start + 2 : start + 4], "big") or wire - start
-        if int.from_bytes(data[start + 6 : start + 8], "big") & 0x3FFF:
-            report.fragments += 1
-            return None
-        protocol = data[start + 9]
+        fragment = int.from_bytes(data[start + 6 : start + 8], "big") & 0x3FFF > 0
         source, target = data[start + 12 : start + 16], data[start + 16 : start + 20]
-        tcp = start + header
-        length = total - header
-    elif version == 6 and len(data) >= start + 40:
-        protocol = data[start + 6]
-        length = int.from_bytes(data[start + 4 : start + 6], "big") or wire - start - 40
+        return _Packet(data[start + 9], start + header, total - header, source, target, fragment)
+    if version == 6 and len(data) >= start + 40:
+        protocol, at = data[start + 6], start + 40
+        length = int.from_bytes(data[start + 4 : start + 6], "big") or wire - at
         source, target = data[start + 8 : start + 24], data[start + 24 : start + 40]
-        tcp = start + 40
-        while protocol in (*IPV6_EXTENSIONS, 44) and len(data) >= tcp + 8:
-            if protocol == 44 and int.from_bytes(data[tcp + 2 : tcp + 4], "big") & 0xFFF9:
+        while protocol in (*IPV6_EXTENSIONS, FRAGMENT) and len(data) >= at + 8:
+            if protocol == FRAGMENT and int.from_bytes(data[at + 2 : at + 4], "big") & 0xFFF9:
                 break
-            size = 8 if protocol == 44 else (data[tcp + 1] + 1) * 8
-            protocol = data[tcp]
-            tcp += size
-            length -= size
-        if protocol == 44:
-            report.fragments += 1
-            return None
-    else:
+            size = 8 if protocol == FRAGMENT else (data[at + 1] + 1) * 8
+            protocol, at, length = data[at], at + size, length - size
+        return _Packet(protocol, at, length, source, target, protocol == FRAGMENT)
+    return None
+
+
+def _parse(
+    data: bytes, wire: int, link: int, time_ns: int, report: CaptureReport
+) -> Segment | None:
+    start, vlan = _network(data, link)
+    if not 0 <= start < len(data) or data[start] >> 4 not in (4, 6):
         report.not_tcp += 1
+        return None
+    packet = _packet(data, wire, start)
+    if packet is None:
+        report.cut_headers += 1
+        return None
+    protocol, tcp, length, source, target, fragment = packet
+    if fragment:
+        report.fragments += 1
         return None
     if protocol != 6:
         inner = _inside(data, tcp, protocol)
