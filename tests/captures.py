@@ -46,6 +46,35 @@ def pcap_header(
     return struct.pack(order + "IHHIIII", magic, *version, 0, 0, 262_144, link)
 
 
+def block(order: str, kind: int, body: bytes) -> bytes:
+    """A block of pcapng."""
+    body += bytes(-len(body) % 4)
+    size = len(body) + 12
+    return struct.pack(order + "II", kind, size) + body + struct.pack(order + "I", size)
+
+
+def option(order: str, code: int, value: bytes) -> bytes:
+    """An option of a block."""
+    return struct.pack(order + "HH", code, len(value)) + value + bytes(-len(value) % 4)
+
+
+def section(order: str) -> bytes:
+    """The header of a section."""
+    body = struct.pack(order + "IHHq", 0x1A2B3C4D, 1, 0, -1)
+    return block(order, 0x0A0D0D0A, body)
+
+
+def interface(order: str, link: int, *options: bytes) -> bytes:
+    """An interface, of microseconds if no option changes that."""
+    return block(order, 1, struct.pack(order + "HHI", link, 0, 0) + b"".join(options) + bytes(4))
+
+
+def enhanced(order: str, number: int, ticks: int, data: bytes, wire: int) -> bytes:
+    """A packet of an interface."""
+    head = struct.pack(order + "IIIII", number, ticks >> 32, ticks & 0xFFFFFFFF, len(data), wire)
+    return block(order, 6, head + data)
+
+
 def stamps(value: int, echo: int) -> bytes:
     """The time stamps option."""
     return b"\x01\x01\x08\x0a" + struct.pack(">II", value & 0xFFFFFFFF, echo & 0xFFFFFFFF)

@@ -15,7 +15,17 @@ from ndm_tcp.datasets.readers import capture, pcap
 from ndm_tcp.datasets.rounds.flow import FlowRecords
 
 from . import captures
-from .captures import ACK, FIN, RECEIVER, SENDER, Captured, pcap_header
+from .captures import (
+    ACK,
+    FIN,
+    RECEIVER,
+    SENDER,
+    Captured,
+    enhanced,
+    interface,
+    pcap_header,
+    section,
+)
 from .test_capture_twin import compare
 
 RTT_US = 20_300
@@ -461,8 +471,6 @@ def test_other_links_are_refused_without_advice_that_does_not_help(
 
 
 def test_packets_of_another_link_beside_good_ones_are_counted(tmp_path: Path) -> None:
-    from .test_formats import enhanced, interface, section
-
     made = connection(tmp_path / "x.pcapng", 80)
     out = section("<") + interface("<", 220) + interface("<", 101)
     for us, data, wire in made.frames():

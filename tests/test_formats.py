@@ -20,7 +20,18 @@ from ndm_tcp.datasets.store import store
 from ndm_tcp.errors import NdmError
 
 from . import captures
-from .captures import RECEIVER, SENDER, Captured, pcap_header, tcp_packet
+from .captures import (
+    RECEIVER,
+    SENDER,
+    Captured,
+    block,
+    enhanced,
+    interface,
+    option,
+    pcap_header,
+    section,
+    tcp_packet,
+)
 
 N = 120
 ROWS = N + 1  # every ACK, and the handshake
@@ -91,30 +102,6 @@ def test_compressed(tmp_path: Path, wanted: FlowRecords, pack: Callable[[bytes],
 
 
 # --- pcapng ----------------------------------------------------------------------------------
-def block(order: str, kind: int, body: bytes) -> bytes:
-    body += bytes(-len(body) % 4)
-    size = len(body) + 12
-    return struct.pack(order + "II", kind, size) + body + struct.pack(order + "I", size)
-
-
-def option(order: str, code: int, value: bytes) -> bytes:
-    return struct.pack(order + "HH", code, len(value)) + value + bytes(-len(value) % 4)
-
-
-def section(order: str) -> bytes:
-    body = struct.pack(order + "IHHq", 0x1A2B3C4D, 1, 0, -1)
-    return block(order, 0x0A0D0D0A, body)
-
-
-def interface(order: str, link: int, *options: bytes) -> bytes:
-    return block(order, 1, struct.pack(order + "HHI", link, 0, 0) + b"".join(options) + bytes(4))
-
-
-def enhanced(order: str, number: int, ticks: int, data: bytes, wire: int) -> bytes:
-    head = struct.pack(order + "IIIII", number, ticks >> 32, ticks & 0xFFFFFFFF, len(data), wire)
-    return block(order, 6, head + data)
-
-
 @pytest.mark.parametrize("order", "<>")
 def test_pcapng_with_interfaces_of_their_own_link_and_clock(
     tmp_path: Path, wanted: FlowRecords, order: str

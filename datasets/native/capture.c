@@ -239,14 +239,16 @@ static void note(struct flow *f, const struct ndm_segment *s, bool up)
 
 static void follow_clock(struct ndm_capture *c, struct ndm_segment *s)
 {
-	int64_t back_ns = c->newest_ns - (s->time_ns + c->shift_ns);
+	/* A clock may go back by centuries, and forward again. */
+	int64_t now_ns = min64(s->time_ns, INT64_MAX - c->shift_ns) + c->shift_ns;
+	int64_t back_ns = c->newest_ns - now_ns;
 
 	if (back_ns > LEAST_STEP_NS) {
 		c->shift_ns += back_ns;
 		c->counters.clock_steps++;
 		c->far_steps += back_ns > BACK_NS;
 	}
-	s->time_ns = max64(s->time_ns + c->shift_ns, c->newest_ns);
+	s->time_ns = max64(now_ns, c->newest_ns);
 }
 
 static int take_segment(struct ndm_capture *c, struct ndm_segment *s)

@@ -17,7 +17,7 @@ import numpy as np
 
 from ndm_tcp.datasets.readers import mlab, pcap, simulated, ss, streams, tcp_probe
 from ndm_tcp.errors import NdmError
-from tests import blobs
+from tests import blobs, captures
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared"
@@ -57,6 +57,21 @@ def recording() -> bytes:
     return simulated.KIND + records.tobytes()
 
 
+def clock_of_centuries() -> bytes:
+    """A pcapng in ns whose clock goes back by 220 years, and forward by 200."""
+    made = captures.Captured(Path())
+    made.handshake(0, 20_000, 20_050)
+    made.transfer(21_000, 20)
+    nanoseconds = captures.option("<", 9, b"\x09")
+    out = captures.section("<") + captures.interface("<", 101, nanoseconds)
+    frames = made.sort().frames()
+    for number, (at_us, data, wire) in enumerate(frames):
+        years = (260, 40, 240)[number * 3 // len(frames)]
+        ns = (years * 365 * 86_400 * 10**6 + at_us) * 1000
+        out += captures.enhanced("<", 0, ns, data, wire)
+    return out
+
+
 def files(step: int = 1) -> list[Path]:
     """Every step-th file of the folders."""
     found = [p for folder in FOLDERS if folder.is_dir() for p in sorted(folder.rglob("*"))]
@@ -65,6 +80,7 @@ def files(step: int = 1) -> list[Path]:
 
 def seeds(step: int = 1) -> Iterator[tuple[int, bytes]]:
     """(reader of fuzz_native.c, first bytes of a file)."""
+    yield 0, clock_of_centuries()
     for path in files(step):
         try:
             with streams.open_bytes(path) as stream:
